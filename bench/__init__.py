@@ -1,0 +1,1 @@
+"""Benchmarks: one command each, each a ratio against a peer or a limit in the same run."""

@@ -1,0 +1,415 @@
+"""How fast a large gang gets its nodes, beside the same Pods left to kube-scheduler alone.
+
+    python -m bench.burst            7,500 nodes, 6,000 occupied, a gang of 1,000 whole-node members, five rounds
+    python -m bench.burst --small    300 nodes, 240 occupied, a gang of 40, two rounds
+
+A real kube-apiserver with etcd and kube-scheduler on this machine (see tests/helpers/real_cluster.py). Nodes are plain
+objects, each occupied one holds one Pod; nobody runs the Pods, being bound is the end. kube-scheduler may speak to the
+API server as fast as it can: left at its default of 50 requests a second (`--scheduler-qps 50`), it binds 1,000 Pods in
+18 s however they name their nodes, and only binding directly is quicker. Each round measures, in turns:
+
+    plain     the gang's Pods without a word about nodes, from the first create until the last is bound
+    pinned    from `POST /v1/runs` until the last Pod is bound: checked, planned, then pinned by affinity
+    direct    the same, each Pod created with its node's name
+    creation  the same client creates the same Pods and does nothing else: no mirror, no controller
+
+Then the same on the embedded API server, which runs in this process with its binder, as in `kaji up`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import uvloop
+from tests.helpers.real_cluster import find_binary, running_cluster
+
+from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer
+from kajitori.controllers.members import member_of
+from kajitori.controllers.runs import RunController
+from kajitori.core import names
+from kajitori.core.decide import Facts, RunIdentity, decide
+from kajitori.core.manifests import MemberPods
+from kajitori.core.policy import Policy, parse_policy
+from kajitori.core.run import parse_spec
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.install import install
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.local.binder import Binder
+from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
+from kajitori.policyfile import PolicyFile
+
+NAMESPACE = "burst"
+PATIENCE_SECONDS = 300.0
+POOL_LABEL = {"bench.kajitori.dev/pool": "all"}
+POLICY = {"binding": {"directlyOn": [POOL_LABEL]}}
+GPUS = 8
+MODES = ("plain", "pinned", "direct", "creation")
+
+Seconds = dict[str, list[float]]
+"""By mode, one figure per round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    nodes: int
+    occupied: int
+    members: int
+    rounds: int
+
+
+FULL = Size(nodes=7500, occupied=6000, members=1000, rounds=5)
+SMALL = Size(nodes=300, occupied=240, members=40, rounds=2)
+
+
+# ---------------------------------------------------------------------------------------------- the cluster
+
+
+def node(number: int) -> dict[str, Any]:
+    """A Node as its kubelet would have reported it, ready."""
+    amounts = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(GPUS)}
+    labels = {
+        **POOL_LABEL,
+        "kubernetes.io/hostname": f"gpu-{number:05}",
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+        "topology.kubernetes.io/zone": f"zone-{number // 2048}",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"gpu-{number:05}", "labels": labels},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    }
+
+
+def occupant(number: int) -> dict[str, Any]:
+    """Somebody else's Pod that takes a whole node."""
+    amounts = {"nvidia.com/gpu": str(GPUS), "cpu": "8", "memory": "64Gi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"occupant-{number:05}", "labels": {"app": "occupant"}},
+        "spec": {
+            "nodeName": f"gpu-{number:05}",
+            "containers": [{"name": "main", "image": "busybox", "resources": {"requests": amounts, "limits": amounts}}],
+        },
+    }
+
+
+def run_spec(size: Size, *, direct: bool) -> dict[str, Any]:
+    """The gang's spec; members are bound directly where it names the pool that policy says so of."""
+    return {
+        "image": "registry.example/bert:3",
+        "command": ["python", "train.py"],
+        "replicas": size.members,
+        "resources": {"cpu": 8, "memory": "64Gi", "gpu": GPUS, "gpuType": "h100", "wholeNode": True},
+        **({"nodeSelector": POOL_LABEL} if direct else {}),
+    }
+
+
+def gang_pods(size: Size, policy: Policy, run: str) -> MemberPods:
+    """The Pods that the controller would make of the gang."""
+    spec = parse_spec(run_spec(size, direct=False))
+    decision = decide(spec, policy, Facts(), run=RunIdentity(run, NAMESPACE))
+    return MemberPods(
+        decision.template,
+        run_name=run,
+        namespace=NAMESPACE,
+        run_uid="00000000-0000-4000-8000-000000000000",
+        attempt=1,
+        world_size=size.members,
+        port=20000,
+        spec=spec,
+        bind_direct=True,
+    )
+
+
+async def create_all(client: KubeClient, resource: Resource, bodies: list[dict[str, Any]]) -> None:
+    """Creates them all, as many at once as the client's limiter lets."""
+    namespace = NAMESPACE if resource.namespaced else None
+    await asyncio.gather(*(client.create(resource, body, namespace) for body in bodies))
+
+
+async def fill(client: KubeClient, size: Size) -> None:
+    """Nodes, and the Pods that occupy most of them, evenly spread."""
+    await install(client)
+    await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    await create_all(client, NODES, [node(number) for number in range(size.nodes)])
+    occupied = [number * size.nodes // size.occupied for number in range(size.occupied)]
+    await create_all(client, PODS, [occupant(number) for number in occupied])
+
+
+# ---------------------------------------------------------------------------------------------- measuring
+
+
+@dataclass(slots=True)
+class Bound:
+    """Counts the bound Pods of a gang, as the mirror shows them."""
+
+    mirror: Mirror
+    prefix: str
+    wanted: int
+    seen: set[str] = field(default_factory=set)
+    created: set[str] = field(default_factory=set)
+    all_created_at: float = 0.0
+    all_bound_at: float = 0.0
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, resource: Resource, namespace: str, name: str) -> None:
+        """A callback of the mirror."""
+        if resource != PODS or not name.startswith(self.prefix):
+            return
+        pod = self.mirror.pods.get((namespace, name))
+        if pod is None:
+            return
+        self.created.add(name)
+        if len(self.created) == self.wanted and not self.all_created_at:
+            self.all_created_at = time.perf_counter()
+        if pod.spec.node_name:
+            self.seen.add(name)
+            if len(self.seen) == self.wanted and not self.all_bound_at:
+                self.all_bound_at = time.perf_counter()
+                self.done.set()
+
+
+class Bench:
+    """One cluster with everything in place; each method measures one way once and leaves nothing behind."""
+
+    def __init__(self, client: KubeClient, size: Size) -> None:
+        self._client = client
+        self._size = size
+        self._policy = parse_policy(POLICY)
+        self._round = 0
+
+    Scheduler = Callable[[], contextlib.AbstractAsyncContextManager[None]]
+
+    async def measure(self, mode: str) -> float:
+        """Seconds that one mode takes."""
+        self._round += 1
+        run = f"{mode}-{self._round}"
+        if mode == "creation":
+            return await self._creation(run)
+        async with self._platform() as (mirror, url):
+            counter = Bound(mirror, f"{run}-1-", self._size.members)
+            unsubscribe = mirror.on_change(counter.note)
+            try:
+                work = self._plain(run) if mode == "plain" else self._submit(url, run, direct=mode == "direct")
+                began = time.perf_counter()
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    await asyncio.gather(work, counter.done.wait())
+            finally:
+                unsubscribe()
+            if mode != "plain":
+                await self._end_run(run, mirror)
+            await self._clear(run)
+            await wait_until(lambda: not any(name.startswith(run) for _, name in mirror.pods))
+        return counter.all_bound_at - began
+
+    @contextlib.asynccontextmanager
+    async def _platform(self) -> AsyncIterator[tuple[Mirror, str]]:
+        """A mirror, a controller that has settled, and the Web API with its address."""
+        stop = asyncio.Event()
+        policy = PolicyFile(None, without_file=self._policy)
+        async with Mirror(self._client) as mirror:
+            await mirror.wait_synced()
+            cluster = ClusterView(mirror, policy)
+            controller = asyncio.create_task(RunController(self._client, mirror, cluster).run(stop))
+            cluster.table()
+            web = ApiServer(
+                create_app(ApiDependencies(client=self._client, mirror=mirror, policy=policy, member_of=member_of))
+            )
+            await web.start()
+            try:
+                await self._submit(web.url, "warm-up", direct=False, dry_run=True)
+                yield mirror, web.url
+            finally:
+                stop.set()
+                await controller
+                await web.stop()
+
+    async def _plain(self, run: str) -> None:
+        await create_all(self._client, PODS, list(self._pods(run, bind=False)))
+
+    async def _creation(self, run: str) -> float:
+        pods = list(self._pods(run, bind=True))
+        began = time.perf_counter()
+        await create_all(self._client, PODS, pods)
+        seconds = time.perf_counter() - began
+        await self._clear(run)
+        return seconds
+
+    def _pods(self, run: str, *, bind: bool) -> Iterator[dict[str, Any]]:
+        """The gang's Pods without an owner; on nodes that nobody occupies, or without a word about nodes."""
+        pods = gang_pods(self._size, self._policy, run)
+        occupied = {number * self._size.nodes // self._size.occupied for number in range(self._size.occupied)}
+        free = [number for number in range(self._size.nodes) if number not in occupied]
+        for rank in range(self._size.members):
+            pod = pods.pod(rank, f"gpu-{free[rank]:05}")
+            pod["metadata"] = {key: value for key, value in pod["metadata"].items() if key != "ownerReferences"}
+            if not bind:
+                del pod["spec"]["nodeName"]
+            yield pod
+
+    async def _submit(self, url: str, run: str, *, direct: bool, dry_run: bool = False) -> None:
+        document = {"name": run, "namespace": NAMESPACE, "spec": run_spec(self._size, direct=direct)}
+        headers = {"Authorization": f"Bearer {self._client.config.credentials.token}"}
+        async with aiohttp.ClientSession(headers=headers) as http:
+            asked = http.post(f"{url}/v1/runs", json=document, params={"dryRun": "true"} if dry_run else {})
+            async with asked as answer:
+                if answer.status not in (200, 201):
+                    raise RuntimeError(f"{answer.status}: {await answer.text()}")
+
+    async def _end_run(self, run: str, mirror: Mirror) -> None:
+        """Deletes a Run; its Pods go at once, since no kubelet will confirm their end."""
+
+        def created() -> bool:
+            status = mirror.runs[NAMESPACE, run].status
+            return bool(status and status.attempt and status.attempt.created)
+
+        await wait_until(created)
+        await self._client.delete(RUNS, run, NAMESPACE)
+        await wait_until(lambda: bool(mirror.runs[NAMESPACE, run].metadata.deletion_timestamp))
+        await self._clear(run)
+        await wait_until(lambda: (NAMESPACE, run) not in mirror.runs)
+
+    async def _clear(self, run: str) -> None:
+        selector = f"{names.LABEL_RUN}={run}"
+        while (await self._client.list(PODS, NAMESPACE, label_selector=selector)).items:
+            await self._client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=0)
+
+
+async def wait_until(holds: Callable[[], bool]) -> None:
+    """Returns when it holds. Raises TimeoutError."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds():  # noqa: ASYNC110 — the harness keeps out of what it measures
+            await asyncio.sleep(0.02)
+
+
+Scheduler = Callable[[], contextlib.AbstractAsyncContextManager[None]]
+
+
+async def measure(config: KubeConfig, size: Size, scheduler: Scheduler) -> Seconds:
+    """Seconds by mode, one per round, in turns."""
+    seconds: Seconds = {mode: [] for mode in MODES}
+    async with KubeClient(config) as client:
+        began = time.perf_counter()
+        await fill(client, size)
+        CONSOLE.print(f"{size.nodes} nodes, {size.occupied} occupied, made in {time.perf_counter() - began:.1f} s")
+        async with scheduler():
+            bench = Bench(client, size)
+            for mode in MODES:  # once for nothing: caches fill, the client finds its concurrency
+                await bench.measure(mode)
+            for number in range(size.rounds):
+                for mode in MODES:
+                    seconds[mode].append(await bench.measure(mode))
+                said = ", ".join(f"{mode} {seconds[mode][-1]:.2f}" for mode in MODES)
+                CONSOLE.print(f"round {number + 1} of {size.rounds}: {said} s; {client.limiter.window.size} at once")
+    return seconds
+
+
+def real(size: Size, scheduler_qps: int) -> Seconds:
+    """Measures on a real API server."""
+    with running_cluster("--disable-admission-plugins=TaintNodesByCondition") as cluster:
+
+        @contextlib.asynccontextmanager
+        async def scheduler() -> AsyncIterator[None]:
+            with cluster.scheduler(f"--kube-api-qps={scheduler_qps}", f"--kube-api-burst={2 * scheduler_qps}"):
+                yield
+
+        return uvloop.run(measure(cluster.config, size, scheduler))
+
+
+def embedded(size: Size) -> Seconds:
+    """Measures on the embedded API server, durable as it is by default."""
+
+    async def all_in_one(folder: Path) -> Seconds:
+        async with EmbeddedCluster(EmbeddedSettings(folder)) as cluster:
+
+            @contextlib.asynccontextmanager
+            async def binder() -> AsyncIterator[None]:
+                async with KubeClient(cluster.client_config()) as client:
+                    stop = asyncio.Event()
+                    task = asyncio.create_task(Binder(client).run(stop))
+                    try:
+                        yield
+                    finally:
+                        stop.set()
+                        await task
+
+            return await measure(cluster.client_config(), size, binder)
+
+    with tempfile.TemporaryDirectory(prefix="kajitori-burst-") as folder:
+        return uvloop.run(all_in_one(Path(folder)))
+
+
+# ---------------------------------------------------------------------------------------------- telling
+
+
+def show(where: str, size: Size, seconds: Seconds) -> dict[str, float]:
+    """Prints the figures; answers the medians."""
+    middle = {mode: statistics.median(values) for mode, values in seconds.items()}
+    rows = [
+        (mode, median_and_range(values), f"{size.members / middle[mode]:.0f}", f"{middle['plain'] / middle[mode]:.2f}")
+        for mode, values in seconds.items()
+    ]
+    title = f"{where}: {size.members} members on {size.nodes} nodes, {size.occupied} occupied; {size.rounds} rounds"
+    print_table(title, ("", "seconds, median (range)", "Pods/s", "times as fast as plain"), rows)
+    return middle
+
+
+def report(middle: dict[str, float]) -> int:
+    """Prints the limits beside what was measured on the real API server; answers the exit code."""
+    beside = "beside kube-scheduler alone"
+    share = 100 * middle["creation"] / middle["direct"]
+    return print_limits(
+        [
+            Limit(f"pinned, {beside}", middle["plain"] / middle["pinned"], least=3, unit=" times"),
+            Limit(f"bound directly, {beside}", middle["plain"] / middle["direct"], least=7, unit=" times"),
+            Limit("bound directly, share of the bare creation rate", share, least=70, unit=" %"),
+        ]
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.burst", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
+    parser.add_argument("--scheduler-qps", type=int, default=5000, help="kube-scheduler's limit of requests per second")
+    parser.add_argument("--real-only", action="store_true", help="leave the embedded API server out")
+    arguments = parser.parse_args()
+    size = SMALL if arguments.small else FULL
+    missing = [name for name in ("kube-apiserver", "etcd", "kube-scheduler") if find_binary(name) is None]
+    if missing:
+        print(f"no {', no '.join(missing)}: get them with setup-envtest, or set $KUBEBUILDER_ASSETS", file=sys.stderr)
+        return 2
+    middle = show("a real API server", size, real(size, arguments.scheduler_qps))
+    if not arguments.real_only:
+        few = replace(size, rounds=min(size.rounds, 3))
+        show("the embedded API server", few, embedded(few))
+    if arguments.small:
+        CONSOLE.print("the limits are those of the full size; nothing is judged here")
+        return 0
+    return report(middle)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

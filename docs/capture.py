@@ -1,0 +1,331 @@
+"""Types the commands of README and tutorial into a real shell, and puts what they printed into the page.
+
+    python docs/capture.py             all pages
+    python docs/capture.py --check     nothing is written; differences are shown, and the exit code is 1
+
+What is typed is what stands behind `$ ` in a fence marked ```console (`> ` goes on a line). `server` behind that word
+runs the command beside the shell, as a second terminal would; `kubectl` marks what needs that program, `cluster` what
+needs an API server of somebody else, whose kubeconfig then is ~/cluster.yaml. Comments that nobody sees in the page:
+
+    <!-- until: COMMAND -->            waits until the command succeeds
+    <!-- stop -->                      ends the servers that were started
+
+Homes, host names, process numbers, ports, times, ages and notes differ from run to run: a page that differs only in
+those is up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import logging
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+PATIENCE_SECONDS = 60.0
+HOME, HOST = "/home/ada", "laptop"
+DEMO_LINE = 118
+"""Columns: a longer line of the demo is cut where the reader would have to scroll."""
+
+_FENCE = re.compile(r"```console((?: \w+)*)")
+_HIDDEN = re.compile(r"<!-- (until|stop):? ?(.*?) ?-->")
+_DEMO = re.compile(r"(<!-- capture:demo -->\n).*?(<!-- /capture -->)", re.DOTALL)
+
+# What differs from run to run without meaning anything.
+_VOLATILE = (
+    (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?"), "TIME"),
+    (re.compile(rf"{HOST}-\d+"), f"{HOST}-N"),
+    (re.compile(r"(\d+|[Aa]n?|About an?|Less than a) (second|minute|hour|day)s?( ago)?"), "AGE"),
+    (re.compile(r"\b(\d+[smhd])+(?=\s|$)"), "AGE"),
+    (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
+    (re.compile(r"(process|port|pid|step) \d+"), r"\1 N"),
+    (re.compile(r"\bv?\d+\.\d+\.\d+\S*"), "VERSION"),
+    (re.compile(r"[ \t]+"), " "),
+    (re.compile(r"-{3,}|─{3,}"), "---"),
+)
+
+_PASSING = re.compile(r"note: .*|[-a-z0-9]+: (waiting|queued|starting|running|restarting)\b.*")
+"""What `kaji run` says on the way: what a machine can do decides on some notes, and a slow start is told."""
+
+
+class Broken(Exception):
+    """A page can't be captured: what it types did not end, or what it waits for did not come."""
+
+
+@dataclass
+class Step:
+    """One thing to do, and where its output lies in the page (line numbers; none for hidden steps)."""
+
+    kind: str
+    words: str
+    tags: tuple[str, ...] = ()
+    output: tuple[int, int] = (0, 0)
+
+
+def steps_of(page: str) -> Iterator[Step]:
+    """What a page types and waits for, in its order."""
+    lines = page.splitlines()
+    number = 0
+    while number < len(lines):
+        hidden, fence = _HIDDEN.fullmatch(lines[number]), _FENCE.fullmatch(lines[number])
+        number += 1
+        if hidden:
+            yield Step(hidden[1], hidden[2])
+        if not fence:
+            continue
+        tags = tuple(fence[1].split())
+        while lines[number] != "```":
+            if not lines[number].startswith("$ "):
+                raise Broken(f"line {number + 1}: a fence of commands begins with `$ `")
+            words = [lines[number][2:]]
+            number += 1
+            while lines[number].startswith("> "):
+                words.append(lines[number][2:])
+                number += 1
+            begin = number
+            while lines[number] != "```" and not lines[number].startswith("$ "):
+                number += 1
+            yield Step("type", "\n".join(words), tags, (begin, number))
+
+
+class Terminal:
+    """A home of its own with the examples in it, a shell, and servers beside it."""
+
+    def __init__(self, folder: Path, cluster: Path | None = None) -> None:
+        self.home = folder / HOME.lstrip("/")
+        clone = self.home / "kajitori"
+        shutil.copytree(ROOT / "examples", clone / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+        if cluster is not None:
+            shutil.copy(cluster, self.home / "cluster.yaml")
+        kept = {name: value for name, value in os.environ.items() if name in ("LANG", "PATH", "TMPDIR")}
+        self.environment = kept | {
+            "HOME": str(self.home),
+            "PATH": f"{Path(sys.executable).parent}:{kept.get('PATH', '/usr/bin:/bin')}",
+            "COLUMNS": "110",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self._servers: list[subprocess.Popen[bytes]] = []
+        self._shell = subprocess.Popen(
+            ["bash", "--noprofile", "--norc"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self.environment,
+            cwd=clone,
+            start_new_session=True,
+        )
+
+    def type(self, words: str) -> tuple[str, int]:
+        """What the command prints, on both streams, and its exit code. Raises Broken where it does not end."""
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        mark = f"=={time.monotonic_ns()}=="
+        typed = f"{{\n(exit ${{last:-0}})\n{words}\n}} </dev/null\nlast=$?\necho; echo '{mark}' $last\n"
+        self._shell.stdin.write(typed.encode())
+        self._shell.stdin.flush()
+        printed = b""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._shell.stdout, selectors.EVENT_READ)
+            while not (end := re.search(rf"\n{mark} (\d+)\n".encode(), printed)):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise Broken(f"`{words}` did not end in {PATIENCE_SECONDS:.0f} s; it printed: {printed.decode()}")
+                chunk = os.read(self._shell.stdout.fileno(), 65536)
+                if not chunk:
+                    raise Broken(f"the shell ended at `{words}`")
+                printed += chunk
+        return self.neutral(printed[: end.start()].decode()), int(end[1])
+
+    def serve(self, words: str) -> str:
+        """Starts a server beside the shell; what it says when it is up."""
+        file = self.home.parent / f"server-{len(self._servers)}.log"
+        with file.open("wb") as output:
+            folder = Path(f"/proc/{self._shell.pid}/cwd").resolve()
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {words}"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self.environment,
+                cwd=folder,
+            )
+        self._servers.append(process)
+        deadline, said, before = time.monotonic() + PATIENCE_SECONDS, "", None
+        while not said or said != before:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise Broken(f"`{words}` is not up: {said}")
+            time.sleep(0.5)
+            before, said = said, file.read_text()
+        return self.neutral(said)
+
+    def until(self, words: str) -> None:
+        """Raises Broken where the command does not succeed in time."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            printed, code = self.type(words)
+            if code == 0:
+                return
+            if time.monotonic() > deadline:
+                raise Broken(f"waited in vain until `{words}`; it printed: {printed}")
+            time.sleep(0.3)
+
+    def neutral(self, text: str) -> str:
+        """The text as a reader of the page sees it: without this machine's names."""
+        return _without_host(text.replace(str(self.home), HOME))
+
+    def stop_servers(self) -> None:
+        """Ends every server, the last first."""
+        while self._servers:
+            process = self._servers.pop()
+            process.terminate()
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def close(self) -> None:
+        """Deletes the runs (members outlive servers), ends the servers and the shell."""
+        try:
+            if self._servers:
+                with contextlib.suppress(Broken):
+                    self.type('runs=$(kaji ps -a -q) && [ -z "$runs" ] || kaji rm -f $runs')
+                    self.until('[ -z "$(kaji ps -a -q)" ]')
+        finally:
+            self.stop_servers()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._shell.pid, signal.SIGKILL)
+            self._shell.wait()
+
+
+def _without_host(text: str) -> str:
+    return re.sub(rf"\b{re.escape(socket.gethostname().lower())}\b", HOST, text)
+
+
+def captured(page: str, folder: Path, cluster: Path | None = None) -> str:
+    """The page with what its commands print now. What can't be typed here (no kubectl, no cluster) stays as it is."""
+    missing = {"cluster"} if cluster is None else set()
+    if shutil.which("kubectl") is None:
+        missing.add("kubectl")
+    lines = page.splitlines()
+    fresh: list[tuple[tuple[int, int], list[str]]] = []
+    terminal = Terminal(folder, cluster)
+    try:
+        for step in steps_of(page):
+            if missing & set(step.tags):
+                continue
+            if step.kind == "until":
+                terminal.until(step.words)
+            elif step.kind == "stop":
+                terminal.stop_servers()
+            elif "server" in step.tags:
+                fresh.append((step.output, terminal.serve(step.words).rstrip().splitlines()))
+            else:
+                printed, _ = terminal.type(step.words)
+                log.info("$ %s\n%s", step.words, printed)
+                fresh.append((step.output, [line.rstrip() for line in printed.rstrip().splitlines()]))
+    finally:
+        terminal.close()
+    for (begin, end), output in reversed(fresh):
+        lines[begin:end] = output
+    return "\n".join(lines) + "\n"
+
+
+@contextlib.contextmanager
+def cluster_of_somebody_else() -> Iterator[Path | None]:
+    """The kubeconfig of a real API server with a scheduler; None where the binaries are not there."""
+    sys.path.insert(0, str(ROOT))
+    from tests.helpers.real_cluster import find_binary, running_cluster
+
+    names = ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
+    if any(find_binary(name) is None for name in names):
+        yield None
+        return
+    with running_cluster() as cluster, cluster.scheduler(), cluster.controller_manager():
+        yield cluster.kubeconfig
+
+
+def comparable(page: str) -> list[str]:
+    """The page's lines without what differs from run to run."""
+    made = []
+    for line in page.splitlines():
+        if _PASSING.fullmatch(line):
+            continue
+        for pattern, instead in _VOLATILE:
+            line = pattern.sub(instead, line)
+        made.append(re.sub(r"\d", "N", line) if line.startswith(f"{HOST} ") else line.rstrip())
+    return made
+
+
+def demo_page(page: str) -> str:
+    """The README with the demo's output of now: the words as they came, long lines cut at their end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kajitori.cli", "demo"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env={**os.environ, "NO_COLOR": "1"},
+        check=False,
+    )
+    if done.returncode:
+        raise Broken(f"kaji demo ended with {done.returncode}: {done.stdout}{done.stderr}")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).strip()
+    text = re.sub(r"/tmp/kaji-demo-\w+", "/tmp/kaji-demo", text)
+    for found, instead in ((str(ROOT), f"{HOME}/kajitori"), (str(Path.home()), HOME)):
+        text = re.sub(rf"{re.escape(found)}(?![\w.-])", instead, text)
+    text = _without_host(text)
+    lines = [line if len(line) <= DEMO_LINE else f"{line[: DEMO_LINE - 2]} …" for line in text.splitlines()]
+    block = "```console\n" + "\n".join(lines) + "\n```\n"
+    return _DEMO.sub(lambda match: match[1] + block + match[2], page)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="docs/capture.py", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("page", nargs="*", choices=["readme", "tutorial", []], help="else all")
+    parser.add_argument("--check", action="store_true", help="write nothing; show what would change")
+    parser.add_argument("--cluster", type=Path, metavar="KUBECONFIG", help="else kube-apiserver, if it is installed")
+    parser.add_argument("--verbose", action="store_true", help="show what is typed and printed, as it happens")
+    options = parser.parse_args()
+    logging.basicConfig(level="INFO" if options.verbose else "WARNING", format="%(asctime)s %(message)s")
+    wanted = options.page or ["readme", "tutorial"]
+    pages: Mapping[Path, str] = {}
+    with tempfile.TemporaryDirectory(prefix="kaji-docs-") as folder:
+        made = {}
+        if "readme" in wanted:
+            made[README] = demo_page(README.read_text(encoding="utf-8"))
+        if "tutorial" in wanted:
+            with contextlib.nullcontext(options.cluster) if options.cluster else cluster_of_somebody_else() as cluster:
+                made[TUTORIAL] = captured(TUTORIAL.read_text(encoding="utf-8"), Path(folder), cluster)
+        pages = made
+    stale = False
+    for path, text in pages.items():
+        before = path.read_text(encoding="utf-8")
+        if options.check:
+            difference = list(difflib.unified_diff(comparable(before), comparable(text), path.name, "now", lineterm=""))
+            sys.stdout.write("".join(f"{line}\n" for line in difference))
+            stale = stale or bool(difference)
+        else:
+            path.write_text(text, encoding="utf-8")
+    return int(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

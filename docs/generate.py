@@ -1,0 +1,278 @@
+"""Writes the generated reference, docs/reference: command line, Run, policy file, Web API. `make docs` runs it.
+
+Everything comes from the code that the user meets: click's commands, the types of Run and policy, the definition of the
+custom resource, the OpenAPI document. The same code always gives the same text.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.cli.app import SECTIONS, kaji
+from kajitori.core.crd import custom_resource_definition
+from kajitori.core.names import API_VERSION, KIND
+from kajitori.core.policy_docs import policy_reference
+from kajitori.core.reasons import COUNTS_AS_RESTART, NEVER_COUNTED, NEVER_RESTARTED, START_FAILURES, Phase, Reason
+from kajitori.core.run import RunSpec
+from kajitori.core.status import Attempt, Finding, MemberCounts, Notable, RunStatus
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.mirror import Mirror
+from kajitori.policyfile import PolicyFile
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+_WIDTH = 100
+_MADE = "<!-- Made by docs/generate.py (make docs); edits here are lost. -->"
+_METHODS = ("get", "post", "put", "patch", "delete")
+
+
+def pages() -> dict[str, str]:
+    """Every page by its file name."""
+    return {
+        "cli.md": cli_page(),
+        "run.md": run_page(),
+        "policy.md": _page(policy_reference()),
+        "api.md": api_page(openapi()),
+    }
+
+
+def cli_page() -> str:
+    """The help of `kaji` and of each verb, by purpose."""
+    lines = ["# The command line", "", *_help(kaji, "kaji")]
+    with click.Context(kaji, info_name="kaji") as parent:
+        for title, verbs in SECTIONS.items():
+            lines += ["", f"## {title}"]
+            for verb in verbs:
+                command = kaji.get_command(parent, verb)
+                assert command is not None
+                lines += ["", f"### kaji {verb}", "", *_help(command, verb, parent)]
+                if isinstance(command, click.Group):
+                    with click.Context(command, info_name=verb, parent=parent) as inner:
+                        for name in command.list_commands(inner):
+                            sub = command.get_command(inner, name)
+                            assert sub is not None
+                            lines += ["", f"#### kaji {verb} {name}", "", *_help(sub, name, inner)]
+    return _page("\n".join(lines))
+
+
+def _help(command: click.Command, name: str, parent: click.Context | None = None) -> list[str]:
+    with click.Context(command, info_name=name, parent=parent, terminal_width=_WIDTH, max_content_width=_WIDTH) as ctx:
+        return ["```", *(line.rstrip() for line in command.get_help(ctx).splitlines()), "```"]
+
+
+def run_page() -> str:
+    """What a Run's spec may say and what its status says; how `kubectl` shows it."""
+    definition = custom_resource_definition()["spec"]
+    version, words = definition["versions"][0], definition["names"]
+    spec = RunSpec.model_json_schema(by_alias=True)
+    lines = ["# Run", "", _words(version["schema"]["openAPIV3Schema"]), ""]
+    lines += ["```yaml", f"apiVersion: {API_VERSION}", f"kind: {KIND}", "metadata: {name: bert, namespace: vision}"]
+    lines += ["spec: {image: registry/bert:3, command: [python, train.py]}", "```", ""]
+    lines += [
+        f"`kubectl get {words['plural']}`, in short `kubectl get {words['shortNames'][0]}`. What is left out the",
+        "policy fills in, anew for each attempt.",
+        *("", "## spec", ""),
+    ]
+    lines += [*_spec_fields(spec, spec)]
+    for name, part in sorted(spec["$defs"].items()):
+        lines += ["", f"### {name}", "", _words(part), "", *_spec_fields(part, spec)]
+    lines += ["", "## status", "", "Written by Kajitori alone; what is at its default is left out.", ""]
+    schema = msgspec.json.schema(RunStatus)
+    lines += [*_status_fields(RunStatus, schema)]
+    for part in (Attempt, MemberCounts, Notable, Finding):
+        text = _without_rules(" ".join((part.__doc__ or "").split()))
+        lines += ["", f"### {part.__name__}", "", *([text, ""] if text else []), *_status_fields(part, schema)]
+    lines += ["", "### Phase", "", "`" + "`, `".join(Phase) + "`. Final: "]
+    lines[-1] += ", ".join(f"`{phase}`" for phase in Phase if phase.is_final) + "."
+    lines += ["", "### Reason", "", "`" + "`, `".join(reason for reason in Reason if reason) + "`.", ""]
+    for reasons, text in (
+        (COUNTS_AS_RESTART, "Use up `restarts`"),
+        (NEVER_COUNTED, "Cost nothing: the gang starts again"),
+        (START_FAILURES, "Cost nothing: the gang starts again, after a pause that grows"),
+        (NEVER_RESTARTED, "End the run, whatever `restarts` says"),
+    ):
+        lines += [f"- {text}: {', '.join(f'`{reason}`' for reason in Reason if reason in reasons)}."]
+    lines += ["", "## What kubectl shows", ""]
+    columns = version["additionalPrinterColumns"]
+    rows = [(each["name"], f"`{each['jsonPath']}`", "-o wide" if each.get("priority") else "") for each in columns]
+    return _page("\n".join([*lines, *_table(("column", "field", "with"), rows)]))
+
+
+def _spec_fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
+    required = set(schema.get("required", ()))
+    rows = []
+    for name, part in schema["properties"].items():
+        default = part.get("default")
+        shown = "required" if name in required else "" if default in (None, "") else f"`{json.dumps(default)}`"
+        if isinstance(default, dict):
+            shown = ""
+        rows.append((f"`{name}`", _type(part), shown, _words(part) or _words(_referred(part, root))))
+    yield from _table(("field", "type", "default", "what"), rows)
+
+
+def _referred(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    for each in (part, part.get("items", {}), *part.get("anyOf", ())):
+        if "$ref" in each:
+            found: Mapping[str, Any] = root["$defs"][each["$ref"].rsplit("/", 1)[-1]]
+            return found
+    return {}
+
+
+def _status_fields(part: type[msgspec.Struct], schema: Mapping[str, Any]) -> Iterator[str]:
+    texts = _attribute_docstrings(part)
+    properties = schema["$defs"][part.__name__]["properties"]
+    rows = [
+        (f"`{field.encode_name}`", _type(properties[field.encode_name]), texts.get(field.name, ""))
+        for field in msgspec.structs.fields(part)
+    ]
+    yield from _table(("field", "type", "what"), rows)
+
+
+def _attribute_docstrings(part: type) -> dict[str, str]:
+    """What stands below each attribute in the class's source."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    texts = {}
+    for field, below in itertools.pairwise(body.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = _without_rules(" ".join(text.split()))
+    return texts
+
+
+def _without_rules(text: str) -> str:
+    """Readers of the reference don't know the numbers that the design gives its rules."""
+    return re.sub(r" \(rules? [\d, ]+\)", "", text)
+
+
+def openapi() -> Mapping[str, Any]:
+    """The Web API's OpenAPI document, of a server that has no cluster and is never started."""
+    client = KubeClient(KubeConfig(server="http://127.0.0.1:1"))
+    parts = ApiDependencies(
+        client=client, mirror=Mirror(client), policy=PolicyFile(None), member_of=lambda _pod, _nodes: None
+    )
+    return create_app(parts).openapi()
+
+
+def api_page(document: Mapping[str, Any]) -> str:
+    """Calls with their parameters and answers, then the shapes that they name."""
+    lines = ["# The Web API", "", f"{document['info'].get('summary', '')}."]
+    lines += ["", f"OpenAPI {document['openapi']} at `/openapi.json`.", "", "## Calls"]
+    for path, item in document["paths"].items():
+        for method in _METHODS:
+            if method in item:
+                lines += ["", *_operation(method, path, item[method], item.get("parameters", []))]
+    lines += ["", "## Shapes"]
+    for name, schema in sorted(document.get("components", {}).get("schemas", {}).items()):
+        lines += ["", *_shape(name, schema)]
+    return _page("\n".join(lines))
+
+
+def _operation(method: str, path: str, operation: Mapping[str, Any], shared: list[Any]) -> Iterator[str]:
+    yield f"### {method.upper()} {path}"
+    title, text = operation.get("summary", ""), operation.get("description", "").strip()
+    if title or text:
+        yield ""
+        yield f"{title}. {text}".strip()
+    parameters = [*shared, *operation.get("parameters", [])]
+    if parameters:
+        yield ""
+        yield from _table(
+            ("parameter", "in", "type", "what"),
+            [(f"`{each['name']}`", each["in"], _type(each.get("schema", {})), _words(each)) for each in parameters],
+        )
+    body = operation.get("requestBody")
+    if body is not None:
+        yield ""
+        yield f"Body: {_content(body)}"
+    yield ""
+    yield from _table(
+        ("status", "answer", "what"),
+        [(status, _content(answer), _words(answer)) for status, answer in sorted(operation["responses"].items())],
+    )
+
+
+def _shape(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### {name}"
+    if _words(schema):
+        yield ""
+        yield _words(schema)
+    if schema.get("properties"):
+        required = set(schema.get("required", ()))
+        yield ""
+        yield from _table(
+            ("field", "type", "what"),
+            [
+                (f"`{field}`{'' if field in required else ' (optional)'}", _type(part), _words(part))
+                for field, part in schema["properties"].items()
+            ],
+        )
+    elif "properties" not in schema:
+        yield ""
+        yield f"Type: {_type(schema)}"
+
+
+def _content(part: Mapping[str, Any]) -> str:
+    kinds = part.get("content", {})
+    return ", ".join(f"{_type(kind.get('schema', {}))} as `{media}`" for media, kind in kinds.items())
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    for word in ("anyOf", "oneOf", "allOf"):
+        if word in schema:
+            return " or ".join(dict.fromkeys(_type(each) for each in schema[word] if each.get("type") != "null"))
+    if "enum" in schema:
+        return " or ".join(f"`{json.dumps(value, ensure_ascii=False)}`" for value in schema["enum"])
+    if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string"):
+        return "number or text"
+    kind = schema.get("type", "anything")
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"mapping to {_type(schema['additionalProperties'])}"
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def _words(part: Mapping[str, Any]) -> str:
+    return " ".join(str(part.get("description", "")).split())
+
+
+def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    yield _row(titles)
+    yield "|" + "---|" * len(titles)
+    for row in rows:
+        yield _row(tuple(cell.replace("|", "\\|") for cell in row))
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _page(text: str) -> str:
+    return f"{_MADE}\n\n{text.rstrip()}\n"
+
+
+def main() -> None:
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The Web API as an application: routes, and what they say of themselves in OpenAPI."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.types import Lifespan
+
+from kajitori.api import (
+    board,
+    changes,
+    events,
+    exec,
+    health,
+    logs,
+    members,
+    nodes,
+    policy,
+    problems,
+    runs,
+    submission,
+    views,
+    waiting,
+)
+from kajitori.api.context import Api, ApiDependencies
+from kajitori.api.middleware import Guard
+from kajitori.core.run import RunSpec
+from kajitori.core.status import RunStatus
+
+ROUTERS = tuple(
+    module.router
+    for module in (runs, members, submission, changes, logs, events, exec, waiting, nodes, board, policy, health)
+)
+
+_ANSWERS: tuple[type, ...] = (
+    problems.Problem,
+    RunStatus,
+    *(kind for kind in vars(views).values() if isinstance(kind, type) and issubclass(kind, views.View)),
+)
+_REQUESTS: tuple[type[BaseModel], ...] = (RunSpec, submission.RunRequest, changes.StopRequest)
+_OPEN_TO_ALL = ("/healthz", "/readyz")
+
+
+def create_app(deps: ApiDependencies) -> FastAPI:
+    """The application. It holds the state of one Web API, which ends with the application's lifespan."""
+    api = Api(deps)
+    api.registry.register(health.ClusterCollector(api))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await api.close()
+
+    app = _with_routes(lifespan)
+    app.state.kajitori = api
+    problems.install(app)
+    app.add_middleware(Guard, request_seconds=api.metrics.request_seconds)
+    return app
+
+
+def openapi_document() -> dict[str, Any]:
+    """What the API says of itself, OpenAPI 3.1. Needs no cluster: the reference in the docs is made from it."""
+    return _openapi(_with_routes(None))
+
+
+def _with_routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
+    app = FastAPI(
+        title="Kajitori",
+        version=version("kajitori"),
+        summary="Trainings on Kubernetes for people who know Docker",
+        docs_url=None,  # both pages load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            openapi_version="3.1.0",
+            summary=app.summary,
+            routes=app.routes,
+        )
+        components = document.setdefault("components", {})
+        components["schemas"] = components.get("schemas", {}) | _schemas()
+        components["schemas"].pop("HTTPValidationError", None)
+        components["schemas"].pop("ValidationError", None)
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        for path in _OPEN_TO_ALL:
+            for operation in document["paths"][path].values():
+                operation["security"] = []
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _schemas() -> dict[str, Any]:
+    """Answers are described by the types that they are encoded from, requests by the models that read them."""
+    _, answers = msgspec.json.schema_components(_ANSWERS, ref_template="#/components/schemas/{name}")
+    _, requests = models_json_schema(
+        [(model, "validation") for model in _REQUESTS], ref_template="#/components/schemas/{model}"
+    )
+    found: dict[str, Any] = {**answers, **requests.get("$defs", {})}
+    found["RunRequest"]["properties"]["spec"] = {"$ref": "#/components/schemas/RunSpec"}
+    found["RunRequest"]["required"] = sorted({*found["RunRequest"].get("required", ()), "spec"})
+    return found
+
+
+def operations(document: dict[str, Any]) -> Iterable[tuple[str, str, dict[str, Any]]]:
+    """Path, method and description of every operation of an OpenAPI document."""
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            yield path, method, operation

@@ -1,0 +1,156 @@
+"""What the routes share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import Depends
+from prometheus_client import CollectorRegistry
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from kajitori.api.auth import Sessions
+from kajitori.api.event_feed import EventFeeds
+from kajitori.api.hub import RunHub
+from kajitori.api.log_source import MAX_LOGS, Slots
+from kajitori.api.problems import MEDIA_TYPE
+from kajitori.api.streams import StreamRegistry
+from kajitori.api.views import MemberOf, RunRenderer
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.mirror import Key, Mirror
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import NODES, RUNS, Resource
+from kajitori.monitoring.metrics import ApiMetrics, new_registry
+from kajitori.policyfile import PolicyFile
+
+T = TypeVar("T")
+
+BOARD_SECONDS = 1.0
+"""Answers about the whole cluster are worked out at most this often, however many ask."""
+
+_MAX_EXPECTED = 1024
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiDependencies:
+    """What the Web API is made of. All of it belongs to the event loop that serves the API.
+
+    client: the server's own credentials; mirror: Nodes, Pods and Runs, started by whoever made it; policy: the policy
+    in force; member_of: how a Pod reads as a member; user_client: a client for a caller's own token, by default the
+    same API server with that token; namespace: where runs go that name none, by default the client's own.
+    """
+
+    client: KubeClient
+    mirror: Mirror
+    policy: PolicyFile
+    member_of: MemberOf
+    user_client: Callable[[str], KubeClient] | None = None
+    namespace: str = ""
+    registry: CollectorRegistry | None = None
+    now: Callable[[], datetime] = _utc_now
+    clock: Callable[[], float] = time.monotonic
+
+
+class Api:
+    """The state of one Web API: nothing in it outlives the process, and nothing has to."""
+
+    def __init__(self, deps: ApiDependencies) -> None:
+        self.client = deps.client
+        self.mirror = deps.mirror
+        self.policy = deps.policy
+        self.member_of = deps.member_of
+        self.namespace = deps.namespace or deps.client.config.namespace
+        self.now = deps.now
+        self.clock = deps.clock
+        self.registry = deps.registry or new_registry()
+        self.metrics = ApiMetrics(self.registry)
+        self.streams = StreamRegistry(self.metrics.open_streams, self.metrics.broken_streams)
+        self.sessions = Sessions(deps.user_client or self._user_client, deps.clock)
+        self.cluster = ClusterView(deps.mirror, deps.policy)
+        self.hub = RunHub(deps.mirror)
+        self.events = EventFeeds(deps.client)
+        self.renderer = RunRenderer()
+        self.remembered = Remembered(deps.clock, BOARD_SECONDS)
+        self.log_slots = Slots(MAX_LOGS)
+        self._expected: dict[Key, float] = {}
+        self._unsubscribe = deps.mirror.on_change(self._note)
+
+    async def close(self) -> None:
+        """Lets go of everything that this made; what it was given stays open."""
+        self.streams.break_off()
+        self._unsubscribe()
+        self.hub.close()
+        await self.events.close()
+        await self.sessions.close()
+
+    def expect(self, run: RunObject) -> None:
+        """A run was just made: how long the watch takes to show it is measured."""
+        key = (run.metadata.namespace, run.metadata.name)
+        if key in self.mirror.runs:
+            self.metrics.mirror_lag_seconds.observe(0.0)  # the watch was as quick as the answer
+        elif len(self._expected) < _MAX_EXPECTED:
+            self._expected[key] = self.clock()
+
+    def _user_client(self, token: str) -> KubeClient:
+        return KubeClient(self.client.config.with_token(token), user_agent="kajitori-api")
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource == NODES:
+            self.cluster.note_node(name)
+        elif resource == RUNS and self._expected:
+            written_at = self._expected.pop((namespace, name), None)
+            if written_at is not None:
+                self.metrics.mirror_lag_seconds.observe(self.clock() - written_at)
+
+
+def api_of(connection: HTTPConnection) -> Api:
+    """For routes: the state of the application that they belong to."""
+    api: Api = connection.app.state.kajitori
+    return api
+
+
+Shared = Annotated[Api, Depends(api_of)]
+
+
+def answer(view: object, status: int = 200) -> Response:
+    """An answer in JSON."""
+    return Response(msgspec.json.encode(view), status, media_type="application/json")
+
+
+def describes(
+    view: type | None, *, status: int = 200, media_type: str = "application/json"
+) -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: that a route answers this, or a problem."""
+    schema = {"$ref": f"#/components/schemas/{view.__name__}"} if view is not None else {"type": "string"}
+    problem = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    return {
+        status: {"description": "Done.", "content": {media_type: {"schema": schema}}},
+        422: {**problem, "description": "What was sent is wrong; every fault is named."},
+        "default": {**problem, "description": "It was not done."},
+    }
+
+
+class Remembered:
+    """An answer that is costly to work out, worked out at most once in a while."""
+
+    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._known: dict[str, tuple[float, bytes]] = {}
+
+    def get(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """What `make` answered lately, or answers now."""
+        known = self._known.get(key)
+        if known is None or known[0] <= self._clock():
+            known = self._known[key] = (self._clock() + self._seconds, make())
+        return known[1]

@@ -1,0 +1,113 @@
+"""Whether this server works, and what it measures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.board import board
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.problems import of_this_server
+from kajitori.api.views import Health, Version, phase_of
+from kajitori.core.reasons import Phase
+from kajitori.errors import KajitoriError, Unavailable
+from kajitori.monitoring import metrics
+
+router = APIRouter(tags=["server"])
+
+READY_SECONDS = 2.0
+"""An API server that does not answer within this time does not count as reachable."""
+
+
+@router.get("/healthz", responses=describes(Health), summary="Whether this process answers")
+async def healthz() -> Response:
+    """Restart it where this fails. It does not depend on the cluster."""
+    return answer(Health(status="ok"))
+
+
+@router.get("/readyz", responses=describes(Health), summary="Whether this server can serve")
+async def readyz(api: Shared) -> Response:
+    """503 while the cluster's state is not read yet, or the API server does not answer."""
+    if not api.mirror.synced:
+        raise Unavailable("the cluster's state is still being read", hint=api.mirror.trouble)
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await kubernetes_version(api)
+    except TimeoutError:
+        raise Unavailable(f"the API server did not answer within {READY_SECONDS:.0f} s") from None
+    except KajitoriError as error:
+        raise of_this_server(error) from error
+    return answer(Health(status="ok"))
+
+
+@router.get("/v1/version", responses=describes(Version), summary="Versions, and who the caller is")
+async def get_version(api: Shared, user: Caller) -> Response:
+    """The version of Kubernetes is empty where the API server does not tell."""
+    try:
+        kubernetes = await kubernetes_version(api)
+    except KajitoriError:
+        kubernetes = ""
+    return answer(Version(version=version("kajitori"), kubernetes=kubernetes, user=user.name))
+
+
+async def kubernetes_version(api: Api) -> str:
+    """What the API server says of itself."""
+    document: Any = msgspec.json.decode(await api.client.request("GET", "/version"))
+    return str(document.get("gitVersion", "")) if isinstance(document, dict) else ""
+
+
+@router.get("/metrics", include_in_schema=False)
+async def read_metrics(api: Shared) -> Response:
+    """For Prometheus. Names no person and no run."""
+    return Response(generate_latest(api.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+class ClusterCollector(Collector):
+    """What follows from the mirror, worked out when somebody reads it."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """The names alone, so that registering this reads nothing."""
+        yield from (metrics.runs_by_phase(), metrics.nodes_by_state(), metrics.gpus_by_state())
+        yield from (metrics.mirror_synced(), metrics.mirror_troubled(), metrics.policy_faults())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The values now."""
+        api = self._api
+        phases = Counter(phase_of(run) for run in api.mirror.runs.values())
+        runs = metrics.runs_by_phase()
+        for phase in Phase:
+            runs.add_metric((phase.value,), phases[phase])
+        yield runs
+        states: Counter[str] = Counter()
+        for facts in api.cluster.table().nodes:
+            states["notReady" if not facts.ready else "ready" if facts.schedulable else "cordoned"] += 1
+        nodes = metrics.nodes_by_state()
+        for state in ("ready", "cordoned", "notReady"):
+            nodes.add_metric((state,), states[state])
+        yield nodes
+        gpus = metrics.gpus_by_state()
+        for row in board(api).types:
+            for state, count in (("used", row.used), ("free", row.free), ("broken", row.broken)):
+                gpus.add_metric((row.type or "unknown", state), count)
+        yield gpus
+        for family, value in (
+            (metrics.mirror_synced(), float(api.mirror.synced)),
+            (metrics.mirror_troubled(), float(bool(api.mirror.trouble))),
+            (metrics.policy_faults(), float(len(api.policy.current().faults))),
+        ):
+            family.add_metric((), value)
+            yield family

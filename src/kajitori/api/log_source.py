@@ -1,0 +1,340 @@
+"""The log of one member, from one attempt to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from kajitori.api.log_lines import LineSplitter, Piece, Position, utc_time
+from kajitori.core import names
+from kajitori.errors import KajitoriError, NotFound, Unavailable
+from kajitori.kube.errors import ApiError, InvalidError
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.streams import ByteStream
+
+if TYPE_CHECKING:
+    from kajitori.api.auth import User
+    from kajitori.api.context import Api
+    from kajitori.api.tracking import RunTracker
+
+SILENCE_SECONDS = 5.0
+"""After so long without a word, a member that is not there any more is not listened to any longer: the connection to a
+node that died says nothing, not even good-bye."""
+
+MAX_LOGS = 4096
+"""Logs that are read from the API server at once, for all callers together; each is one connection to it."""
+
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 8.0
+IDLE_SECONDS = 60.0
+SLICE_BYTES = 64 * 1024
+"""So much of what arrived is worked on before others get their turn."""
+
+LAST_TRIES = 5
+LOOKED_AT_BY_NAME = 64
+
+
+class Slots:
+    """How many logs may be read at once."""
+
+    def __init__(self, count: int) -> None:
+        self.free = count
+        self._count = count
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """One of them; raises Unavailable where all are taken."""
+        if self.free <= 0:
+            raise Unavailable(
+                f"this server reads {self._count} logs already", hint="try again later, or follow fewer members at once"
+            )
+        self.free -= 1
+        try:
+            yield
+        finally:
+            self.free += 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogRequest:
+    """What of a log is wanted."""
+
+    follow: bool = False
+    """Go on, over restarts too, until the run is final."""
+    tail: int | None = None
+    """Only so many of the last lines."""
+    since: datetime | None = None
+    """Only what was written from then on."""
+    attempt: int | None = None
+    """Only this attempt; else the newest, and with `follow` those that come after."""
+
+
+class Batch(NamedTuple):
+    """What came at once."""
+
+    attempt: int
+    pieces: list[Piece]
+
+
+@dataclass(slots=True)
+class _Opened:
+    pod: Pod
+    attempt: int
+    stream: ByteStream
+    since: str
+    """Lines before this time are not wanted."""
+    finished: bool
+    """The member had ended before its log was opened: this is all there will be."""
+
+
+class MemberLog:
+    """The log of one rank. `open` it first, then read `batches` once; `close` it in any case."""
+
+    def __init__(self, api: Api, user: User, run: RunObject, rank: int, request: LogRequest) -> None:
+        self.rank = rank
+        self._api = api
+        self._user = user
+        self._run = run
+        self._request = request
+        self._opened: _Opened | None = None
+        self._newest_first = True
+        self._read_attempts = 0
+        """Attempts up to this one were read to their end."""
+        self._tail = request.tail
+        self._floor = request.since
+        self._position = Position()
+
+    async def open(self) -> None:
+        """Connects to the log if the member has one; what the API server refuses is raised here."""
+        pod = self._next(self._run)
+        if pod is not None:
+            self._opened = await self._open(pod)
+        elif not self._request.follow or self._is_final:
+            self._check_lost()
+
+    async def close(self) -> None:
+        """Hangs up."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.stream.aclose()
+
+    async def batches(self, tracker: RunTracker) -> AsyncGenerator[Batch]:
+        """Everything that was asked for. Raises what the API server refuses, and Unavailable where it stays away."""
+        failures = 0
+        while True:
+            pod = self._next(tracker.look())
+            if pod is None and self._opened is None:
+                if not self._request.follow or tracker.is_over or self._is_complete:
+                    return
+                await tracker.changed(IDLE_SECONDS)
+                continue
+            progress = False
+            try:
+                if self._opened is None and pod is not None:
+                    self._opened = await self._open(pod)
+            except KajitoriError as error:
+                failures += 1
+                if not self._request.follow or not _may_pass(error):
+                    raise
+                if tracker.is_over and failures > LAST_TRIES and pod is not None:
+                    if pod.is_finished:
+                        raise
+                    self._finish(attempt_of(pod))  # on a node that died: there is nobody to ask
+                    continue
+            else:
+                failures = 0
+                opened = self._opened
+                if opened is not None:
+                    async with aclosing(self._read(opened, tracker)) as batches:
+                        async for batch in batches:
+                            progress = True
+                            yield batch
+                    await self.close()
+                    if not self._request.follow:
+                        return
+                    if opened.finished or self._is_gone(opened.pod) or (tracker.is_over and not progress):
+                        if opened.finished or not self._is_finished(opened.pod):
+                            self._finish(opened.attempt)
+                        continue
+                elif not self._request.follow:
+                    return
+            # The member comes again, is about to start, or could not be reached.
+            await tracker.changed(min(FIRST_PAUSE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS))
+            await asyncio.sleep(FIRST_PAUSE_SECONDS)
+
+    # ------------------------------------------------------------------------------------------ which Pod
+
+    @property
+    def _is_final(self) -> bool:
+        return self._run.status is not None and self._run.status.phase.is_final
+
+    @property
+    def _is_complete(self) -> bool:
+        wanted = self._request.attempt
+        return wanted is not None and self._read_attempts >= wanted
+
+    def _next(self, run: RunObject) -> Pod | None:
+        """The Pod to read next: one that has started, of an attempt that was not read yet; None where there is none."""
+        pods = list(self._unread(run))
+        pick = max if self._newest_first else min
+        pod = pick(pods, key=attempt_of, default=None)
+        return pod if pod is not None and _has_started(pod) else None
+
+    def _unread(self, run: RunObject) -> Iterator[Pod]:
+        newest = run.status.attempts if run.status is not None else 0
+        oldest = self._read_attempts + 1
+        if self._request.attempt is not None:
+            newest, oldest = min(newest, self._request.attempt), max(oldest, self._request.attempt)
+        found = False
+        for attempt in range(newest, max(oldest, newest - LOOKED_AT_BY_NAME) - 1, -1):
+            name = names.pod_name(run.metadata.name, attempt, self.rank)
+            pod = self._api.mirror.pods.get((run.metadata.namespace, name))
+            if pod is not None and pod.run_uid == run.metadata.uid:
+                found = True
+                yield pod
+        if found or newest - oldest <= LOOKED_AT_BY_NAME:
+            return
+        for pod in self._api.mirror.pods_of_run(run.metadata.uid):  # a service's member may be of an old attempt
+            if pod.metadata.labels.get(names.LABEL_RANK) == str(self.rank) and oldest <= attempt_of(pod) <= newest:
+                yield pod
+
+    def _finish(self, attempt: int) -> None:
+        """This attempt's log was read to its end: the next is read from its beginning."""
+        self._read_attempts = max(self._read_attempts, attempt)
+        self._newest_first = False
+        self._tail = self._floor = None
+        self._position = Position()
+
+    def _known(self, pod: Pod) -> Pod | None:
+        meta = pod.metadata
+        known = self._api.mirror.pods.get((meta.namespace, meta.name))
+        return known if known is not None and known.metadata.uid == meta.uid else None
+
+    def _is_gone(self, pod: Pod) -> bool:
+        return self._known(pod) is None
+
+    def _is_finished(self, pod: Pod) -> bool:
+        known = self._known(pod)
+        return known is not None and known.is_finished
+
+    def _check_lost(self) -> None:
+        """Raises NotFound where the member has run, but its Pod and with it its log are gone."""
+        status = self._run.status
+        attempt = status.attempt if status is not None else None
+        wanted = self._request.attempt or (attempt.number if attempt is not None and attempt.started_at else 0)
+        if not wanted:
+            return
+        name = names.pod_name(self._run.metadata.name, wanted, self.rank)
+        if (self._run.metadata.namespace, name) not in self._api.mirror.pods:
+            raise NotFound(
+                f"the log of rank {self.rank} in attempt {wanted} is gone with its Pod",
+                hint=f"what happened to it: kaji events {self._run.metadata.name}",
+            )
+
+    # ------------------------------------------------------------------------------------------ one connection
+
+    async def _open(self, pod: Pod) -> _Opened | None:
+        """A connection to the log; None where the container turns out not to have started, or the Pod to be gone."""
+        meta, finished, now = pod.metadata, pod.is_finished, self._api.now()
+        moments = [self._floor] if self._floor is not None else []
+        if self._position.time:
+            moments.append(datetime.fromisoformat(self._position.time[:26] + "+00:00"))
+        age = (now - max(moments)).total_seconds() if moments else None
+        try:
+            stream = await self._user.client.open_log(
+                meta.namespace,
+                meta.name,
+                follow=self._request.follow and not finished,
+                tail_lines=self._tail,
+                since_seconds=max(1, math.ceil(age) + 1) if age is not None else None,
+                timestamps=True,
+            )
+        except NotFound:
+            if not self._request.follow:
+                raise
+            self._finish(attempt_of(pod))
+            return None
+        except InvalidError as error:
+            if error.status != 400:
+                raise
+            return None  # the container has not started after all
+        since = utc_time(self._floor.isoformat().encode()) if self._floor is not None else ""
+        if self._tail is not None:  # asked again after a break, it is not to go back behind this moment
+            self._tail, self._floor = None, now
+        return _Opened(pod, attempt_of(pod), stream, since, finished)
+
+    async def _read(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[Batch]:
+        """What a connection brings, without what was read before."""
+        splitter, resumption = LineSplitter(), self._position.resumed()
+        may_fall_silent = self._request.follow and not opened.finished
+        pending: asyncio.Future[bytes] | None = None
+        chunks = aiter(opened.stream)
+        with self._api.log_slots.one():
+            try:
+                last = False
+                while not last:
+                    pending = pending or asyncio.ensure_future(anext(chunks))
+                    await asyncio.wait({pending}, timeout=SILENCE_SECONDS if may_fall_silent else None)
+                    if not pending.done():
+                        tracker.look()
+                        if tracker.is_over or self._is_gone(opened.pod) or self._is_finished(opened.pod):
+                            return
+                        continue
+                    try:
+                        chunk = pending.result()
+                    except StopAsyncIteration:
+                        chunk, last = b"", True
+                    except Unavailable:
+                        if not self._request.follow:
+                            raise
+                        return  # it broke off; what was not complete is read again
+                    pending = None
+                    for start in range(0, len(chunk) or 1, SLICE_BYTES):
+                        pieces = splitter.flush() if last else splitter.feed(chunk[start : start + SLICE_BYTES])
+                        pieces = self._wanted(resumption.fresh(pieces), opened.since)
+                        if pieces:
+                            self._position.note(pieces)
+                            yield Batch(opened.attempt, pieces)
+                            await asyncio.sleep(0)  # a long log does not hold up everybody else
+            finally:
+                if pending is not None:
+                    pending.cancel()
+                    await asyncio.gather(pending, return_exceptions=True)
+
+    @staticmethod
+    def _wanted(pieces: list[Piece], since: str) -> list[Piece]:
+        return [piece for piece in pieces if not piece.time or piece.time >= since] if since else pieces
+
+
+def attempt_of(pod: Pod) -> int:
+    """The attempt that a Pod's label says; 0 where it says none."""
+    text = pod.metadata.labels.get(names.LABEL_ATTEMPT, "")
+    return int(text) if text.isdigit() else 0
+
+
+def _may_pass(error: KajitoriError) -> bool:
+    """Whether a log that cannot be opened now may be opened later: the node or the API server does not answer."""
+    return isinstance(error, Unavailable) or (isinstance(error, ApiError) and error.status >= 500)
+
+
+def _has_started(pod: Pod) -> bool:
+    """Its program runs or has run: there is something to read."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return any(
+            status.name == names.MEMBER_CONTAINER and status.state.terminated is not None
+            for status in pod.status.container_statuses
+        )
+    return any(
+        status.name == names.MEMBER_CONTAINER
+        and (
+            status.state.running is not None
+            or status.state.terminated is not None
+            or status.last_state.terminated is not None
+        )
+        for status in pod.status.container_statuses
+    )

@@ -1,0 +1,174 @@
+"""What the members of a run print."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, describes
+from kajitori.api.log_merge import RankedPiece, merged
+from kajitori.api.log_source import Batch, LogRequest, MemberLog
+from kajitori.api.lookup import find_run
+from kajitori.api.paging import Parameters
+from kajitori.api.streams import NDJSON, TEXT, Chunks
+from kajitori.api.tracking import RunTracker
+from kajitori.api.views import LogLine
+from kajitori.core.quantity import QuantityError, parse_duration_seconds
+from kajitori.core.validation import show
+from kajitori.errors import Fault, InvalidInput, NotFound
+from kajitori.kube.objects import RunObject
+
+router = APIRouter(tags=["runs"])
+
+MAX_RANKS = 256
+"""Logs that one answer may merge; each is a connection of its own to the API server."""
+
+OPENED_AT_ONCE = 16
+
+
+class LogParameters(Parameters):
+    rank: list[Annotated[int, Field(ge=0, le=99_999)]] = Field(default_factory=list, max_length=MAX_RANKS)
+    """The member, rank 0 where none is named; may be repeated."""
+    all_ranks: bool = False
+    """All members."""
+    attempt: int | None = Field(default=None, ge=1, le=10**9)
+    """Only this attempt; else the newest."""
+    follow: bool = False
+    """Go on, over restarts too, until the run is final."""
+    tail: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """Only so many of the last lines of each member."""
+    since: str = Field(default="", max_length=64)
+    """Only what is younger than this duration (`10m`), or was written since this time (RFC 3339)."""
+    timestamps: bool = False
+    """Begin each line with its time; newline-delimited JSON has it always."""
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/logs",
+    responses={
+        **describes(None, media_type="text/plain"),
+        200: {
+            "description": "The lines of one member; of several members one LogLine a line.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                NDJSON: {"schema": {"$ref": "#/components/schemas/LogLine"}},
+            },
+        },
+    },
+    summary="What the members of a run print",
+)
+async def read_logs(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[LogParameters, Query()]
+) -> Response:
+    """With `follow`, a member that has not started is waited for, and after a restart its next attempt is read on."""
+    since = read_since(query.since, api.now()) if query.since else None
+    run = await find_run(api, user, namespace, name)
+    ranks = _ranks(run, query)
+    request = LogRequest(follow=query.follow, tail=query.tail, since=since, attempt=query.attempt)
+    logs = [MemberLog(api, user, run, rank, request) for rank in ranks]
+    logs = await _open(logs)
+    if query.all_ranks or len(logs) > 1:
+        chunks, media_type = _documents(api, user, run, logs, follow=query.follow), NDJSON
+    else:
+        chunks, media_type = _text(api, user, run, logs[0], timestamps=query.timestamps), TEXT
+    return api.streams.stream(chunks, kind="logs", media_type=media_type, cleanup=lambda: _close(logs))
+
+
+def read_since(text: str, now: datetime) -> datetime:
+    """The moment that a duration or a time stands for. Raises InvalidInput for anything else."""
+    hint = "write a duration such as 10m, or a time such as 2026-11-21T10:00:00Z"
+    try:
+        return now - timedelta(seconds=parse_duration_seconds(text))
+    except QuantityError:
+        pass
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidInput.one("since", f"{show(text)!r} is neither", value=show(text), hint=hint) from None
+
+
+def _ranks(run: RunObject, query: LogParameters) -> list[int]:
+    spec = msgspec.json.decode(run.spec)
+    replicas = spec.get("replicas", 1) if isinstance(spec, dict) else 1
+    replicas = replicas if isinstance(replicas, int) and replicas > 0 else 1
+    if not query.all_ranks:
+        wanted = list(dict.fromkeys(query.rank or [0]))
+        beyond = [rank for rank in wanted if rank >= replicas]
+        if beyond:
+            members = f"{replicas} member{'s' if replicas > 1 else ''}"
+            hint = f"ranks are 0 to {replicas - 1}" if replicas > 1 else "its only rank is 0"
+            faults = [Fault("rank", f"{run.metadata.name} has {members}", str(rank), hint) for rank in beyond]
+            raise InvalidInput(faults)
+        return wanted
+    if replicas > MAX_RANKS:
+        message = f"{run.metadata.name} has {replicas} members; at most {MAX_RANKS} logs are merged into one"
+        raise InvalidInput.one("allRanks", message, value="true", hint="name ranks: rank=0&rank=1")
+    return list(range(replicas))
+
+
+async def _open(logs: list[MemberLog]) -> list[MemberLog]:
+    """Connects to all. Of several, those that are gone are left out; other refusals are raised, and none stays open."""
+    several = asyncio.Semaphore(OPENED_AT_ONCE)
+
+    async def connect(log: MemberLog) -> None:
+        async with several:
+            await log.open()
+
+    try:
+        results = await asyncio.gather(*(connect(log) for log in logs), return_exceptions=True)
+        left = [log for log, result in zip(logs, results, strict=True) if not isinstance(result, NotFound)]
+        failures = [result for result in results if isinstance(result, BaseException)]
+        serious = [failure for failure in failures if not isinstance(failure, NotFound)]
+        if serious or (failures and not left):
+            raise (serious or failures)[0]
+    except BaseException:
+        await _close(logs)
+        raise
+    return left
+
+
+async def _close(logs: list[MemberLog]) -> None:
+    for log in logs:
+        await log.close()
+
+
+async def _text(api: Api, user: User, run: RunObject, log: MemberLog, *, timestamps: bool) -> Chunks:
+    with RunTracker(api, user, run, pods=True) as tracker:
+        async with aclosing(log.batches(tracker)) as batches:
+            async for batch in batches:
+                yield _as_text(batch, timestamps=timestamps)
+
+
+def _as_text(batch: Batch, *, timestamps: bool) -> bytes:
+    parts = []
+    for piece in batch.pieces:
+        if timestamps and piece.begins and piece.time:
+            parts.append(f"{piece.time} ".encode())
+        parts.append(piece.text)
+        if piece.ends:
+            parts.append(b"\n")
+    return b"".join(parts)
+
+
+async def _documents(api: Api, user: User, run: RunObject, logs: list[MemberLog], *, follow: bool) -> Chunks:
+    async with AsyncExitStack() as stack:
+        tracked = [(log, stack.enter_context(RunTracker(api, user, run, pods=True))) for log in logs]
+        lines = await stack.enter_async_context(aclosing(merged(tracked, follow=follow)))
+        async for batch in lines:
+            yield b"".join(_as_document(each) for each in batch)
+
+
+def _as_document(each: RankedPiece) -> bytes:
+    text = each.piece.text.decode(errors="replace")
+    return msgspec.json.encode(LogLine(rank=each.rank, attempt=each.attempt, time=each.piece.time, line=text)) + b"\n"

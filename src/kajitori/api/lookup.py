@@ -1,0 +1,56 @@
+"""Which run a path means."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kajitori.api.auth import User
+from kajitori.api.context import Api
+from kajitori.core.run import name_fault
+from kajitori.core.validation import show
+from kajitori.errors import Fault, InvalidInput, NotFound
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import RUNS
+
+SHOWN_CANDIDATES = 10
+
+
+async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject:
+    """The run of that name, or the only one whose name begins so, for somebody who may read it.
+
+    A run that was made a moment ago is found, too. Raises Forbidden, NotFound, and InvalidInput that lists the
+    candidates where there are several.
+    """
+    await user.require("get", namespace, name)
+    run = api.mirror.runs.get((namespace, name))
+    if run is not None:
+        return run
+    if name_fault(name) is None:
+        try:  # the mirror is a moment behind; whoever has just created a run wants to see it
+            return await user.client.get(RUNS, name, namespace, type=RunObject)
+        except NotFound:
+            pass
+    candidates = sorted(
+        run.metadata.name
+        for (where, _), run in api.mirror.runs.items()
+        if name and where == namespace and run.metadata.name.startswith(name)
+    )
+    if not candidates:
+        raise no_such_run(namespace, name)
+    if len(candidates) == 1:
+        await user.require("get", namespace, candidates[0])
+        return api.mirror.runs[namespace, candidates[0]]
+    listed = ", ".join(candidates[:SHOWN_CANDIDATES])
+    more = f" and {len(candidates) - SHOWN_CANDIDATES} more" if len(candidates) > SHOWN_CANDIDATES else ""
+    message = f"{show(name)!r} may be any of {listed}{more}"
+    raise InvalidInput([Fault("name", message, show(name), "write more of the name", "Ambiguous")])
+
+
+def no_such_run(namespace: str, name: str) -> NotFound:
+    """The answer for a run that is not there."""
+    return NotFound(f"there is no run {show(name)!r} in namespace {show(namespace)}", hint="see them all: kaji ps -a")
+
+
+def run_object(document: dict[str, object]) -> RunObject:
+    """A Run as the API server answered it."""
+    return msgspec.json.decode(msgspec.json.encode(document), type=RunObject)

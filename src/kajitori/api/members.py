@@ -1,0 +1,59 @@
+"""The members of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Shared, answer, describes
+from kajitori.api.lookup import find_run
+from kajitori.api.paging import PageParameters, decode_token, encode_token
+from kajitori.api.views import MemberList, member_view
+from kajitori.core import names
+from kajitori.kube.objects import Pod
+
+router = APIRouter(tags=["runs"])
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/members", responses=describes(MemberList), summary="The members of a run, by rank"
+)
+async def list_members(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[PageParameters, Query()]
+) -> Response:
+    """Ranks that have no Pod, because the run waits or its Pods were deleted, are not listed."""
+    after = decode_token(query.continue_, int) if query.continue_ else -1
+    run = await find_run(api, user, namespace, name)
+    newest = newest_pods(api.mirror.pods_of_run(run.metadata.uid))
+    ranks = sorted(rank for rank in newest if rank > after)
+    items = []
+    for rank in ranks[: query.limit]:
+        pod = newest[rank]
+        member = api.member_of(pod, api.mirror.nodes)
+        if member is not None:
+            items.append(member_view(pod, member))
+    following = encode_token(ranks[query.limit - 1]) if len(ranks) > query.limit else None
+    return answer(MemberList(items=items, continue_=following))
+
+
+def newest_pods(pods: Iterable[Pod]) -> dict[int, Pod]:
+    """By rank, the Pod of the newest attempt that has one."""
+    newest: dict[int, tuple[int, Pod]] = {}
+    for pod in pods:
+        place = place_of(pod)
+        if place is not None and (place[0] not in newest or newest[place[0]][0] < place[1]):
+            newest[place[0]] = (place[1], pod)
+    return {rank: pod for rank, (_, pod) in newest.items()}
+
+
+def place_of(pod: Pod) -> tuple[int, int] | None:
+    """Rank and attempt that a Pod's labels say, or None where they are not ours any more."""
+    labels = pod.metadata.labels
+    try:
+        return int(labels[names.LABEL_RANK]), int(labels[names.LABEL_ATTEMPT])
+    except (KeyError, ValueError):
+        return None

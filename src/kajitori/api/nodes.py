@@ -1,0 +1,117 @@
+"""Nodes: what they have, what is in use on them, and why they take no work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView
+from kajitori.core import names
+from kajitori.core.snapshot import NodeFacts
+from kajitori.core.suggest import did_you_mean
+from kajitori.core.validation import show
+from kajitori.errors import NotFound
+from kajitori.kube.objects import Node, Pod, RunObject
+
+router = APIRouter(tags=["cluster"])
+
+
+@router.get("/v1/nodes", responses=describes(NodeList), summary="All nodes, in topology order")
+async def list_nodes(api: Shared, user: Caller) -> Response:
+    """With what is in use on each, by whomever."""
+    body = api.remembered.get("nodes", lambda: msgspec.json.encode(NodeList(items=list(node_views(api)))))
+    return Response(body, media_type="application/json")
+
+
+@router.get("/v1/nodes/{name}", responses=describes(NodeDetail), summary="One node and all that runs on it")
+async def get_node(api: Shared, user: Caller, name: str) -> Response:
+    """With who takes how much of it."""
+    table = api.cluster.table()
+    node = api.mirror.nodes.get(name)
+    if node is None or name not in table.index:
+        raise NotFound(f"there is no node {show(name)!r}", hint=did_you_mean(name, table.index))
+    view = _view(api, table.nodes[table.index[name]], node)
+    fields = {field: getattr(view, field) for field in view.__struct_fields__}
+    return answer(NodeDetail(**fields, members=members_on(api, name)))
+
+
+def node_views(api: Api) -> Iterator[NodeView]:
+    """All nodes, in topology order."""
+    for facts in api.cluster.table().nodes:
+        node = api.mirror.nodes.get(facts.name)
+        if node is not None:
+            yield _view(api, facts, node)
+
+
+def why_no_work(facts: NodeFacts, node: Node) -> str:
+    """Why nothing new is placed on a node; empty where it takes work. Taints keep only those out that do not tolerate
+    them, so they are no reason of this kind."""
+    if not facts.ready:
+        for condition in node.status.conditions:
+            if condition.type == "Ready" and condition.status != "True":
+                said = condition.message or condition.reason
+                return f"not ready: {said}" if said else "not ready"
+        return "not ready"
+    return "" if facts.schedulable else "cordoned"
+
+
+def members_on(api: Api, name: str) -> list[MemberOnNode]:
+    """What each unfinished Pod takes of a node, the greatest holders of GPUs first."""
+    resource = api.cluster.policy.gpu.resource
+    found = []
+    for pod in api.mirror.pods_on_node(name):
+        if pod.is_finished:
+            continue
+        run = run_of_pod(api, pod)
+        usage, meta = api.mirror.usage_of_pod(pod), pod.metadata
+        rank = meta.labels.get(names.LABEL_RANK, "")
+        found.append(
+            MemberOnNode(
+                holder=f"{meta.namespace}/{run.metadata.name if run is not None else meta.name}",
+                owner=run.metadata.annotations.get(names.ANNOTATION_OWNER, "") if run is not None else "",
+                is_run=run is not None,
+                pod=meta.name,
+                rank=int(rank) if run is not None and rank.isdigit() else None,
+                gpus=usage.other(resource),
+                cpu_millis=usage.cpu_millis,
+                memory_bytes=usage.memory_bytes,
+                since=pod.status.start_time or meta.creation_timestamp,
+            )
+        )
+    return sorted(found, key=lambda each: (-each.gpus, each.holder, each.pod))
+
+
+def run_of_pod(api: Api, pod: Pod) -> RunObject | None:
+    """The run that a Pod is a member of, as its owner and its label both say."""
+    name = pod.metadata.labels.get(names.LABEL_RUN)
+    run = api.mirror.runs.get((pod.metadata.namespace, name)) if name else None
+    return run if run is not None and run.metadata.uid == pod.run_uid else None
+
+
+def _view(api: Api, facts: NodeFacts, node: Node) -> NodeView:
+    policy = api.cluster.policy
+    usage = api.mirror.usage_of(facts.name)
+    labels = node.metadata.labels
+    return NodeView(
+        name=facts.name,
+        ready=facts.ready,
+        schedulable=facts.schedulable,
+        why=why_no_work(facts, node),
+        labels=labels,
+        taints=[
+            f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+            for taint in node.spec.taints
+        ],
+        gpu_type=facts.gpu_type,
+        gpus=Amount(total=facts.gpus, used=usage.other(policy.gpu.resource) if usage else 0),
+        cpu_millis=Amount(total=facts.cpu_millis, used=usage.cpu_millis if usage else 0),
+        memory_bytes=Amount(total=facts.memory_bytes, used=usage.memory_bytes if usage else 0),
+        pods=Amount(total=facts.pods, used=usage.pods if usage else 0),
+        domains={label: labels[label] for label in policy.topology if label in labels},
+        created_at=node.metadata.creation_timestamp,
+    )

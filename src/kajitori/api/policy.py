@@ -1,0 +1,34 @@
+"""The policy in force, and a check of one that is to be."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Shared, answer, describes
+from kajitori.api.views import PolicyCheck, PolicyView
+from kajitori.core.policy import parse_policy
+
+router = APIRouter(tags=["policy"])
+
+
+@router.get("/v1/policy", responses=describes(PolicyView), summary="The policy in force")
+async def get_policy(api: Shared, user: Caller) -> Response:
+    """With faults of the newest file, if it was not taken for them."""
+    current = api.policy.current()
+    document = current.policy.model_dump(mode="json", by_alias=True, exclude_none=True)
+    path = str(current.path) if current.path is not None else ""
+    return answer(PolicyView(path=path, version=current.version, policy=document, faults=list(current.faults)))
+
+
+@router.post(
+    "/v1/policy/check",
+    responses=describes(PolicyCheck),
+    openapi_extra={"requestBody": {"required": True, "content": {"application/yaml": {"schema": {"type": "string"}}}}},
+    summary="Check a policy file",
+)
+async def check_policy(user: Caller, request: Request) -> Response:
+    """Every fault at once, each with its line. The policy in force stays what it is."""
+    policy = parse_policy(await request.body())
+    return answer(PolicyCheck(policy=policy.model_dump(mode="json", by_alias=True, exclude_none=True)))

@@ -1,0 +1,142 @@
+"""Runs: reading and watching them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run
+from kajitori.api.paging import PageParameters, decode_token, encode_token
+from kajitori.api.selectors import parse_selector
+from kajitori.api.streams import HEARTBEAT_SECONDS, NDJSON, Chunks
+from kajitori.api.tracking import RunTracker
+from kajitori.api.views import RunList, RunView, phase_of
+from kajitori.core import names
+from kajitori.core.reasons import Phase
+from kajitori.kube.objects import RunObject
+
+router = APIRouter(tags=["runs"])
+
+WATCH_INTERVAL_SECONDS = 0.2
+"""A reader is told of a run's changes at most this often."""
+
+REVIEWS_AT_ONCE = 16
+
+Place = tuple[str, str, str]
+"""Where a run stands in the list: time of creation, namespace, name."""
+
+
+class ListParameters(PageParameters):
+    namespace: str = Field(default="", max_length=253)
+    """Only this namespace; else all that the caller may read."""
+    owner: str = Field(default="", max_length=1024)
+    """Only runs that this person submitted; `@me` is the caller."""
+    phase: list[Phase] = Field(default_factory=list, max_length=16)
+    """Only runs in one of these phases."""
+    active: bool = False
+    """Only runs that have not ended."""
+    name: str = Field(default="", max_length=253)
+    """The run of this name, else runs whose name begins so."""
+    label_selector: str = Field(default="", max_length=4096)
+    """Such as `team=vision,stage in (train,tune)`."""
+
+
+@router.get("/v1/runs", responses=describes(RunList), summary="List runs, newest first")
+async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, Query()]) -> Response:
+    """Pages stay right while runs come and go: none is shown twice, none that stays is missed."""
+    after = decode_token(query.continue_, tuple[str, str, str]) if query.continue_ else None
+    matches = parse_selector(query.label_selector)
+    owner = user.name if query.owner == "@me" else query.owner
+    readable = await readable_namespaces(api, user, query.namespace)
+    found = [
+        run
+        for run in api.mirror.runs.values()
+        if (readable is None or run.metadata.namespace in readable)
+        and run.metadata.name.startswith(query.name)
+        and (not owner or run.metadata.annotations.get(names.ANNOTATION_OWNER) == owner)
+        and not (query.active and phase_of(run).is_final)
+        and (not query.phase or phase_of(run) in query.phase)
+        and (not query.label_selector or matches(run.metadata.labels))
+    ]
+    if query.name:
+        exact = [run for run in found if run.metadata.name == query.name]
+        found = exact if len(exact) == 1 else found
+    page, following = _page(found, after, query.limit)
+    items = [api.renderer.render(run) for run in page]
+    return answer({"items": items} | ({"continue": following} if following else {}))
+
+
+def _page(found: list[RunObject], after: Place | None, limit: int) -> tuple[list[RunObject], str]:
+    found.sort(key=lambda run: (run.metadata.namespace, run.metadata.name))
+    found.sort(key=lambda run: run.metadata.creation_timestamp, reverse=True)  # stable: names decide among equals
+    if after is not None:
+        created, *name = after
+        found = [
+            run
+            for run in found
+            if run.metadata.creation_timestamp < created
+            or (run.metadata.creation_timestamp == created and [run.metadata.namespace, run.metadata.name] > name)
+        ]
+    page = found[:limit]
+    if len(found) <= limit:
+        return page, ""
+    last = page[-1].metadata
+    return page, encode_token((last.creation_timestamp, last.namespace, last.name))
+
+
+async def readable_namespaces(api: Api, user: User, namespace: str) -> frozenset[str] | None:
+    """Namespaces whose runs he may list, None for all. A single namespace that he may not read raises Forbidden."""
+    if namespace:
+        await user.require("list", namespace)
+        return frozenset((namespace,))
+    if await user.may("list", ""):
+        return None
+    several = asyncio.Semaphore(REVIEWS_AT_ONCE)
+
+    async def ask(one: str) -> bool:
+        async with several:
+            return await user.may("list", one)
+
+    candidates = sorted({where for where, _ in api.mirror.runs})
+    verdicts = await asyncio.gather(*(ask(one) for one in candidates))
+    return frozenset(one for one, allowed in zip(candidates, verdicts, strict=True) if allowed)
+
+
+@router.get("/v1/runs/{namespace}/{name}", responses=describes(RunView), summary="One run")
+async def get_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
+    """By its name, or by a prefix that only one run of the namespace has."""
+    return answer(api.renderer.render(await find_run(api, user, namespace, name)))
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/watch",
+    responses=describes(RunView, media_type=NDJSON),
+    summary="A run, now and at each change",
+)
+async def watch_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
+    """One view a line, until the run is final or gone; at most five a second. Empty lines mean that nothing is new."""
+    run = await find_run(api, user, namespace, name)
+    return api.streams.stream(_changes(api, user, run), kind="watch", media_type=NDJSON)
+
+
+async def _changes(api: Api, user: User, run: RunObject) -> Chunks:
+    shown: msgspec.Raw | None = None
+    with RunTracker(api, user, run) as tracker:
+        while not tracker.gone:
+            view = api.renderer.render(tracker.run)
+            if view is not shown:
+                shown = view
+                yield bytes(view) + b"\n"
+                if tracker.is_over:
+                    return
+                await asyncio.sleep(WATCH_INTERVAL_SECONDS)
+            if not await tracker.changed(HEARTBEAT_SECONDS):
+                yield b"\n"
+            tracker.look()

@@ -1,0 +1,130 @@
+"""Serves the Web API with uvicorn inside an event loop that somebody else runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import uvicorn
+from fastapi import FastAPI
+
+from kajitori.api.context import Api
+from kajitori.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_SECONDS = 3
+BACKLOG = 2048
+_AS_MEANT = frozenset(
+    {
+        "ASGI callable returned without completing response.",
+        "ASGI callable returned without completing handshake.",
+    }
+)
+
+
+class ApiServer:
+    """One listening socket. `start` binds it, `stop` breaks off streams and lets short requests finish.
+
+    Signals are left to whoever runs the event loop.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        """With certificate and key (PEM files) it speaks TLS, else plain HTTP."""
+        self._app = app
+        self._certificate = certificate
+        self._key = key
+        self._host = host
+        self._port = port
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.host = ""
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self._certificate else 'http'}://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Returns when it accepts connections. Raises Unavailable where the address cannot be had."""
+        listener = _bind(self._host, self._port)
+        self.host, self.port = listener.getsockname()[:2]
+        logging.getLogger("uvicorn.error").addFilter(_is_error)
+        config = uvicorn.Config(
+            self._app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            timeout_keep_alive=30,
+            backlog=BACKLOG,
+            ws_ping_interval=20.0,
+            ws_ping_timeout=20.0,
+            ssl_certfile=self._certificate,
+            ssl_keyfile=self._key,
+        )
+        self._server = _Server(config)
+        self._task = asyncio.create_task(self._server.serve([listener]), name="web-api")
+        while not self._server.started:
+            if self._task.done():
+                await self._task
+                raise Unavailable("the Web API did not start", hint="its log says why")
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        """Returns when every connection is closed."""
+        if self._server is None or self._task is None:
+            return
+        api: Api = self._app.state.kajitori
+        self._server.should_exit = True
+        api.streams.break_off()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._server = self._task = None
+
+    async def __aenter__(self) -> ApiServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        hint = "choose another one with --port; 0 takes any that is free"
+        raise Unavailable(f"the Web API cannot listen on {host}:{port}: {error}", hint=hint) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    """A stream that is broken off on purpose is no error of the server, nor is an exec that was refused."""
+    return record.getMessage() not in _AS_MEANT

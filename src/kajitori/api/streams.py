@@ -1,0 +1,130 @@
+"""Answers that go on for long.
+
+A stream ends in one of two ways that its reader can tell apart: completely, or broken off, when its source failed or
+this server goes down. What broke off is to be asked for again. Nothing is read from a source before the reader of the
+answer has taken what came before: slow readers cost no memory here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+from prometheus_client import Counter, Gauge
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from kajitori.errors import KajitoriError
+
+log = logging.getLogger(__name__)
+
+NDJSON = "application/x-ndjson"
+TEXT = "text/plain; charset=utf-8"
+
+HEARTBEAT_SECONDS = 30.0
+"""An empty line after so long without news keeps proxies from hanging up on a stream of documents."""
+
+Chunks = AsyncGenerator[bytes, None]
+
+
+class StreamRegistry:
+    """All answers that are being written now."""
+
+    def __init__(self, open_streams: Gauge, broken_streams: Counter) -> None:
+        self._open_streams = open_streams
+        self._broken_streams = broken_streams
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.closing = False
+
+    def stream(
+        self, chunks: Chunks, *, kind: str, media_type: str, cleanup: Callable[[], Awaitable[None]] | None = None
+    ) -> Stream:
+        """The answer that writes these pieces; `kind` is for the metrics, `cleanup` is called in any case."""
+        return Stream(self, chunks, kind=kind, media_type=media_type, cleanup=cleanup)
+
+    def break_off(self) -> None:
+        """Breaks off every stream: the server goes down, and their readers may come back later."""
+        self.closing = True
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def opened(self, kind: str, task: asyncio.Task[Any]) -> None:
+        """A stream begins."""
+        self._tasks.add(task)
+        self._open_streams.labels(kind).inc()
+
+    def closed(self, kind: str, task: asyncio.Task[Any], *, broken: bool) -> None:
+        """A stream has ended."""
+        self._tasks.discard(task)
+        self._open_streams.labels(kind).dec()
+        if broken:
+            self._broken_streams.labels(kind).inc()
+
+
+class Stream(Response):
+    """Writes pieces as they come, until they end, their source fails, or the reader hangs up."""
+
+    def __init__(
+        self,
+        registry: StreamRegistry,
+        chunks: Chunks,
+        *,
+        kind: str,
+        media_type: str,
+        cleanup: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self.status_code = 200
+        self.media_type = media_type
+        self.background = None
+        self.body = b""
+        self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._registry = registry
+        self._chunks = chunks
+        self._kind = kind
+        self._cleanup = cleanup
+
+    def init_headers(self, headers: Any = None) -> None:
+        super().init_headers(headers)
+        self.raw_headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        hung_up = broken = False
+
+        async def listen() -> None:
+            nonlocal hung_up
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            hung_up = True
+            task.cancel()
+
+        self._registry.opened(self._kind, task)
+        listener = asyncio.create_task(listen())
+        try:
+            if not self._registry.closing:
+                await self._write(send)
+        except asyncio.CancelledError:
+            if not hung_up and not self._registry.closing:
+                raise
+            task.uncancel()
+        except KajitoriError as error:
+            broken = True
+            log.info("stream of %s broke off: %s", self._kind, error)
+        except Exception:
+            broken = True
+            log.exception("stream of %s broke off; this is a bug", self._kind)
+        finally:
+            listener.cancel()
+            self._registry.closed(self._kind, task, broken=broken)
+            await self._chunks.aclose()
+            if self._cleanup is not None:
+                await self._cleanup()
+
+    async def _write(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for chunk in self._chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,247 @@
+"""Submitting a run: checked, decided about, and made in the submitter's name; or shown, with nothing made."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api import waiting
+from kajitori.api.auth import Caller, User, owner_annotation
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import run_object
+from kajitori.api.paging import Parameters
+from kajitori.api.views import DryRun, RunView, run_view
+from kajitori.core import manifests, names
+from kajitori.core.decide import Decision, Facts, RunIdentity, decide
+from kajitori.core.fields import DnsLabel, LabelKey, LabelValue
+from kajitori.core.planner import GangRequest
+from kajitori.core.ports import choose_port
+from kajitori.core.reasons import Reason
+from kajitori.core.run import RunSpec, name_fault, parse_spec, to_document
+from kajitori.core.run_names import make_name
+from kajitori.core.status import MemberCounts, RunStatus
+from kajitori.core.validation import Document, read
+from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import RUNS, SECRETS
+
+router = APIRouter(tags=["runs"])
+
+NAME_TRIES = 5
+_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+
+class RunRequest(Document):
+    """A run that somebody asks for."""
+
+    name: str | None = Field(default=None, max_length=253)
+    """Made from the image's name where it is left out."""
+    namespace: DnsLabel | None = None
+    """The server's own default where it is left out."""
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels of the run."""
+    spec: Any = None
+    """A RunSpec."""
+
+
+class SubmitParameters(Parameters):
+    dry_run: bool = False
+    """Show what would be made, what policy changes and when it could start. Nothing is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request that is well-formed."""
+
+    name: str
+    """Empty: one is still to be made."""
+    namespace: str
+    labels: dict[str, str]
+    spec: RunSpec
+
+
+@router.post(
+    "/v1/runs",
+    status_code=201,
+    responses={**describes(DryRun), **describes(RunView, status=201)},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunRequest"}}},
+        }
+    },
+    summary="Submit a run",
+)
+async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:
+    """201 with the run; every reason at once where it is wrong or policy refuses it, and then nothing was made."""
+    submission = read_submission(await request.body(), api.namespace)
+    decision = await _decide(api, user, submission, submission.name or "run")
+    if query.dry_run:
+        return answer(await _dry_run(api, user, submission, decision))
+    made = await _create(api, user, submission)
+    run = run_object(made)
+    api.expect(run)
+    return answer(run_view(msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))), 201)
+
+
+def read_submission(body: bytes, default_namespace: str) -> Submission:
+    """What a request's body asks for. Raises InvalidInput with every fault in it at once."""
+    document = read_json(body)
+    request, faults, _ = read(RunRequest, document, "")
+    spec: RunSpec | None = None
+    written = document if isinstance(document, dict) else {}
+    if isinstance(document, dict) and written.get("spec") is None:
+        faults.append(Fault("spec", "is required", hint="it says what to run; at least spec.image"))
+    elif isinstance(document, dict):
+        try:
+            spec = parse_spec(written["spec"])
+        except InvalidInput as error:
+            faults += error.faults
+    name = written.get("name")
+    if isinstance(name, str):
+        fault = name_fault(name)
+        faults = [each for each in faults if each.field != "name"] + ([fault] if fault is not None else [])
+    for key in written.get("labels") or {} if isinstance(written.get("labels"), dict) else ():
+        if key.rpartition("/")[0] == names.GROUP:
+            hint = "use a domain of your own, or none"
+            faults.append(Fault(f"labels[{key[:80]!r}]", f"labels of {names.GROUP} are not for users", key[:80], hint))
+    if faults or request is None or spec is None:
+        raise InvalidInput(faults)
+    return Submission(request.name or "", request.namespace or default_namespace, request.labels, spec)
+
+
+def read_json(body: bytes) -> Any:
+    """A JSON document. Raises InvalidInput where it is none."""
+    if not body.strip():
+        raise InvalidInput.one("body", "is empty", hint="send a JSON document")
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError:
+        raise InvalidInput.one("body", "is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        text = str(error)
+        raise InvalidInput.one("body", f"is not JSON: {text[:1].lower()}{text[1:200]}") from None
+
+
+async def _decide(api: Api, user: User, submission: Submission, name: str) -> Decision:
+    facts = Facts(table=api.cluster.table(), secrets=await _secrets(user, submission))
+    return decide(submission.spec, api.cluster.policy, facts, run=RunIdentity(name, submission.namespace))
+
+
+async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
+    """Which of the Secrets that a run names exist; None where its submitter may not look. No contents are read."""
+    wanted = {use.name for use in submission.spec.secrets}
+    if not wanted:
+        return None
+    found = set()
+    for name in sorted(wanted):
+        path = SECRETS.path(submission.namespace, name)
+        try:
+            await user.client.request("GET", path, headers={"Accept": _METADATA_ONLY})
+        except NotFound:
+            continue
+        except KajitoriError:
+            return None
+        found.add(name)
+    return frozenset(found)
+
+
+async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool = False) -> dict[str, Any]:
+    """The Run, made with the submitter's own credentials. Raises AlreadyExists where its name is taken."""
+    tries = 1 if submission.name else NAME_TRIES
+    for left in range(tries - 1, -1, -1):
+        name = submission.name or make_name(submission.spec.image, secrets.token_hex(8))
+        document = _run_document(submission, name, user)
+        try:
+            return await user.client.create(RUNS, document, submission.namespace, dry_run=dry_run)
+        except AlreadyExists as error:
+            if left:
+                continue
+            raise AlreadyExists(
+                f"there is a run {name!r} in namespace {submission.namespace} already",
+                hint=f"choose another name, or delete that one: kaji rm {name}",
+            ) from error
+    raise AssertionError("unreachable")
+
+
+def _run_document(submission: Submission, name: str, user: User) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": submission.namespace,
+        "annotations": owner_annotation(user),
+    }
+    if submission.labels:
+        metadata["labels"] = dict(submission.labels)
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata,
+        "spec": to_document(submission.spec),
+    }
+
+
+def _fresh_status(spec: RunSpec, decision: Decision) -> RunStatus:
+    """What the status will say once the controller has looked."""
+    return RunStatus(
+        reason=Reason.NOT_PLANNED_YET,
+        members=MemberCounts(total=spec.replicas),
+        findings=list(decision.findings),
+    )
+
+
+async def _dry_run(api: Api, user: User, submission: Submission, decision: Decision) -> DryRun:
+    """What would be made. The API server is asked, too: names, rights and quotas are checked as if it were meant."""
+    document = await _create(api, user, submission, dry_run=True)
+    run = run_object(document)
+    name = run.metadata.name
+    if not submission.name:  # what policy derives from the name
+        decision = await _decide(api, user, submission, name)
+    run = msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))
+    ranks = tuple(range(submission.spec.replicas))
+    request = GangRequest(f"{submission.namespace}/{name}", decision.request, ranks)
+    start, placement = waiting.start_of(api, request)
+    return DryRun(
+        run=run_view(run),
+        manifests=_manifests(api, submission, decision, run, placement.nodes[0] if placement else ""),
+        findings=list(decision.findings),
+        start=start,
+    )
+
+
+def _manifests(api: Api, submission: Submission, decision: Decision, run: RunObject, node: str) -> list[dict[str, Any]]:
+    spec, name, namespace, uid = submission.spec, run.metadata.name, submission.namespace, run.metadata.uid
+    ports = api.cluster.policy.rendezvous
+    pods = manifests.MemberPods(
+        decision.template,
+        run_name=name,
+        namespace=namespace,
+        run_uid=uid,
+        attempt=1,
+        world_size=spec.replicas,
+        port=choose_port(uid, 1, (), ports.first_port, ports.last_port),
+        spec=spec,
+        bind_direct=decision.bind_direct,
+    )
+    pod = pods.pod(0, node)
+    if not node:  # it has no place yet
+        pod["spec"].pop("affinity", None)
+        pod["spec"].pop("nodeName", None)
+    document = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": dict(run.metadata.annotations),
+            **({"labels": dict(run.metadata.labels)} if run.metadata.labels else {}),
+        },
+        "spec": to_document(spec),
+    }
+    service = manifests.headless_service(run_name=name, namespace=namespace, run_uid=uid, ports=spec.ports)
+    return [document, pod, service, *([decision.claim] if decision.claim is not None else [])]

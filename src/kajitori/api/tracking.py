@@ -1,0 +1,69 @@
+"""Following one run until it is final or gone, whatever the mirror has seen of it yet."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from kajitori.api.auth import User
+from kajitori.api.context import Api
+from kajitori.api.views import phase_of
+from kajitori.errors import NotFound
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import RUNS
+
+MIRROR_PATIENCE_SECONDS = 10.0
+"""How long a run that the API server knows may be missing in the mirror before it is asked for again."""
+
+
+class RunTracker:
+    """The latest state of one run, and a wait for the next. Use it as a context manager.
+
+    `pods`: changes of its members count as changes, too. Another run of the same name is not this one.
+    """
+
+    def __init__(self, api: Api, user: User, run: RunObject, *, pods: bool = False) -> None:
+        self.run = run
+        self.gone = False
+        self._api = api
+        self._user = user
+        self._key = (run.metadata.namespace, run.metadata.name)
+        self._seen = False
+        self._subscription = api.hub.subscribe(*self._key, pods=pods)
+        self.event = self._subscription.event
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing happens to it any more."""
+        return self.gone or phase_of(self.run).is_final
+
+    def look(self) -> RunObject:
+        """The run as it is now; as it was last where it is gone."""
+        known = self._api.mirror.runs.get(self._key)
+        if known is not None and known.metadata.uid == self.run.metadata.uid:
+            self.run, self._seen = known, True
+        elif self._seen or (
+            known is not None and known.metadata.creation_timestamp > self.run.metadata.creation_timestamp
+        ):
+            self.gone = True
+        return self.run
+
+    async def changed(self, timeout_seconds: float) -> bool:
+        """Waits for a change; False where none came in time."""
+        if self._seen or self.gone:
+            return await self._subscription.changed(timeout_seconds)
+        if not await self._subscription.changed(min(timeout_seconds, MIRROR_PATIENCE_SECONDS)):
+            try:
+                self.run = await self._user.client.get(RUNS, self._key[1], self._key[0], type=RunObject)
+            except NotFound:
+                self.gone = True
+        return True
+
+    def __enter__(self) -> RunTracker:
+        self._subscription.__enter__()
+        self.look()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._subscription.__exit__(kind, error, trace)

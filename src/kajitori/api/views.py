@@ -1,0 +1,362 @@
+"""What the API answers, as types: OpenAPI is made from them, and so is every answer."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from kajitori.core import names
+from kajitori.core.gang import Member
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.run import parse_spec, to_document
+from kajitori.core.status import Finding, MemberCounts, RunStatus
+from kajitori.core.status import to_document as status_document
+from kajitori.errors import Fault, InvalidInput
+from kajitori.kube.objects import Node, Pod, RunObject
+
+MemberOf = Callable[[Pod, Mapping[str, Node]], Member | None]
+"""What a Pod says about the member it runs; None where it runs none."""
+
+Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+
+
+class View(msgspec.Struct, rename="camel", kw_only=True):
+    """Base of all answers."""
+
+
+class RunView(View):
+    """A run: what was asked for, and what became of it."""
+
+    name: str
+    namespace: str
+    uid: str
+    owner: str
+    """Who submitted it, as the API server authenticated him; empty where it did not come through this API."""
+    labels: dict[str, str]
+    created_at: Time
+    spec: Annotated[
+        dict[str, Any],
+        msgspec.Meta(description="As RunSpec, with what was left out filled in where that does not depend on policy."),
+    ]
+    status: Annotated[
+        dict[str, Any],
+        msgspec.Meta(description="As RunStatus.", extra_json_schema={"$ref": "#/components/schemas/RunStatus"}),
+    ]
+    deleting: bool = False
+    """It is on its way out: its members are being ended."""
+
+
+class RunList(View, omit_defaults=True):
+    """One page of runs."""
+
+    items: list[RunView]
+    continue_: str | None = msgspec.field(name="continue", default=None)
+    """Send it back for the next page; absent on the last."""
+
+
+class MemberView(View):
+    """One member of a run, in the newest of its attempts that has a Pod for it."""
+
+    rank: int
+    attempt: int
+    pod: str
+    node: str
+    phase: str
+    """Pending, Running, Succeeded or Failed."""
+    reason: str
+    message: str
+    address: str
+    exit_code: int | None
+    started_at: str
+    restarts: int
+    terminating: bool
+
+
+class MemberList(View, omit_defaults=True):
+    """One page of members, by rank."""
+
+    items: list[MemberView]
+    continue_: str | None = msgspec.field(name="continue", default=None)
+
+
+class LogLine(View):
+    """One line that a member printed."""
+
+    rank: int
+    attempt: int
+    time: Time
+    line: str
+
+
+class EventView(View):
+    """Something that happened to a run or one of its members."""
+
+    time: Time
+    type: str
+    reason: str
+    object: str
+    """`Run/bert`, `Pod/bert-1-0`."""
+    message: str
+    count: int
+
+
+class Deleted(View):
+    """A run that is on its way out."""
+
+    name: str
+    namespace: str
+
+
+class Amount(View):
+    """How much there is, and how much of it is in use. CPU in millicores, memory in bytes."""
+
+    total: int
+    used: int
+
+
+class MemberOnNode(View):
+    """What one Pod takes of a node."""
+
+    holder: str
+    """`namespace/name` of the run, or of the Pod where it belongs to none."""
+    owner: str
+    is_run: bool
+    pod: str
+    rank: int | None
+    gpus: int
+    cpu_millis: int
+    memory_bytes: int
+    since: str
+
+
+class NodeView(View):
+    """A node: what it has, what is in use, and why it takes no work."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    why: str
+    """Why it takes no work; empty where it does."""
+    labels: dict[str, str]
+    taints: list[str]
+    gpu_type: str
+    gpus: Amount
+    cpu_millis: Amount
+    memory_bytes: Amount
+    pods: Amount
+    domains: dict[str, str]
+    """Where it stands: the topology labels of policy that it has."""
+    created_at: Time
+
+
+class NodeDetail(NodeView):
+    """A node with all that runs on it."""
+
+    members: list[MemberOnNode]
+
+
+class NodeList(View):
+    """All nodes, in topology order."""
+
+    items: list[NodeView]
+
+
+class GpuType(View):
+    """All GPUs of one type; used, free and broken add up to the total."""
+
+    type: str
+    total: int
+    used: int
+    free: int
+    broken: int
+    """Of nodes that take no work, or reported as unhealthy."""
+
+
+class GpuHolding(View):
+    """GPUs of one type that one run, or one foreign Pod, holds."""
+
+    name: str
+    namespace: str
+    is_run: bool
+    gpus: int
+    type: str
+    nodes: str
+    """Compact node list."""
+    since: str
+
+
+class GpuUser(View):
+    """All that one person holds; an empty owner is that of Pods that are no run's."""
+
+    owner: str
+    gpus: int
+    types: dict[str, int]
+    runs: list[GpuHolding]
+
+
+class GpuBoard(View):
+    """The GPUs of the cluster: of which type, how many are free, and who has the others."""
+
+    types: list[GpuType]
+    users: list[GpuUser]
+
+
+class HolderView(View):
+    """What one run (or foreign Pod) holds of the nodes that a waiting run could use."""
+
+    holder: str
+    owner: str
+    is_run: bool
+    gpus: int
+    cpu_millis: int
+    memory_bytes: int
+    nodes: str
+    since: str
+
+
+class BlockedView(View):
+    """Nodes of the right kind that take no work now, and why."""
+
+    why: str
+    nodes: str
+    count: int
+
+
+class ExplanationView(View):
+    """Why a run is in its phase. For one that waits: what is missing, who holds it, what would start sooner."""
+
+    phase: str
+    reason: str
+    message: str
+    members: int | msgspec.UnsetType = msgspec.UNSET
+    fit_now: int | msgspec.UnsetType = msgspec.UNSET
+    missing: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """By kind: gpu, cpuMillis, memoryBytes, members."""
+    held: list[HolderView] | msgspec.UnsetType = msgspec.UNSET
+    blocked: list[BlockedView] | msgspec.UnsetType = msgspec.UNSET
+    sooner: list[str] | msgspec.UnsetType = msgspec.UNSET
+    ahead: int | msgspec.UnsetType = msgspec.UNSET
+    """Waiting runs that are looked at before this one."""
+
+
+class DryRun(View):
+    """What would be made of a request."""
+
+    run: RunView
+    manifests: list[dict[str, Any]]
+    """The Run, its first member's Pod, its Service and, where policy wants one, the claim of its checkpoint."""
+    findings: list[Finding]
+    start: ExplanationView
+
+
+class PolicyView(View):
+    """The policy in force. With faults, the newest file was not taken and an older policy counts."""
+
+    path: str
+    version: int
+    policy: dict[str, Any]
+    faults: list[Fault]
+
+
+class PolicyCheck(View):
+    """A policy without faults, with its defaults."""
+
+    policy: dict[str, Any]
+
+
+class Version(View):
+    """Versions of this server and of Kubernetes, and who the caller is."""
+
+    version: str
+    kubernetes: str
+    user: str
+
+
+class Health(View):
+    """This server works."""
+
+    status: str
+
+
+def run_view(run: RunObject) -> RunView:
+    """The view of a Run. A spec that nobody can read, from `kubectl`, is shown as it stands."""
+    meta = run.metadata
+    document = msgspec.json.decode(run.spec)
+    try:
+        spec = parse_spec(document)
+    except InvalidInput:
+        shown, replicas = document, 0
+    else:
+        shown, replicas = to_document(spec, with_defaults=True), spec.replicas
+    status = run.status or RunStatus(reason=Reason.NOT_PLANNED_YET, members=MemberCounts(total=replicas))
+    if status.attempt is not None:
+        status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(status.attempt, template={}))
+    return RunView(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        owner=meta.annotations.get(names.ANNOTATION_OWNER, ""),
+        labels=meta.labels,
+        created_at=meta.creation_timestamp,
+        spec=shown if isinstance(shown, dict) else {},
+        status=status_document(status),
+        deleting=bool(meta.deletion_timestamp),
+    )
+
+
+class RunRenderer:
+    """Run views as JSON, each version of a run worked out once however many look at it."""
+
+    def __init__(self, size: int = 2048) -> None:
+        self._size = size
+        self._known: OrderedDict[tuple[str, str], msgspec.Raw] = OrderedDict()
+
+    def render(self, run: RunObject) -> msgspec.Raw:
+        """The view's JSON, on one line."""
+        key = (run.metadata.uid, run.metadata.resource_version)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = msgspec.Raw(msgspec.json.encode(run_view(run)))
+            if len(self._known) > self._size:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return known
+
+
+def phase_of(run: RunObject) -> Phase:
+    """The phase; a run that no controller has looked at yet is queued."""
+    return run.status.phase if run.status is not None else Phase.QUEUED
+
+
+def member_view(pod: Pod, member: Member) -> MemberView:
+    """The view of one member."""
+    container = next((c for c in pod.status.container_statuses if c.name == names.MEMBER_CONTAINER), None)
+    state = container.state if container is not None else None
+    started = ""
+    if state is not None:
+        started = (state.running or state.terminated or _NEVER).started_at
+    return MemberView(
+        rank=member.rank,
+        attempt=member.attempt,
+        pod=member.pod,
+        node=member.node,
+        phase=member.state.value,
+        reason=member.reason.value,
+        message=member.message,
+        address=pod.status.pod_ip,
+        exit_code=member.exit_code,
+        started_at=started,
+        restarts=container.restart_count if container is not None else 0,
+        terminating=member.terminating,
+    )
+
+
+class _Never:
+    started_at = ""
+
+
+_NEVER = _Never()

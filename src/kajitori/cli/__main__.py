@@ -1,0 +1,7 @@
+"""`python -m kajitori.cli` is `kaji`."""
+
+import sys
+
+from kajitori.cli import main
+
+sys.exit(main())

@@ -1,0 +1,155 @@
+"""The `kaji` command: finds a verb's module when the verb is used, and ends every error as words and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import server_options
+from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
+from kajitori.core.suggest import nearest
+from kajitori.errors import KajitoriError
+
+SECTIONS: dict[str, dict[str, str]] = {
+    "Runs": {
+        "run": "Run a program on the cluster, in Docker's words.",
+        "ps": "List runs: yours that are active, or all.",
+        "logs": "Show what a run prints.",
+        "describe": "Tell everything about a run.",
+        "explain": "Tell why a run waits, and what would start it.",
+        "events": "Show what happened to a run.",
+        "exec": "Run a command inside a member of a run.",
+        "wait": "Wait until runs have ended; print their exit codes.",
+        "stop": "Stop runs; their checkpoints are kept.",
+        "resume": "Start ended runs again, from their checkpoints.",
+        "rm": "Delete runs.",
+    },
+    "The cluster": {
+        "gpus": "Show which GPUs are free, and who uses the others.",
+        "nodes": "Show the nodes and why some take no work.",
+        "policy": "Show the policy in force, or check a file.",
+    },
+    "Running a cluster": {
+        "up": "Start the whole platform on this machine.",
+        "demo": "See a training survive the loss of a member.",
+        "server": "Run the Web API alone.",
+        "controller": "Run the controller alone.",
+        "node": "Make this machine a node.",
+        "sim": "Add simulated nodes to a cluster.",
+    },
+    "Else": {
+        "version": "Print the versions of client and server.",
+        "completion": "Print a script that completes names in your shell.",
+    },
+}
+"""The verbs by purpose, with their one-line helps: the main page needs them without loading any verb."""
+
+_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
+
+VERBS = {verb: text for section in SECTIONS.values() for verb, text in section.items()}
+
+
+class Kaji(click.Group):
+    """A group whose verbs are loaded when they are used, and that never shows a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command = import_module(f"kajitori.cli.verbs.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = nearest(args[0], VERBS)
+            hint = f" Did you mean {near}?" if near else ""
+            raise click.UsageError(f"there is no verb {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(verbs.items()), col_max=12)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # before click makes a plain failure of it
+            _leave_the_pipe()
+            ctx.exit(_PIPE_EXIT_CODE)
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        """Runs a command line and ends with its exit code (SystemExit)."""
+        extra.pop("standalone_mode", None)
+        if extra.get("obj") is None:
+            extra["obj"] = Cli()
+        cli: Cli = extra["obj"]
+        extra["color"] = cli.colour
+        sys.exit(_run(cli, lambda: super(Kaji, self).main(args, prog_name, standalone_mode=False, **extra)))
+
+
+def _run(cli: Cli, command: Any) -> int:
+    try:
+        result = command()
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as stopped:
+        return stopped.exit_code
+    except click.ClickException as error:
+        print_usage_error(error)
+        return error.exit_code
+    except KajitoriError as error:
+        print_error(error)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        _leave_the_pipe()
+        return _PIPE_EXIT_CODE
+    except Exception as error:
+        where = write_bug_report(error, cli)
+        click.echo(f"kaji: this is a bug in kaji ({type(error).__name__}); {where}", err=True)
+        return 125
+
+
+def _leave_the_pipe() -> None:
+    """Whoever read our output has gone: what is still buffered goes nowhere, without a complaint from Python."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass
+
+
+@click.group(
+    cls=Kaji,
+    help="Kajitori runs trainings on a Kubernetes cluster for people who know Docker.\n\n"
+    "Begin with `kaji up` on your own machine, or name a server in $KAJI_SERVER and $KAJI_TOKEN.\n\n"
+    "\b\nExample:\n  kaji run --gpus 8 -n 4 -v imagenet:/data registry/bert:3 python train.py",
+    epilog="A run is named by its name or any unique prefix of it. `kaji VERB --help` tells more.",
+    subcommand_metavar="VERB [ARGS]...",
+    invoke_without_command=True,
+    no_args_is_help=False,
+)
+@click.option("--version", is_flag=True, help="Print the version of kaji.")
+@server_options
+@click.pass_context
+def kaji(ctx: click.Context, version: bool) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        click.echo(f"kaji {installed('kajitori')}")
+    elif ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

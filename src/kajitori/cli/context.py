@@ -1,0 +1,91 @@
+"""What a command works with: environment, terminal, clock, and the way to a server. Tests put their own in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx2
+    from rich.console import Console
+
+    from kajitori.cli.http import Api
+    from kajitori.cli.target import Target
+
+WIDE = 100_000
+"""Width of a page that is no terminal: nothing is cut off for programs."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass
+class Cli:
+    """One call of `kaji`."""
+
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    transport: httpx2.BaseTransport | None = None
+    """Instead of the network."""
+    target: Target | None = None
+    """Instead of the server that the environment names."""
+    runtime_dir: Path | None = None
+    state_dir: Path | None = None
+    now: Callable[[], datetime] = _now
+    sleep: Callable[[float], None] = time.sleep
+    second_interrupt_seconds: float = 2.0
+    """A second Ctrl-C within this time stops the run that is followed."""
+    settle_seconds: float = 1.0
+    """What a run is for a shorter time than this on its way is not said."""
+    width: int | None = None
+    """Columns of the page; None asks the terminal."""
+    debug: bool = False
+    cluster: Path | None = None
+
+    def find_target(self) -> Target:
+        """The server to talk to. Raises Unavailable or Unauthenticated, with the way out."""
+        if self.target is None:
+            from kajitori.cli.target import find_target
+
+            self.target = find_target(self.environment, self.cluster, self.runtime_dir)
+        return self.target
+
+    def api(self) -> Api:
+        """A client of the server; a context manager."""
+        from kajitori.cli.http import Api
+
+        return Api(self.find_target(), transport=self.transport, debug=self.debug, sleep=self.sleep)
+
+    @property
+    def colour(self) -> bool | None:
+        """False where $NO_COLOR says so; None leaves it to what a stream is."""
+        return False if self.environment.get("NO_COLOR") else None
+
+    @property
+    def has_person(self) -> bool:
+        """Somebody sits at a terminal, reads what is said on stderr and can press Ctrl-C."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
+    def console(self, *, err: bool = False, cut: bool = True) -> Console:
+        """A page to print tables on; `cut` says whether lines may be cut to the terminal's width."""
+        from rich.console import Console
+
+        stream = sys.stderr if err else sys.stdout
+        width = self.width if cut else WIDE
+        if width is None and not stream.isatty():
+            width = WIDE
+        return Console(
+            file=stream,
+            width=width,
+            markup=False,
+            highlight=False,
+            emoji=False,
+            no_color=self.colour is False,
+            soft_wrap=False,
+        )

@@ -1,0 +1,210 @@
+"""Following a run from its submission to its end, as `docker run` without -d does.
+
+The main thread waits for signals only. One thread shows progress and log, another tells about restarts meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+from kajitori.cli.context import Cli
+from kajitori.cli.exitcodes import end_words, exit_code_of
+from kajitori.cli.http import Api, run_path
+from kajitori.cli.interrupts import Signals
+from kajitori.cli.logprint import LogPrinter
+from kajitori.cli.problems import say
+from kajitori.cli.progress import Progress
+from kajitori.cli.streams import LogReader, watch
+from kajitori.cli.words import View, is_final, phase_of, status_of
+from kajitori.errors import KajitoriError, NotFound, Unavailable
+
+MOST_RANKS = 64
+"""Of a larger run only rank 0 is shown unless its ranks are asked for: nobody can read a thousand logs at once."""
+
+_BEFORE_RUNNING = frozenset({"Queued", "Starting"})
+
+
+class Left(Exception):
+    """Raised inside the threads once nobody listens any more."""
+
+
+class Follower(threading.Thread):
+    """Shows a run's progress and log until it is final."""
+
+    def __init__(
+        self, cli: Cli, api: Api, run: dict[str, Any], *, rank: int | None, all_ranks: bool, quiet: bool
+    ) -> None:
+        super().__init__(name="follow", daemon=True)
+        self.view = run
+        self.quiet = quiet
+        self.done, self._finished = os.pipe()
+        """Becomes readable when the run is final, or cannot be followed any longer."""
+        self._cli = cli
+        self._api = api
+        self._error: BaseException | None = None
+        self._listening = True
+        self._output = threading.Lock()
+        self._progress = Progress(cli, self._say, quiet=quiet)
+        replicas = (run.get("spec") or {}).get("replicas", 1)
+        several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
+        if rank is None and replicas > 1 and not several and not quiet:
+            say(f"{run['name']}: the log of rank 0 of {replicas}; others: kaji logs --rank R {run['name']}")
+        self._reader = LogReader(api, run, rank=rank, all_ranks=several, follow=True)
+        self._printer = LogPrinter(prefix=several, colour=cli.colour)
+
+    def run(self) -> None:
+        try:
+            self._follow()
+        except Left:
+            pass
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._progress.stop()
+            os.close(self._finished)
+
+    def result(self) -> dict[str, Any]:
+        """The run's last view. Raises what kept it from being known."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self.view
+
+    def clear_line(self) -> None:
+        """Makes room for something else to be said."""
+        self._progress.stop()
+
+    def leave(self) -> None:
+        """Nothing more is printed, whatever the run does."""
+        with self._output:
+            self._listening = False
+        self._progress.stop()
+
+    def _follow(self) -> None:
+        for view in watch(self._api, self.view):
+            self.view = view
+            if phase_of(view) not in _BEFORE_RUNNING:
+                break
+            self._progress.show(view)
+        self._progress.stop()
+        if not is_final(self.view):
+            self._progress.show(self.view)
+        watcher = _Watcher(self._cli, self.view, self._progress.show)
+        watcher.start()
+        if self._has_log(self.view):
+            self._print_log()
+        self.view = watcher.result()
+
+    def _print_log(self) -> None:
+        try:
+            for line in self._reader.lines():
+                with self._output:
+                    if not self._listening:
+                        raise Left
+                    self._printer.print(line)
+        except KajitoriError as error:
+            self._say(f"{self.view['name']}: its log can't be read: {error.message}")
+
+    def _say(self, text: str) -> None:
+        with self._output:
+            if self._listening:
+                say(text)
+
+    @staticmethod
+    def _has_log(view: View) -> bool:
+        status = status_of(view)
+        return not is_final(view) or bool(status.get("attempts") or status.get("attempt"))
+
+
+class _Watcher(threading.Thread):
+    """Tells about each new stage of a run, and knows its end."""
+
+    def __init__(self, cli: Cli, run: dict[str, Any], tell: Any) -> None:
+        super().__init__(name="watch", daemon=True)
+        self._cli = cli
+        self._view = run
+        self._tell = tell
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            if is_final(self._view):
+                return
+            with self._cli.api() as api:
+                for view in watch(api, self._view):
+                    if not is_final(view) and _stage(view) != _stage(self._view):
+                        self._tell(view)
+                    self._view = view
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> dict[str, Any]:
+        """The last view, once the run is final. Raises what kept it from being known."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._view
+
+
+def _stage(view: View) -> tuple[Any, ...]:
+    status = status_of(view)
+    return status.get("phase"), status.get("reason"), (status.get("attempt") or {}).get("number")
+
+
+def follow_to_the_end(cli: Cli, api: Api, follower: Follower, signals: Signals, *, remove: bool) -> int:
+    """Follows and answers signals; gives the exit code of `kaji run`.
+
+    At a terminal the first Ctrl-C leaves the run alone and a second one within two seconds stops it. Without one, a
+    signal stops the run, as `docker run` does; a further one leaves at once.
+    """
+    signals.begin()
+    follower.start()
+    try:
+        code = _answer_signals(cli, api, follower, signals)
+        if code is not None:
+            return code
+        final = follower.result()
+    except NotFound as error:
+        raise Unavailable(error.message, hint=error.hint) from error
+    finally:
+        os.close(follower.done)
+    _tell_the_end(final, follower, remove=remove)
+    if remove:
+        api.delete(run_path(final))
+    return exit_code_of(final)
+
+
+def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals) -> int | None:
+    """Until the run is final: None; or until a signal meant to leave: the exit code."""
+    name, stopping = follower.view["name"], False
+    while (number := signals.wait(follower.done)) is not None:
+        if stopping:
+            follower.leave()
+            return 128 + number
+        if cli.has_person:
+            follower.clear_line()
+            say(f"\n{name} goes on. Come back: kaji logs -f {name}   Stop it: kaji stop {name}, or Ctrl-C again")
+            again = number == signal.SIGINT and signals.wait(follower.done, cli.second_interrupt_seconds)
+            if not again:
+                follower.leave()
+                return 128 + number
+        stopping = True
+        say(f"stopping {name}")
+        try:
+            api.post(run_path(follower.view, "/stop"), {})
+        except KajitoriError:
+            follower.leave()
+            raise
+    return None
+
+
+def _tell_the_end(final: View, follower: Follower, *, remove: bool) -> None:
+    words = end_words(final)
+    if not words or (follower.quiet and phase_of(final) == "Stopped"):
+        return
+    say(f"kaji: {words}")
+    if phase_of(final) == "Failed" and not remove:
+        say(f"      see kaji describe {final['name']}")

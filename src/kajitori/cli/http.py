@@ -1,0 +1,311 @@
+"""The one HTTP client: retries what is safe, and turns problem+json into the errors of `kajitori.errors`."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any, Self
+from urllib.parse import quote
+from urllib.request import getproxies
+
+import click
+import httpx2
+
+from kajitori.cli.target import Target
+from kajitori.errors import (
+    AlreadyExists,
+    Conflict,
+    Fault,
+    Forbidden,
+    InvalidInput,
+    KajitoriError,
+    NotFound,
+    Refused,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    Unsupported,
+)
+
+Params = Mapping[str, Any]
+
+TRIES = 4
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_RETRY_AFTER_SECONDS = 10.0
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 60.0
+KEEPALIVE_SECONDS = 30
+_BUSY = frozenset({429, 502, 503, 504})
+
+_CLASSES: dict[int, type[KajitoriError]] = {
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    413: TooLarge,
+    501: Unsupported,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+
+
+class Broken(Unavailable):
+    """A stream ended in the middle."""
+
+
+class Api:
+    """The Web API of one server. Use it as a context manager."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        transport: httpx2.BaseTransport | None = None,
+        debug: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.target = target
+        self.debug = debug
+        self.sleep = sleep
+        self._client = httpx2.Client(
+            base_url=target.url,
+            transport=transport or _patient_transport(target),
+            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            headers={"Authorization": f"Bearer {target.token}", "User-Agent": f"kaji/{version('kajitori')}"},
+            trust_env=not target.is_local,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def get(
+        self, path: str, params: Params | None = None, *, timeout_seconds: float | None = None, tries: int = TRIES
+    ) -> Any:
+        """The answer's JSON. Tried again while the server is busy or away."""
+        return self._call("GET", path, params, None, tries=tries, timeout_seconds=timeout_seconds)
+
+    def post(self, path: str, body: object = None, params: Params | None = None) -> Any:
+        """Tried again only where the server surely did nothing: it could not be reached, or said 429."""
+        return self._call("POST", path, params, body)
+
+    def delete(self, path: str, params: Params | None = None) -> Any:
+        return self._call("DELETE", path, params, None)
+
+    def all_items(self, path: str, params: Params | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
+        """The items of all pages, or the first `limit`."""
+        items: list[dict[str, Any]] = []
+        page = dict(params or {})
+        while True:
+            page["limit"] = 500 if limit is None else min(500, limit - len(items))
+            answer = self.get(path, page)
+            items += answer["items"]
+            page["continue"] = answer.get("continue")
+            if not page["continue"] or (limit is not None and len(items) >= limit):
+                return items
+
+    def documents(self, path: str, params: Params | None = None) -> Iterator[dict[str, Any]]:
+        """Newline-delimited JSON, one connection. Raises Broken where it ends in the middle."""
+        for line in self.lines(path, params):
+            if line.strip():
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise Broken("the server sent half a line") from error
+
+    def lines(self, path: str, params: Params | None = None) -> Iterator[str]:
+        """Lines of a stream without their ends, one connection. Raises Broken where it ends in the middle."""
+        with self._stream(path, params) as response:
+            rest = b""
+            chunks = response.iter_bytes()
+            while True:
+                try:
+                    chunk = next(chunks, None)
+                except httpx2.TransportError as error:
+                    raise Broken(f"the connection to {self.target.url} broke") from error
+                if chunk is None:
+                    break
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    yield line.decode("utf-8", "replace")
+            if rest:
+                yield rest.decode("utf-8", "replace")
+
+    @contextmanager
+    def _stream(self, path: str, params: Params | None) -> Iterator[httpx2.Response]:
+        request = self._client.build_request(
+            "GET",
+            path,
+            params=_present(params),
+            timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
+        )
+        response = self._send(request, stream=True)
+        try:
+            if response.status_code >= 400:
+                response.read()
+                raise error_of(response)
+            yield response
+        finally:
+            response.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: object,
+        *,
+        tries: int = TRIES,
+        timeout_seconds: float | None = None,
+    ) -> Any:
+        pause = FIRST_PAUSE_SECONDS
+        content: dict[str, Any] = {}
+        if isinstance(body, bytes):
+            content = {"content": body, "headers": {"Content-Type": "application/yaml"}}
+        elif body is not None:
+            content = {"json": body}
+        if timeout_seconds is not None:
+            content["timeout"] = timeout_seconds
+        for attempt in range(1, tries + 1):
+            request = self._client.build_request(method, path, params=_present(params), **content)
+            last = attempt == tries
+            try:
+                response = self._send(request)
+            except _NotReached as error:
+                if last or self.target.is_local:
+                    raise error.shown from error
+                wait = pause
+            except _Lost as error:
+                if last or method != "GET":
+                    raise error.shown from error
+                wait = pause
+            else:
+                retry = response.status_code == 429 or (method == "GET" and response.status_code in _BUSY)
+                if not retry or last:
+                    return _answer(response)
+                wait = max(pause, _retry_after(response))
+            self.sleep(wait * random.uniform(0.8, 1.2))
+            pause *= 2
+        raise AssertionError("unreachable")
+
+    def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
+        began = time.monotonic()
+        self._say(f"> {request.method} {request.url}")
+        try:
+            response = self._client.send(request, stream=stream)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            self._say(f"< {error}")
+            shown = Unavailable(f"nothing answers at {self.target.url}", hint=self.target.way_out)
+            raise _NotReached(shown) from error
+        except httpx2.TransportError as error:
+            self._say(f"< {type(error).__name__}: {error}")
+            message = f"{self.target.url} did not answer {request.method} {request.url.path}"
+            hint = "whether it was done is not known: look with kaji ps -a" if request.method != "GET" else "try again"
+            raise _Lost(Unavailable(message, hint=hint)) from error
+        self._say(f"< {response.status_code} after {(time.monotonic() - began) * 1000:.0f} ms")
+        return response
+
+    def _say(self, text: str) -> None:
+        if self.debug:
+            click.echo(text, err=True)
+
+
+def _patient_transport(target: Target) -> httpx2.BaseTransport | None:
+    """A transport that notices when its peer is gone: a stream may be silent for hours, a dead one for ever.
+
+    None, the library's own, on this machine and where proxies are set: they come with its own transports only.
+    """
+    if target.is_local or getproxies():
+        return None
+    options: list[tuple[int, int, int]] = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    wanted = (("TCP_KEEPIDLE", KEEPALIVE_SECONDS), ("TCP_KEEPINTVL", KEEPALIVE_SECONDS // 3), ("TCP_KEEPCNT", 3))
+    options += [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)]
+    return httpx2.HTTPTransport(socket_options=options)
+
+
+class _Failed(Unavailable):
+    """A call without an answer; `shown` is what a user is told."""
+
+    def __init__(self, shown: Unavailable) -> None:
+        super().__init__(shown.message, hint=shown.hint)
+        self.shown = shown
+
+
+class _NotReached(_Failed):
+    """The request was not sent."""
+
+
+class _Lost(_Failed):
+    """The request may have been sent."""
+
+
+def run_path(run: Mapping[str, Any], rest: str = "") -> str:
+    """The path of a Run view, `/v1/runs/{namespace}/{name}`, with what follows."""
+    return f"/v1/runs/{quote(run['namespace'], safe='')}/{quote(run['name'], safe='')}{rest}"
+
+
+def error_of(response: httpx2.Response) -> KajitoriError:
+    """The error that an answer of 400 or more stands for."""
+    try:
+        problem = response.json()
+        if not isinstance(problem, dict) or not ("detail" in problem or "title" in problem):
+            raise ValueError
+    except ValueError:
+        return Unavailable(
+            f"{response.request.url.host} answered {response.status_code}, and not as a Kajitori server does",
+            hint="check the address of the server and the proxies before it",
+        )
+    status = response.status_code
+    code, hint = str(problem.get("code") or ""), str(problem.get("hint") or "")
+    detail = problem.get("detail") or problem.get("title")
+    faults = [_fault(each) for each in problem.get("faults") or () if isinstance(each, dict)]
+    if status in (400, 422) or faults:
+        kind = Refused if code == Refused.code else InvalidInput
+        return kind(faults or [Fault("", str(detail), hint=hint)], hint=hint if faults else "")
+    message = str(detail)
+    if status == 409:
+        return (AlreadyExists if code == AlreadyExists.code else Conflict)(message, hint=hint)
+    error_class = _CLASSES.get(status, KajitoriError)
+    return error_class(message, hint=hint, code=code or None)
+
+
+def _fault(each: Mapping[str, Any]) -> Fault:
+    words = {key: str(each.get(key) or "") for key in ("field", "message", "value", "hint")}
+    return Fault(**words, code=str(each.get("code") or "Invalid"))
+
+
+def _answer(response: httpx2.Response) -> Any:
+    if response.status_code >= 400:
+        raise error_of(response)
+    if not response.content:
+        return None
+    try:
+        return response.json()
+    except ValueError as error:
+        raise Unavailable(
+            f"{response.request.url.host} answered, but not as a Kajitori server does",
+            hint="check the address of the server and the proxies before it",
+        ) from error
+
+
+def _retry_after(response: httpx2.Response) -> float:
+    try:
+        return min(float(response.headers.get("Retry-After", "0")), LONGEST_RETRY_AFTER_SECONDS)
+    except ValueError:
+        return 0.0
+
+
+def _present(params: Params | None) -> dict[str, Any]:
+    """Without what is not set; true as `true`."""
+    return {
+        key: "true" if value is True else value
+        for key, value in (params or {}).items()
+        if value is not None and value is not False and value != "" and value != []
+    }

@@ -1,0 +1,30 @@
+"""Lines of a log on stdout, with the member's rank before them where there are several."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kajitori.cli.streams import LogLine
+
+_COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red", "bright_cyan", "bright_yellow")
+
+
+class LogPrinter:
+    def __init__(self, *, prefix: bool = False, timestamps: bool = False, colour: bool | None = None) -> None:
+        """`colour` False shows prefixes without, None leaves it to what stdout is. The program's own is not touched."""
+        self._prefix = prefix
+        self._timestamps = timestamps
+        self._styled = colour is not False and sys.stdout.isatty()
+
+    def print(self, line: LogLine) -> None:
+        """One line, at once: somebody may be watching, or another program reading."""
+        words = ""
+        if self._prefix:
+            rank = f"[{line.rank}]"
+            words = (click.style(rank, fg=_COLOURS[line.rank % len(_COLOURS)]) if self._styled else rank) + " "
+        if self._timestamps and line.time:
+            words += f"{line.time} "
+        sys.stdout.flush()
+        click.echo(f"{words}{line.text}", color=True)

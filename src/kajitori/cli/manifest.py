@@ -1,0 +1,72 @@
+"""The file of `kaji run -f`: a Run manifest, or the bare spec of one, in YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from kajitori.core.names import API_VERSION, KIND
+from kajitori.core.suggest import did_you_mean
+from kajitori.errors import Fault, InvalidInput
+
+
+@dataclass(frozen=True)
+class Manifest:
+    spec: dict[str, Any]
+    name: str | None = None
+    namespace: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def read_manifest(text: str, file: str) -> Manifest:
+    """What the file asks for. Raises InvalidInput with every fault of the manifest around the spec."""
+    document = _load(text, file)
+    if not isinstance(document, Mapping):
+        hint = "write image: …, or a whole manifest with apiVersion, kind, metadata and spec"
+        raise InvalidInput.one(file, "holds no mapping of fields", hint=hint)
+    if "kind" not in document and "apiVersion" not in document and "spec" not in document:
+        return Manifest(dict(document))
+    faults: list[Fault] = []
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if document.get(key) != wanted:
+            found = f"{document[key]!r:.80} is not {wanted}" if key in document else "is required"
+            faults.append(Fault(f"{file}: {key}", found, hint=f"write {key}: {wanted}"))
+    for key in sorted(map(str, document.keys() - {"apiVersion", "kind", "metadata", "spec", "status"})):
+        hint = did_you_mean(key, ("apiVersion", "kind", "metadata", "spec"))
+        faults.append(Fault(f"{file}: {key}", f"there is no field {key!r:.80}", hint=hint, code="UnknownField"))
+    metadata, spec = document.get("metadata") or {}, document.get("spec")
+    if not isinstance(spec, Mapping):
+        faults.append(Fault(f"{file}: spec", "must be a mapping of fields", hint="such as image: python:3.11"))
+    if not isinstance(metadata, Mapping):
+        faults.append(Fault(f"{file}: metadata", "must be a mapping of fields"))
+        metadata = {}
+    faults += [
+        Fault(f"{file}: metadata.{key}", "must be text", hint="write it in quotes")
+        for key in ("name", "namespace")
+        if not isinstance(metadata.get(key, ""), str)
+    ]
+    labels = metadata.get("labels") or {}
+    if not isinstance(labels, Mapping) or not all(isinstance(word, str) for word in (*labels, *labels.values())):
+        faults.append(Fault(f"{file}: metadata.labels", "must be a mapping of texts", hint="write values in quotes"))
+    if faults:
+        raise InvalidInput(faults)
+    assert isinstance(spec, Mapping)
+    return Manifest(dict(spec), metadata.get("name"), metadata.get("namespace"), dict(labels))
+
+
+def _load(text: str, file: str) -> object:
+    try:
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}: line {mark.line + 1}, column {mark.column + 1}" if mark is not None else file
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise InvalidInput.one(where, f"not YAML: {problem}", hint="check indentation and quotes") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput.one(file, f"a value cannot be read: {str(error)[:80]}") from None
+    if len(documents) != 1:
+        raise InvalidInput.one(file, f"holds {len(documents)} documents", hint="one run a file")
+    return documents[0]

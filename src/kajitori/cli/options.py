@@ -1,0 +1,78 @@
+"""Options and arguments that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kajitori.cli.context import Cli
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COMPLETION_SECONDS = 1.0
+
+
+def server_options(function: F) -> F:
+    """`--cluster` and `--debug`, for whatever talks to a server; they may stand before the verb or behind it."""
+
+    def set_cluster(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            ctx.ensure_object(Cli).cluster = Path(value)
+
+    def set_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.ensure_object(Cli).debug = True
+
+    cluster = click.option(
+        "--cluster",
+        metavar="DIR",
+        expose_value=False,
+        callback=set_cluster,
+        help="Data folder of the local cluster to use, where several run.",
+    )
+    debug = click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=set_debug,
+        help="Print the HTTP calls, without secrets.",
+    )
+    return cluster(debug(function))
+
+
+def namespace_option(text: str = "Look in this namespace only.") -> Callable[[F], F]:
+    """`-N/--namespace`."""
+    return click.option("-N", "--namespace", metavar="NAME", help=text)
+
+
+def output_option(*formats: str) -> Callable[[F], F]:
+    """`-o/--output` with the formats that a verb knows."""
+    return click.option(
+        "-o", "--output", type=click.Choice(formats), metavar="|".join(formats), help="Another form of output."
+    )
+
+
+def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of runs that begin with what is typed. Never fails: a shell has no use for errors."""
+    cli = ctx.find_object(Cli) or Cli()
+    try:
+        with cli.api() as api:
+            found = api.get(
+                "/v1/runs", {"name": incomplete or None, "limit": 50}, timeout_seconds=_COMPLETION_SECONDS, tries=1
+            )
+            return [run["name"] for run in found["items"]]
+    except Exception:
+        return []
+
+
+def run_argument(function: F) -> F:
+    """One RUN, given to the verb as `run`."""
+    return click.argument("run", metavar="RUN", shell_complete=complete_run)(function)
+
+
+def runs_argument(function: F) -> F:
+    """Several RUNs, given to the verb as `runs`."""
+    return click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_run)(function)

@@ -1,0 +1,126 @@
+"""What is printed: tables for people, JSON and YAML for programs, pages of labelled lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.problems import plain
+
+if TYPE_CHECKING:
+    from kajitori.cli.context import Cli
+
+_SPACE = 3
+_NARROWEST = 12
+
+STYLES = {
+    "Running": "green",
+    "Succeeded": "green",
+    "Ready": "green",
+    "Failed": "red",
+    "Warning": "yellow",
+    "Starting": "cyan",
+    "Restarting": "yellow",
+    "Queued": "yellow",
+    "Stopped": "bright_black",
+}
+"""Colour of a cell by its first word; only shown at a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    title: str
+    right: bool = False
+    flexible: bool = False
+    """May be cut where the terminal is too narrow. At most one of a table."""
+    styled: bool = False
+    """Coloured by its first word."""
+
+
+def print_document(document: object, form: str) -> None:
+    """JSON or YAML, keys in the order of the API."""
+    if form == "yaml":
+        import yaml
+
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False, width=120)
+        click.echo(text, nl=False)
+    else:
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_table(
+    cli: Cli, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, cut: bool = True, indent: int = 0
+) -> None:
+    """A table as `docker ps` prints one: a line of titles, columns three spaces apart.
+
+    Where the terminal is too narrow and `cut` allows it, the flexible column is cut, then the lines.
+    """
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    page = [[_one_line(cell) for cell in row] for row in rows]
+    console = cli.console(cut=cut)
+    widths = [
+        max(cell_len(column.title), *(cell_len(row[index]) for row in page)) if page else cell_len(column.title)
+        for index, column in enumerate(columns)
+    ]
+    table = Table(box=None, pad_edge=False, padding=(0, _SPACE, 0, 0), header_style="bold", show_edge=False)
+    for index, column in enumerate(columns):
+        room = console.width - indent - sum(widths) + widths[index] - _SPACE * (len(columns) - 1)
+        table.add_column(
+            column.title,
+            no_wrap=True,
+            overflow="ellipsis",
+            justify="right" if column.right else "left",
+            max_width=max(room, _NARROWEST) if column.flexible and room < widths[index] else None,
+            min_width=None if column.flexible else min(widths[index], console.width),
+        )
+    for row in page:
+        table.add_row(
+            *(
+                Text(cell, style=STYLES.get(cell.split(" ")[0], "") if column.styled else "")
+                for column, cell in zip(columns, row, strict=True)
+            )
+        )
+    with console.capture() as captured:
+        console.print(table, crop=True)
+    for line in captured.get().splitlines():
+        click.echo(" " * indent + line.rstrip(), color=True if console.is_terminal else None)
+
+
+def print_pairs(pairs: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
+    """Labelled lines, values in one column; what has no value is left out. A value's further lines are indented."""
+    known = [(label, value) for label, value in pairs if value]
+    width = max((len(label) for label, _ in known), default=0)
+    for label, value in known:
+        first, *more = plain(value).splitlines()
+        click.echo(f"{' ' * indent}{label:<{width}}  {first}")
+        for line in more:
+            click.echo(f"{' ' * (indent + width + 2)}{line}")
+
+
+def heading(text: str) -> None:
+    click.echo(f"\n{click.style(text, bold=True)}")
+
+
+def bar(used: int, broken: int, total: int, width: int = 20) -> str:
+    """`█████▒░░░░`: used, broken and free parts of a whole; what is there shows, if in a single cell."""
+    if total <= 0:
+        return ""
+    parts = (used, broken, max(0, total - used - broken))
+    cells = [0 if part <= 0 else max(1, round(part * width / total)) for part in parts]
+    while sum(cells) != width:
+        step = 1 if sum(cells) < width else -1
+        off = [part * width / total - cell for part, cell in zip(parts, cells, strict=True)]
+        may = [index for index in range(3) if parts[index] > 0 and (step > 0 or cells[index] > 1 or width < 3)]
+        cells[max(may, key=lambda index: step * off[index])] += step
+    return "".join(char * cell for char, cell in zip("█▒░", cells, strict=True))
+
+
+def _one_line(cell: Any) -> str:
+    return plain(str(cell)).replace("\n", " ")

@@ -1,0 +1,51 @@
+"""Options of the verbs that start processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path)
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def kubeconfig_options(function: F) -> F:
+    """`--kubeconfig` and `--context`."""
+    context = click.option("--context", metavar="NAME", help="Context of the kubeconfig; else its current one.")
+    kubeconfig = click.option(
+        "--kubeconfig", type=FILE, metavar="FILE", help="Else $KUBECONFIG, ~/.kube/config, or the Pod's own account."
+    )
+    return kubeconfig(context(function))
+
+
+def log_level_option(default: str) -> Callable[[F], F]:
+    """`--log-level`."""
+    return click.option(
+        "--log-level", type=click.Choice(LOG_LEVELS), metavar="|".join(LOG_LEVELS), default=default, show_default=True
+    )
+
+
+def policy_option(function: F) -> F:
+    """`--policy`."""
+    return click.option("--policy", type=FILE, metavar="FILE", help="Policy file; read again when it changes.")(
+        function
+    )
+
+
+def gpu_type_option(function: F) -> F:
+    """`--gpu-type`, which may be repeated."""
+    return click.option(
+        "--gpu-type", multiple=True, metavar="TYPE", help="GPU type of the simulated nodes; several are spread evenly."
+    )(function)
+
+
+def data_default() -> Path:
+    """Where a local cluster lies unless somebody says otherwise."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("kajitori")) / "cluster"

@@ -1,0 +1,171 @@
+"""Streams that go on when a connection breaks: what becomes of a run, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kajitori.cli.http import Api, Broken, run_path
+from kajitori.cli.words import View, is_final
+from kajitori.errors import NotFound, Unavailable
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 5.0
+MAX_FAILURES = 24
+"""In a row; with the pauses about two minutes: a server that is started again is waited for."""
+
+_STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) ?")
+
+
+def _instant(time: str) -> str:
+    """The time with nine digits behind the second, so that times in UTC can be compared as text."""
+    if not time:
+        return ""
+    second, _, fraction = time.removesuffix("Z").partition(".")
+    return f"{second}.{fraction:0<9}Z"
+
+
+class Patience:
+    """Pauses between attempts to reach a server again, until it has failed too often in a row."""
+
+    def __init__(self, sleep: Callable[[float], None]) -> None:
+        self._sleep = sleep
+        self._failures = 0
+
+    def failed(self, error: Unavailable) -> None:
+        """Waits, or raises the error where that was once too often."""
+        self._failures += 1
+        if self._failures > MAX_FAILURES:
+            raise error
+        self._sleep(min(FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1), LONGEST_PAUSE_SECONDS))
+
+    def worked(self) -> None:
+        self._failures = 0
+
+
+def watch(api: Api, run: View) -> Iterator[dict[str, Any]]:
+    """The run's view now and at each change, until it is final or gone, whatever happens to connections.
+
+    Raises NotFound where it is gone before it was final.
+    """
+    patience = Patience(api.sleep)
+    while True:
+        try:
+            for view in api.documents(run_path(run, "/watch")):
+                patience.worked()
+                if view.get("uid") != run.get("uid"):
+                    raise NotFound(f"{run['name']} was deleted; another run has its name now")
+                yield view
+                if is_final(view):
+                    return
+            view = api.get(run_path(run))
+            if is_final(view):
+                yield view
+                return
+            raise Broken(f"the server stopped telling about {run['name']}")
+        except Unavailable as error:
+            patience.failed(error)
+
+
+def events(api: Api, run: View) -> Iterator[dict[str, Any]]:
+    """What happened to a run and what happens until it is final, each once, whatever happens to connections."""
+    patience = Patience(api.sleep)
+    seen: set[str] = set()
+    while True:
+        try:
+            for event in api.documents(run_path(run, "/events"), {"follow": True}):
+                patience.worked()
+                key = json.dumps(event, sort_keys=True)
+                if key not in seen:
+                    seen.add(key)
+                    yield event
+            return
+        except Unavailable as error:
+            patience.failed(error)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    text: str
+    rank: int = 0
+    attempt: int = 0
+    time: str = ""
+    """RFC 3339; empty where the server did not say."""
+
+
+@dataclass
+class LogReader:
+    """What a run prints, line by line. After a broken connection it goes on where it was: no line twice, none lost."""
+
+    api: Api
+    run: View
+    rank: int | None = None
+    """None: rank 0, or every rank with `all_ranks`."""
+    all_ranks: bool = False
+    follow: bool = False
+    tail: int | None = None
+    since: str = ""
+    """A duration or a time."""
+    _seen: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
+    """Of each member: the time of its last line, and how many lines of that very time were given."""
+
+    def lines(self) -> Iterator[LogLine]:
+        """Until the log ends; with `follow`, until the run is final. Raises Unavailable where the server stays away."""
+        patience = Patience(self.api.sleep)
+        while True:
+            try:
+                for line in self._once():
+                    patience.worked()
+                    yield line
+                return
+            except Unavailable as error:
+                if not self.follow:
+                    raise
+                patience.failed(error)
+
+    def _once(self) -> Iterator[LogLine]:
+        resumed = bool(self._seen)
+        skipping = dict(self._seen)
+        met: dict[tuple[int, int], int] = {}
+        params = {
+            "rank": self.rank,
+            "allRanks": self.all_ranks,
+            "follow": self.follow,
+            "tail": None if resumed else self.tail,
+            "since": min(time for time, _ in self._seen.values()) if resumed else self.since,
+            "timestamps": True,
+        }
+        for raw in self.api.lines(run_path(self.run, "/logs"), params):
+            line = self._read(raw)
+            member = line.rank, line.attempt
+            instant = _instant(line.time)
+            last, count = skipping.get(member, ("", 0))
+            if instant and instant < last:
+                continue
+            if instant and instant == last:
+                met[member] = met.get(member, 0) + 1
+                if met[member] <= count:
+                    continue
+            if instant:
+                previous, number = self._seen.get(member, ("", 0))
+                self._seen[member] = instant, number + 1 if previous == instant else 1
+            yield line
+
+    def _read(self, raw: str) -> LogLine:
+        if self.all_ranks:
+            try:
+                said = json.loads(raw)
+                return LogLine(
+                    str(said.get("line", "")),
+                    int(said.get("rank", 0)),
+                    int(said.get("attempt", 0)),
+                    str(said.get("time") or ""),
+                )
+            except (ValueError, AttributeError) as error:
+                raise Broken("the server sent half a line") from error
+        stamp = _STAMPED.match(raw)
+        rank = self.rank or 0
+        return LogLine(raw[stamp.end() :], rank, 0, stamp[1]) if stamp else LogLine(raw, rank)

@@ -1,0 +1,30 @@
+"""`kaji controller`: the controller alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.parts import kubeconfig_options, log_level_option, policy_option
+
+
+@click.command(epilog="\b\nExample:\n  kaji controller --kubeconfig ~/.kube/config --policy policy.yaml")
+@kubeconfig_options
+@policy_option
+@click.option(
+    "-N", "--namespace", default="kajitori", show_default=True, metavar="NAME", help="Where the leader's Lease lies."
+)
+@click.option("--identity", default="", metavar="NAME", help="Name in the Lease; else host and process.")
+@log_level_option("info")
+def command(**options: Any) -> int | None:
+    """Run the controller alone.
+
+    It plans, starts and restarts runs. Several may run; one of them leads.
+    """
+    from kajitori.settings import ControllerOptions
+
+    settings = ControllerOptions(**options)
+    from kajitori import entrypoints
+
+    return entrypoints.controller(settings)

@@ -1,0 +1,168 @@
+"""`kaji describe`: everything a person wants to know about a run."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+
+if TYPE_CHECKING:
+    from kajitori.cli.http import Api
+
+_EVENTS_SHOWN = 10
+_MEMBERS_SHOWN = 16
+"""Of a larger run only the members worth a look are shown."""
+
+
+@click.command(epilog="\b\nExample:\n  kaji describe bert")
+@run_argument
+@namespace_option()
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> None:
+    """Tell everything about a run."""
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.output import print_document
+
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+        if output is not None:
+            print_document(view, output)
+            return
+        _overview(cli, view)
+        _members(cli, api, view)
+        _findings(view)
+        _events(cli, api, view)
+
+
+def _overview(cli: Cli, view: dict[str, Any]) -> None:
+    from kajitori.cli import words
+    from kajitori.cli.output import print_pairs
+
+    now, status = cli.now(), words.status_of(view)
+    attempt = status.get("attempt") or {}
+    waited = ""
+    if words.phase_of(view) == "Queued":
+        waited = words.age(status.get("queuedAt") or view.get("createdAt"), now)
+    start, end = words.moment(status.get("startedAt")), words.moment(status.get("finishedAt"))
+    ran = words.human_duration(((end or now) - start).total_seconds()) if start is not None else ""
+    counted, free = status.get("restarts", 0), status.get("interruptions", 0)
+    restarts = words.restart_words(view) if counted or free else ""
+    if free:
+        restarts += f", and {words.plural(free, 'interruption')} that do not count"
+    print_pairs(
+        (
+            ("Name", view["name"]),
+            ("Namespace", view["namespace"]),
+            ("Owner", view.get("owner") or ""),
+            ("Labels", ", ".join(f"{key}={value}" for key, value in (view.get("labels") or {}).items())),
+            ("Status", words.status_words(view)),
+            ("Reason", words.reason_words(view)),
+            ("Message", str(status.get("message") or "")),
+            ("Created", _ago(words.age(view.get("createdAt"), now))),
+            ("Waiting", waited),
+            ("Ran" if end is not None else "Runs", ran),
+            ("Ended", _ago(words.age(status.get("finishedAt"), now))),
+            ("Restarts", restarts),
+            ("Attempt", str(attempt.get("number") or "")),
+            ("Nodes", words.node_words(view)),
+            ("Avoids", ", ".join(f"{node} ({count} failures)" for node, count in _avoided(status).items())),
+            ("GPUs", words.gpu_words(view)),
+            ("Asked for", words.command_line(view)),
+        )
+    )
+
+
+def _ago(span: str) -> str:
+    return f"{span} ago" if span else ""
+
+
+def _avoided(status: Any) -> dict[str, int]:
+    return {node: count for node, count in (status.get("avoidNodes") or {}).items() if count >= 2}
+
+
+def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
+    from kajitori.cli import words
+    from kajitori.cli.output import Column, heading, print_table
+
+    status = words.status_of(view)
+    counts = status.get("members") or {}
+    parts = [f"{counts[key]} {key}" for key in ("running", "pending", "succeeded", "failed") if counts.get(key)]
+    heading(f"Members: {counts.get('total', 0)}{' (' + ', '.join(parts) + ')' if parts else ''}")
+    if 0 < counts.get("total", 0) <= _MEMBERS_SHOWN and not words.is_final(view):
+        _every_member(cli, api, view)
+    notable = status.get("notable") or ()
+    if notable:
+        heading("Worth a look")
+    columns = [Column("RANK", right=True), Column("ATTEMPT", right=True), Column("NODE"), Column("REASON")]
+    columns += [Column("EXIT", right=True), Column("SINCE"), Column("MESSAGE", flexible=True)]
+    rows = [
+        [
+            str(each.get("rank", "")),
+            str(each.get("attempt") or ""),
+            str(each.get("node") or ""),
+            str(each.get("reason") or ""),
+            "" if each.get("exitCode") is None else str(each["exitCode"]),
+            words.age(each.get("since"), cli.now()),
+            str(each.get("message") or ""),
+        ]
+        for each in notable
+    ]
+    if rows:
+        print_table(cli, columns, rows, indent=2)
+
+
+def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
+    from kajitori.cli.http import run_path
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.words import age
+
+    members = api.all_items(run_path(view, "/members"))
+    columns = [Column("RANK", right=True), Column("ATTEMPT", right=True), Column("POD"), Column("NODE")]
+    columns += [Column("STATUS", styled=True), Column("ADDRESS"), Column("SINCE"), Column("REASON", flexible=True)]
+    rows = [
+        [
+            str(each["rank"]),
+            str(each.get("attempt") or ""),
+            each.get("pod") or "",
+            each.get("node") or "",
+            each.get("phase") or "",
+            each.get("address") or "",
+            age(each.get("startedAt"), cli.now()),
+            ": ".join(filter(None, (each.get("reason"), each.get("message")))),
+        ]
+        for each in members
+    ]
+    if rows:
+        print_table(cli, columns, rows, indent=2)
+
+
+def _findings(view: dict[str, Any]) -> None:
+    from kajitori.cli.output import heading, print_pairs
+    from kajitori.cli.words import status_of
+
+    findings = status_of(view).get("findings") or ()
+    if findings:
+        heading("What policy did")
+        print_pairs(((each.get("code", ""), each.get("message", "")) for each in findings), indent=2)
+
+
+def _events(cli: Cli, api: Api, view: dict[str, Any]) -> None:
+    from kajitori.cli.http import run_path
+    from kajitori.cli.output import heading
+    from kajitori.cli.verbs.events import print_events
+    from kajitori.errors import KajitoriError
+
+    try:
+        last = deque(api.documents(run_path(view, "/events")), maxlen=_EVENTS_SHOWN)
+    except KajitoriError as error:
+        heading(f"Events can't be read: {error.message}")
+        return
+    if last:
+        heading("Last events")
+        print_events(cli, list(last), indent=2)

@@ -1,0 +1,86 @@
+"""`kaji logs`: what a run prints."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, run_argument, server_options
+
+
+@click.command(epilog="\b\nExamples:\n  kaji logs -f bert\n  kaji logs --tail 100 --rank 3 -t bert")
+@run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends, across restarts.")
+@click.option("-n", "--tail", default="all", metavar="N", show_default=True, help="The last N lines of each member.")
+@click.option("--since", metavar="TIME", help="Newer than 10m, or than 2026-11-21T10:00:00Z.")
+@click.option("-t", "--timestamps", is_flag=True, help="With the time of each line.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
+@click.option("--all-ranks", is_flag=True, help="Every member, however many.")
+@namespace_option()
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli,
+    run: str,
+    follow: bool,
+    tail: str,
+    since: str | None,
+    timestamps: bool,
+    rank: int | None,
+    all_ranks: bool,
+    namespace: str | None,
+) -> int:
+    """Show what a run prints.
+
+    Of a run with several members each line begins with the member's rank.
+    """
+    from kajitori.cli.follow import MOST_RANKS
+    from kajitori.cli.logprint import LogPrinter
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.problems import say
+    from kajitori.cli.streams import LogReader
+
+    if rank is not None and all_ranks:
+        raise click.UsageError("--rank and --all-ranks exclude each other")
+    last, oldest = _tail(tail), _since(since)
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+        replicas = view["spec"].get("replicas", 1)
+        several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
+        if rank is None and replicas > 1 and not several:
+            say(f"{view['name']}: rank 0 of {replicas}; others with --rank R or --all-ranks")
+        reader = LogReader(api, view, rank=rank, all_ranks=several, follow=follow, tail=last, since=oldest)
+        printer = LogPrinter(prefix=several, timestamps=timestamps, colour=cli.colour)
+        try:
+            for line in reader.lines():
+                printer.print(line)
+        except KeyboardInterrupt:
+            if cli.has_person and follow:
+                say(f"\n{view['name']} is not touched. Stop it: kaji stop {view['name']}")
+            return 130
+    return 0
+
+
+def _tail(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isascii() or not text.isdigit():
+        from kajitori.errors import InvalidInput
+
+        raise InvalidInput.one("--tail", f"{text!r:.80} is not a number of lines", value=text, hint="a number, or all")
+    return int(text)
+
+
+def _since(text: str | None) -> str:
+    """A duration or a time, checked here so that the fault names the option."""
+    if text is None or re.match(r"\d{4}-\d\d-\d\d", text):
+        return text or ""
+    from kajitori.core.quantity import QuantityError, parse_duration_seconds
+    from kajitori.errors import InvalidInput
+
+    try:
+        return f"{parse_duration_seconds(text)}s"
+    except QuantityError as error:
+        raise InvalidInput.one("--since", error.message, value=text, hint="write 10m or 2026-11-21T10:00:00Z") from None

@@ -1,0 +1,43 @@
+"""`kaji node`: this machine as a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
+
+
+@click.command(epilog="\b\nExample:\n  kaji node --kubeconfig node.kubeconfig --data /var/lib/kaji-node --label zone=a")
+@kubeconfig_options
+@click.option("--data", type=FILE, metavar="DIR", help="Pods, logs, identity; else one in your home.")
+@click.option("--name", default="", metavar="NAME", help="Name of the node; else this machine's.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of the node.")
+@click.option("--taint", "taints", multiple=True, metavar="KEY[=VALUE]:EFFECT", help="Taint of a new node.")
+@click.option("--cpus", metavar="N", help="Cores; else the machine's.")
+@click.option("--memory", metavar="SIZE", help="Memory; else the machine's.")
+@click.option("--gpus", type=int, metavar="N", help="GPUs; else the machine's.")
+@click.option("--gpu-type", default="", metavar="TYPE", help="Their type; else the machine's.")
+@click.option("--address", default="", metavar="IP", help="Of the node; else the one that reaches the API server.")
+@click.option("--port", type=int, default=10250, show_default=True, metavar="P", help="Of the kubelet's API; 0: any.")
+@click.option("--client-ca", type=FILE, metavar="FILE", help="Authority of the API server's client certificates.")
+@click.option(
+    "--pod-network", default="host", show_default=True, metavar="host|namespace", help="namespace: as root only."
+)
+@click.option("--max-pods", type=int, default=110, show_default=True, metavar="N")
+@log_level_option("info")
+def command(data: Path | None, **options: Any) -> int | None:
+    """Make this machine a node.
+
+    A kubelet that runs Pods as processes, without a container engine. Killed and started again it adopts them.
+    """
+    from kajitori.cli.parts import data_default
+    from kajitori.settings import NodeOptions
+
+    folder = (data or data_default().with_name("node")).expanduser().absolute()
+    settings = NodeOptions(data=folder, **options)
+    from kajitori import entrypoints
+
+    return entrypoints.node(settings)

@@ -1,0 +1,121 @@
+"""`kaji nodes`: the nodes, their use, and why some take no work."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import output_option, server_options
+
+
+@click.command(epilog="\b\nExamples:\n  kaji nodes\n  kaji nodes gpu-00012")
+@click.argument("node", required=False)
+@output_option("json", "yaml", "wide", "name")
+@server_options
+@click.pass_obj
+def command(cli: Cli, node: str | None, output: str | None) -> None:
+    """Show the nodes and why some take no work.
+
+    With NODE: everything about it, and who uses it.
+    """
+    from kajitori.cli.output import print_document
+
+    with cli.api() as api:
+        if node is not None:
+            view = api.get(f"/v1/nodes/{quote(node, safe='')}")
+            if output in ("json", "yaml"):
+                print_document(view, output)
+            else:
+                _describe(cli, view)
+            return
+        nodes = api.get("/v1/nodes")["items"]
+    if output in ("json", "yaml"):
+        print_document({"items": nodes}, output)
+    elif output == "name":
+        for each in nodes:
+            click.echo(each["name"])
+    else:
+        _print(cli, nodes, wide=output == "wide")
+
+
+def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.words import age
+
+    columns = [Column("NAME"), Column("STATUS", styled=True), Column("GPUS", right=True), Column("TYPE")]
+    columns += [Column("CPU", right=True), Column("MEMORY", right=True), Column("PODS", right=True)]
+    if wide:
+        columns += [Column("AGE"), Column("DOMAINS"), Column("TAINTS")]
+    columns.append(Column("TAKES NO WORK", flexible=True))
+    rows = []
+    for node in nodes:
+        row = [node["name"], _status(node), _share(node, "gpus"), node.get("gpuType") or ""]
+        row += [_share(node, "cpuMillis"), _share(node, "memoryBytes"), _share(node, "pods")]
+        if wide:
+            row.append(age(node.get("createdAt"), cli.now()))
+            row.append("/".join((node.get("domains") or {}).values()))
+            row.append(", ".join(node.get("taints") or ()))
+        rows.append([*row, node.get("why") or ""])
+    print_table(cli, columns, rows, cut=not wide)
+
+
+def _describe(cli: Cli, node: dict[str, Any]) -> None:
+    from kajitori.cli.output import Column, heading, print_pairs, print_table
+    from kajitori.cli.words import age, cpu_words, memory_words
+
+    created = age(node.get("createdAt"), cli.now())
+    print_pairs(
+        (
+            ("Name", node["name"]),
+            ("Status", _status(node)),
+            ("Takes no work", node.get("why") or ""),
+            ("Created", f"{created} ago" if created else ""),
+            ("GPUs", f"{_share(node, 'gpus')} {node.get('gpuType') or ''}".strip()),
+            ("CPU", _share(node, "cpuMillis")),
+            ("Memory", _share(node, "memoryBytes")),
+            ("Pods", _share(node, "pods")),
+            ("Domains", ", ".join(f"{key}={value}" for key, value in (node.get("domains") or {}).items())),
+            ("Taints", ", ".join(node.get("taints") or ())),
+            ("Labels", "\n".join(f"{key}={value}" for key, value in sorted((node.get("labels") or {}).items()))),
+        )
+    )
+    members = node.get("members") or ()
+    if not members:
+        return
+    heading("Used by")
+    columns = [Column("RUN"), Column("RANK", right=True), Column("OWNER"), Column("GPUS", right=True)]
+    columns += [Column("CPU", right=True), Column("MEMORY", right=True), Column("SINCE"), Column("POD", flexible=True)]
+    rows = [
+        [
+            each["holder"] if each.get("isRun", True) else f"Pod {each['holder']}",
+            "" if each.get("rank") is None else str(each["rank"]),
+            each.get("owner") or "",
+            str(each.get("gpus") or ""),
+            cpu_words(each.get("cpuMillis") or 0),
+            memory_words(each.get("memoryBytes") or 0),
+            age(each.get("since"), cli.now()),
+            each.get("pod") or "",
+        ]
+        for each in members
+    ]
+    print_table(cli, columns, rows, indent=2)
+
+
+def _status(node: dict[str, Any]) -> str:
+    words = "Ready" if node.get("ready") else "NotReady"
+    return words if node.get("schedulable", True) else f"{words}, cordoned"
+
+
+def _share(node: dict[str, Any], key: str) -> str:
+    """`used/total` in words; empty where the node has none."""
+    from kajitori.cli.words import cpu_words, memory_words
+
+    amounts = node.get(key) or {}
+    total, used = amounts.get("total") or 0, amounts.get("used") or 0
+    if not total:
+        return ""
+    words = {"cpuMillis": cpu_words, "memoryBytes": memory_words}.get(key, str)
+    return f"{words(used)}/{words(total)}"

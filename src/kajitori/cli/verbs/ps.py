@@ -1,0 +1,112 @@
+"""`kaji ps`: the list of runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, output_option, server_options
+
+_FILTERS = ("status", "name", "label", "owner")
+
+
+@click.command(epilog="\b\nExamples:\n  kaji ps\n  kaji ps -a --filter status=failed -o wide")
+@click.option("-a", "--all", "everything", is_flag=True, help="Ended runs too.")
+@click.option("--all-users", is_flag=True, help="Everybody's runs.")
+@click.option("-f", "--filter", "filters", multiple=True, metavar="KEY=VALUE", help="status, name, label or owner.")
+@click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="The newest N, ended ones too.")
+@click.option("-q", "--quiet", is_flag=True, help="Names only.")
+@click.option("--no-trunc", is_flag=True, help="Cut nothing off.")
+@namespace_option("Of this namespace only.")
+@output_option("json", "yaml", "wide", "name")
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli,
+    everything: bool,
+    all_users: bool,
+    filters: tuple[str, ...],
+    last: int | None,
+    quiet: bool,
+    no_trunc: bool,
+    namespace: str | None,
+    output: str | None,
+) -> None:
+    """List runs: yours that are active, or all."""
+    from kajitori.cli.output import print_document
+
+    params = _params(filters)
+    params.setdefault("owner", None if all_users else "@me")
+    params["namespace"] = namespace
+    if not everything and last is None and "phase" not in params:
+        params["active"] = True
+    with cli.api() as api:
+        runs = api.all_items("/v1/runs", params, limit=last)
+    if output in ("json", "yaml"):
+        print_document({"items": runs}, output)
+    elif quiet or output == "name":
+        for run in runs:
+            click.echo(run["name"])
+    else:
+        _print(cli, runs, wide=output == "wide", cut=not no_trunc, owners=all_users)
+
+
+def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owners: bool) -> None:
+    from kajitori.cli import words
+    from kajitori.cli.output import Column, print_table
+
+    now = cli.now()
+    namespaces = wide or len({run["namespace"] for run in runs}) > 1
+    columns = [Column("NAME"), Column("STATUS", styled=True), Column("REASON", flexible=True)]
+    columns += [Column("MEMBERS"), Column("GPUS"), Column("AGE")]
+    if namespaces:
+        columns.append(Column("NAMESPACE"))
+    if wide or owners:
+        columns.append(Column("OWNER"))
+    if wide:
+        columns += [Column("RESTARTS"), Column("NODES"), Column("IMAGE")]
+    rows = []
+    for run in runs:
+        row = [run["name"], words.status_words(run), words.reason_words(run), words.member_words(run)]
+        row += [words.gpu_words(run), words.age(run.get("createdAt"), now)]
+        if namespaces:
+            row.append(run["namespace"])
+        if wide or owners:
+            row.append(run.get("owner") or "")
+        if wide:
+            row += [words.restart_words(run), words.node_words(run), str(run["spec"].get("image", ""))]
+        rows.append(row)
+    print_table(cli, columns, rows, cut=cut and not wide)
+
+
+def _params(filters: tuple[str, ...]) -> dict[str, Any]:
+    """The query that the filters stand for. Raises InvalidInput with every filter that can't be read."""
+    from kajitori.core.reasons import Phase
+    from kajitori.core.suggest import did_you_mean
+    from kajitori.errors import Fault, InvalidInput
+
+    params: dict[str, Any] = {}
+    faults: list[Fault] = []
+    phases = {phase.value.casefold(): phase.value for phase in Phase}
+    for word in filters:
+        key, equals, value = word.partition("=")
+        if not equals or key not in _FILTERS:
+            faults.append(
+                Fault("--filter", f"{word!r:.80} is no filter", word, f"write KEY=VALUE; {', '.join(_FILTERS)}")
+            )
+        elif key == "status":
+            for name in value.split(","):
+                if name.casefold() in phases:
+                    params.setdefault("phase", []).append(phases[name.casefold()])
+                else:
+                    hint = did_you_mean(name, [phase.value for phase in Phase])
+                    faults.append(Fault("--filter", f"there is no status {name!r:.80}", name, hint))
+        elif key == "label":
+            params["labelSelector"] = ",".join(filter(None, (params.get("labelSelector"), value)))
+        else:
+            params[key] = value
+    if faults:
+        raise InvalidInput(faults)
+    return params

@@ -1,0 +1,217 @@
+"""`kaji run`: submit a program and follow it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, server_options
+
+if TYPE_CHECKING:
+    from kajitori.cli.http import Api
+    from kajitori.cli.request import RunRequest
+
+_DOCKER, _CLUSTER = "As in docker run", "Kajitori's own"
+
+
+class _RunCommand(click.Command):
+    """Shows Docker's words and our own apart."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {_DOCKER: [], _CLUSTER: []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                groups[_DOCKER if parameter.name in _DOCKERS else _CLUSTER].append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+_DOCKERS = {
+    *("detach", "name", "env", "env_file", "volume", "workdir", "entrypoint", "user", "label", "publish", "remove"),
+    *("gpus", "cpus", "memory", "shm_size", "privileged", "network"),
+}
+
+
+def _words(*known: str) -> Any:
+    """Completes from a closed set, and leaves it to the spec's check to refuse other words together with all else."""
+    return lambda _ctx, _param, incomplete: [word for word in known if word.startswith(incomplete)]
+
+
+@click.command(
+    cls=_RunCommand,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+    epilog="\b\nExamples:\n  kaji run python:3.11 python -c 'print(1)'\n"
+    "  kaji run -d --name bert --gpus 8 --gpu-type h100 -n 4 --launcher torchrun \\\n"
+    "      -v imagenet:/data:ro --checkpoint /ckpt registry/bert:3 train.py --lr 3e-4",
+)
+@click.argument("image", required=False)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("-d", "--detach", is_flag=True, help="Print the name and leave.")
+@click.option("--name", help="Name of the run; one is made up otherwise.")
+@click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment variable.")
+@click.option("--env-file", multiple=True, metavar="FILE", help="Environment variables, one a line.")
+@click.option("-v", "--volume", multiple=True, metavar="SOURCE:PATH[:ro]", help="Volume by name, or a folder.")
+@click.option("-w", "--workdir", metavar="PATH", help="Folder the program starts in.")
+@click.option("--entrypoint", metavar="PROGRAM", help="Instead of the image's own.")
+@click.option("-u", "--user", metavar="UID[:GID]", help="User the program runs as.")
+@click.option("-l", "--label", multiple=True, metavar="KEY=VALUE", help="Label of the run and its members.")
+@click.option("-p", "--publish", multiple=True, metavar="PORT", help="Port the program listens on.")
+@click.option("--rm", "remove", is_flag=True, help="Delete the run after its end.")
+@click.option("--gpus", metavar="N|all", help="GPUs of each member.")
+@click.option("--cpus", metavar="N", help="Cores of each member, such as 8 or 0.5.")
+@click.option("-m", "--memory", metavar="SIZE", help="Memory limit of each member, such as 64g.")
+@click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm, taken from memory.")
+@click.option("--privileged", is_flag=True, help="Where policy allows it.")
+@click.option("--network", metavar="host", help="Share the node's network.")
+@click.option("--restart", hidden=True, metavar="POLICY")
+@click.option("-i", "--interactive", is_flag=True, hidden=True)
+@click.option("-t", "--tty", is_flag=True, hidden=True)
+@click.option("-n", "--replicas", metavar="N", help="Members; they start and stop together.")
+@click.option("--gpu-type", metavar="TYPE", help="Such as h100; see kaji gpus.")
+@click.option("--whole-node", is_flag=True, help="Share the nodes with no other run.")
+@click.option(
+    "--launcher", metavar="none|torchrun", shell_complete=_words("none", "torchrun"), help="What starts a member."
+)
+@click.option(
+    "--type", metavar="batch|service", shell_complete=_words("batch", "service"), help="service: kept running for good."
+)
+@click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
+@click.option("--restarts", metavar="N", help="Restarts of the gang after failures of the program.")
+@click.option("--time-limit", metavar="TIME", help="The run ends after it, such as 8h; short ones start sooner.")
+@click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL, such as 60s.")
+@click.option(
+    "--priority", metavar="high|normal|low", shell_complete=_words("high", "normal", "low"), help="Who goes first."
+)
+@click.option("--secret", multiple=True, metavar="NAME[:PATH]", help="Secret as variables or files; or VAR=NAME/KEY.")
+@click.option("--node-selector", multiple=True, metavar="LABEL=VALUE", help="Only nodes with this label.")
+@click.option("--toleration", multiple=True, metavar="KEY[=VALUE][:EFFECT]", help="A taint that may be ignored.")
+@click.option("-f", "--file", metavar="FILE", help="Run manifest or bare spec in YAML; options overrule it.")
+@namespace_option("Namespace of the run.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Follow this member's log only.")
+@click.option("--all-ranks", is_flag=True, help="Follow every member's log, however many.")
+@click.option("-q", "--quiet", is_flag=True, help="No notes and no progress.")
+@click.option("--dry-run", is_flag=True, help="Show what would be made and when it could start; make nothing.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["json", "yaml", "name"]),
+    metavar="json|yaml|name",
+    help="With -d or --dry-run.",
+)
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli,
+    /,
+    rank: int | None,
+    all_ranks: bool,
+    quiet: bool,
+    dry_run: bool,
+    output: str | None,
+    **words: Any,
+) -> int:
+    """Run a program on the cluster, in Docker's words.
+
+    Follows its log and ends with its exit code. Ctrl-C leaves it running; a second one stops it.
+    """
+    from kajitori.cli.follow import Follower, follow_to_the_end
+    from kajitori.cli.interrupts import Signals
+    from kajitori.cli.output import print_document
+    from kajitori.cli.request import RunWords, build_request
+
+    if output is not None and not (words["detach"] or dry_run):
+        raise click.UsageError("-o goes with -d or --dry-run: otherwise stdout is the program's")
+    if rank is not None and all_ranks:
+        raise click.UsageError("--rank and --all-ranks exclude each other")
+    request = build_request(RunWords(**words), environment=cli.environment, folder=Path.cwd(), read_text=_read_text)
+    with cli.api() as api, Signals() as signals:
+        if dry_run:
+            return _show(_submit(api, request, dry_run=True), output, quiet)
+        view = _submit(api, request)
+        if not quiet:
+            _note((view.get("status") or {}).get("findings") or ())
+        if words["detach"]:
+            if output in ("json", "yaml"):
+                print_document(view, output)
+            else:
+                click.echo(view["name"])
+            return 0
+        follower = Follower(cli, api, view, rank=rank, all_ranks=all_ranks, quiet=quiet)
+        return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
+
+
+def _submit(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str, Any]:
+    """Asks the server for the run. With words that could not be read it is only asked what else is wrong: all is said
+    at once."""
+    from dataclasses import replace
+
+    from kajitori.errors import InvalidInput, KajitoriError
+
+    if request.namespace is None and api.target.namespace:
+        request = replace(request, namespace=api.target.namespace)
+    try:
+        answer: dict[str, Any] = api.post("/v1/runs", request.body(), {"dryRun": dry_run or bool(request.faults)})
+    except InvalidInput as error:
+        found = request.in_users_words(error)
+        if request.faults:
+            raise InvalidInput([*request.faults, *found.faults]) from None
+        raise found from None
+    except KajitoriError:
+        if request.faults:
+            raise InvalidInput(request.faults) from None
+        raise
+    if request.faults:
+        raise InvalidInput(request.faults)
+    return answer
+
+
+def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
+    """What a dry run found: for people the notes, what would be made and when; for programs all of it."""
+    from kajitori.cli.output import print_document
+    from kajitori.cli.words import command_line, gpu_words
+
+    if output in ("json", "yaml"):
+        print_document(answer, output)
+        return 0
+    run = answer["run"]
+    if output == "name":
+        click.echo(run["name"])
+        return 0
+    if not quiet:
+        _note(answer.get("findings") or (), all_of_them=True)
+    kinds: dict[str, int] = {}
+    for manifest in answer.get("manifests") or ():
+        kinds[manifest.get("kind", "")] = kinds.get(manifest.get("kind", ""), 0) + 1
+    if "Pod" in kinds:  # one is shown for all members: they differ in rank and node only
+        kinds["Pod"] = run["spec"].get("replicas", 1)
+    made = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items())
+    click.echo(command_line(run))
+    if gpu_words(run):
+        click.echo(f"Takes {gpu_words(run)}.")
+    if made:
+        click.echo(f"Would make {made}; see them with -o yaml.")
+    start = answer.get("start") or {}
+    if start.get("message"):
+        click.echo(f"Start: {start['message']}")
+    return 0
+
+
+def _note(findings: Iterable[Mapping[str, Any]], *, all_of_them: bool = False) -> None:
+    from kajitori.cli.notes import notes
+    from kajitori.cli.problems import say
+
+    for line in notes(findings, all_of_them=all_of_them):
+        say(line)
+
+
+def _read_text(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    return Path(file).expanduser().read_text(encoding="utf-8")

@@ -1,0 +1,33 @@
+"""`kaji server`: the Web API alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option, policy_option
+
+
+@click.command(epilog="\b\nExample:\n  kaji server --kubeconfig ~/.kube/config --policy policy.yaml")
+@kubeconfig_options
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
+@click.option("--port", type=int, default=8600, show_default=True, metavar="P", help="0 takes a free one.")
+@policy_option
+@click.option(
+    "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."
+)
+@click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
+@click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+@log_level_option("info")
+def command(**options: Any) -> int | None:
+    """Run the Web API alone.
+
+    It keeps no state: several may run side by side. Callers authenticate with their own Kubernetes tokens.
+    """
+    from kajitori.settings import ServerOptions
+
+    settings = ServerOptions(**options)
+    from kajitori import entrypoints
+
+    return entrypoints.server(settings)

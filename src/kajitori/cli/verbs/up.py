@@ -1,0 +1,45 @@
+"""`kaji up`: the whole platform on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kajitori.cli.parts import FILE, data_default, gpu_type_option, log_level_option, policy_option
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji up\n  kaji up --nodes 16 --gpus 8 --gpu-type h100 --gpu-type a100\n"
+    "  kaji up --kubeconfig ~/.kube/config    # serve an existing cluster"
+)
+@click.option("--data", type=FILE, metavar="DIR", help="Everything that is kept; else one in your home.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where the servers listen.")
+@click.option("--port", type=int, default=0, metavar="P", help="Of the Web API; else a free one.")
+@click.option("--kube-port", type=int, default=0, metavar="P", help="Of the Kubernetes API; else a free one.")
+@click.option("--nodes", type=int, default=0, metavar="N", help="Simulated nodes beside this machine.")
+@click.option("--gpus", type=int, default=8, show_default=True, metavar="N", help="GPUs of each simulated node.")
+@gpu_type_option
+@click.option("--no-kubelet", is_flag=True, help="This machine is no node.")
+@click.option("--memory", is_flag=True, help="Keep objects in memory only.")
+@click.option("--kubeconfig", type=FILE, metavar="FILE", help="Serve this cluster instead of an embedded one.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig; else its current one.")
+@policy_option
+@click.option(
+    "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."
+)
+@log_level_option("warning")
+def command(data: Path | None, no_kubelet: bool, memory: bool, gpu_type: tuple[str, ...], **options: Any) -> int | None:
+    """Start the whole platform on this machine.
+
+    An embedded Kubernetes, the Web API and the controller in one process, with this machine as a node. Other kaji
+    commands find it by themselves; kubectl uses DIR/kubeconfig. Runs until Ctrl-C; a later kaji up goes on.
+    """
+    from kajitori.settings import UpOptions
+
+    folder = (data or data_default()).expanduser().absolute()
+    settings = UpOptions(data=folder, kubelet=not no_kubelet, in_memory=memory, gpu_type=gpu_type, **options)
+    from kajitori import entrypoints
+
+    return entrypoints.up(settings)

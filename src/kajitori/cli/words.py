@@ -1,0 +1,234 @@
+"""Run views in words: what tables and pages show of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from kajitori.core.quantity import format_cpu
+from kajitori.core.reasons import START_FAILURES
+
+View = Mapping[str, Any]
+
+FINAL = frozenset({"Succeeded", "Failed", "Stopped"})
+"""`core.reasons.Phase.is_final`, as text."""
+
+_UNITS = ((86_400 * 365, "year", 2), (86_400 * 30, "month", 2), (86_400 * 7, "week", 2), (86_400, "day", 2))
+
+
+def human_duration(seconds: float) -> str:
+    """A time span in Docker's words: `About a minute`, `5 minutes`, `2 hours`, `3 days`."""
+    whole = int(seconds)
+    if whole < 1:
+        return "Less than a second"
+    if whole < 60:
+        return "1 second" if whole == 1 else f"{whole} seconds"
+    minutes = whole // 60
+    if minutes < 60:
+        return "About a minute" if minutes == 1 else f"{minutes} minutes"
+    hours = int(whole / 3600 + 0.5)
+    if hours < 48:
+        return "About an hour" if hours == 1 else f"{hours} hours"
+    for unit_seconds, word, least in _UNITS:
+        if whole >= unit_seconds * least:
+            return f"{whole // unit_seconds} {word}s"
+    raise AssertionError("two days are at least two days")
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time of the API, or None where there is none or it can't be read."""
+    try:
+        found = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+
+
+def age(text: str | None, now: datetime) -> str:
+    """How long ago that was; empty where it is not known."""
+    then = moment(text)
+    return human_duration(max(0.0, (now - then).total_seconds())) if then is not None else ""
+
+
+def status_of(run: View) -> Mapping[str, Any]:
+    return run.get("status") or {}
+
+
+def phase_of(run: View) -> str:
+    return str(status_of(run).get("phase") or "Queued")
+
+
+def is_final(run: View) -> bool:
+    return phase_of(run) in FINAL
+
+
+def status_words(run: View) -> str:
+    """The phase; for a run that failed with its exit code, as `docker ps` shows one."""
+    phase, code = phase_of(run), status_of(run).get("exitCode")
+    return f"{phase} ({code})" if phase == "Failed" and code is not None else phase
+
+
+def reason_words(run: View) -> str:
+    """The reason in one word, as a table shows it."""
+    return "Deleting" if run.get("deleting") else str(status_of(run).get("reason") or "")
+
+
+_PHASES = {"Queued": "waiting", "Starting": "starting", "Running": "running", "Restarting": "restarting"}
+
+_IN_PLAIN_WORDS = {
+    "NotPlannedYet": "for a place",
+    "WaitingForGPU": "for GPUs",
+    "WaitingForCPU": "for cores",
+    "WaitingForMemory": "for memory",
+    "WaitingForNodes": "for nodes",
+    "ClusterTooSmall": "for a larger cluster",
+    "Unscheduled": "(not scheduled)",
+    "ImagePull": "(its image)",
+    "Volume": "(its volumes)",
+    "ContainerConfig": "(its container's set-up)",
+    "Quota": "(a quota)",
+    "Admission": "(not admitted)",
+    "KubeletRefused": "(refused by its node)",
+    "StartDeadline": "(too slow)",
+    "NodeLost": "after the loss of a node",
+    "Evicted": "after its eviction",
+    "Preempted": "after it made way for another run",
+    "MemberDeleted": "after the loss of a member",
+    "Drained": "after its node was drained",
+    "OutOfMemory": "after it ran out of memory",
+    "Stopping": "(being stopped)",
+    "Deleting": "(being deleted)",
+}
+
+
+def failed_starts(run: View) -> int:
+    """How many starts in a row have failed, of a run that waits to be tried again; else 0."""
+    status = status_of(run)
+    waits = phase_of(run) == "Queued" and status.get("reason") in START_FAILURES
+    return max(1, int(status.get("failedStarts") or 0)) if waits else 0
+
+
+def progress_words(run: View) -> str:
+    """What a run that is not over does, in plain words: `waiting for GPUs: needs 16 h100`."""
+    status = status_of(run)
+    words = _PHASES.get(phase_of(run), phase_of(run))
+    reason = _IN_PLAIN_WORDS.get(str(status.get("reason") or ""))
+    if failed_starts(run):
+        reason = f"after a failed start {reason or ''}".rstrip()
+    if reason is not None:
+        words += f" {reason}"
+    if status.get("message") and status.get("reason") != "Creating":
+        words += f": {status['message']}"
+    return words
+
+
+def member_words(run: View) -> str:
+    """`3/4`: members that run (or, of an ended run, that succeeded) of all."""
+    counts = status_of(run).get("members") or {}
+    total = counts.get("total") or run.get("spec", {}).get("replicas", 1)
+    done = counts.get("succeeded" if is_final(run) else "running", 0)
+    return f"{done}/{total}"
+
+
+def gpu_words(run: View) -> str:
+    """`16 h100`: the GPUs of all members together; empty for a run without any."""
+    spec = run.get("spec") or {}
+    resources = spec.get("resources") or {}
+    replicas, gpu_type = spec.get("replicas", 1), resources.get("gpuType") or ""
+    if resources.get("gpu"):
+        return f"{resources['gpu'] * replicas} {gpu_type}".rstrip()
+    if resources.get("wholeNode") and gpu_type:
+        return f"{replicas} {'node' if replicas == 1 else 'nodes'} {gpu_type}"
+    return ""
+
+
+def node_words(run: View) -> str:
+    """Where the present attempt runs, as a compact node list."""
+    return str((status_of(run).get("attempt") or {}).get("nodes") or "")
+
+
+def restart_words(run: View) -> str:
+    """`2/3`: restarts used of those allowed."""
+    restarts, allowed = status_of(run).get("restarts", 0), (run.get("spec") or {}).get("restarts")
+    return f"{restarts}/{allowed}" if allowed is not None else str(restarts)
+
+
+def cpu_words(cpu_millis: int | float) -> str:
+    """Cores with at most one decimal: `7.5`."""
+    if cpu_millis % 1000 == 0:
+        return format_cpu(int(cpu_millis))
+    return f"{cpu_millis / 1000:.1f}"
+
+
+def memory_words(memory_bytes: int | float) -> str:
+    """Bytes in the largest binary unit that leaves at least one: `1.5Gi`, `251Gi`."""
+    amount, unit = float(memory_bytes), ""
+    for next_unit in ("Ki", "Mi", "Gi", "Ti", "Pi"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, next_unit
+    return f"{amount:.0f}{unit}" if amount >= 10 or amount == int(amount) else f"{amount:.1f}{unit}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def command_line(run: View) -> str:
+    """The `kaji run` that asks for the same, in Docker's words."""
+    spec = run.get("spec") or {}
+    resources = spec.get("resources") or {}
+    words = ["kaji", "run", "--name", str(run.get("name", ""))]
+    one = (
+        ("--type", spec.get("type") if spec.get("type") != "batch" else None),
+        ("-n", spec.get("replicas") if spec.get("replicas", 1) != 1 else None),
+        ("--launcher", spec.get("launcher") if spec.get("launcher") != "none" else None),
+        ("--gpus", resources.get("gpu") or None),
+        ("--gpu-type", resources.get("gpuType")),
+        ("--cpus", resources.get("cpu")),
+        ("-m", resources.get("memory")),
+        ("--shm-size", resources.get("shm")),
+        ("-w", spec.get("workingDir")),
+        ("-u", spec.get("user")),
+        ("--restarts", spec.get("restarts")),
+        ("--priority", spec.get("priority")),
+        ("--time-limit", spec.get("timeLimit")),
+        ("--grace", spec.get("grace")),
+    )
+    for flag, value in one:
+        if value is not None:
+            words += [flag, str(value)]
+    for flag, given in (
+        ("--whole-node", resources.get("wholeNode")),
+        ("--privileged", spec.get("privileged")),
+        ("--network=host", spec.get("hostNetwork")),
+    ):
+        if given:
+            words.append(flag)
+    for key, value in (spec.get("env") or {}).items():
+        words += ["-e", f"{key}={value}"]
+    for volume in spec.get("volumes") or ():
+        source = volume.get("name") or volume.get("hostPath") or ""
+        words += ["-v", f"{source}:{volume['path']}{':ro' if volume.get('readOnly') else ''}"]
+    for secret in spec.get("secrets") or ():
+        words += ["--secret", _secret(secret)]
+    checkpoint = spec.get("checkpoint")
+    if checkpoint:
+        size = checkpoint.get("size")
+        words += ["--checkpoint", f"{checkpoint['path']}:{size}" if size else checkpoint["path"]]
+    for port in spec.get("ports") or ():
+        words += ["-p", str(port)]
+    for key, value in (spec.get("nodeSelector") or {}).items():
+        words += ["--node-selector", f"{key}={value}"]
+    command, args = list(spec.get("command") or ()), list(spec.get("args") or ())
+    if command:
+        words += ["--entrypoint", command[0]]
+    return shlex.join([*words, str(spec.get("image", "")), *command[1:], *args])
+
+
+def _secret(secret: Mapping[str, Any]) -> str:
+    if secret.get("env"):
+        return f"{secret['env']}={secret['name']}/{secret['key']}"
+    return f"{secret['name']}:{secret['path']}" if secret.get("path") else str(secret["name"])

@@ -1,0 +1,79 @@
+"""How a running `kaji up` is found: a file in its data folder, and a link to it where every command looks."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from kajitori.errors import Conflict
+from kajitori.privatefile import write_private
+
+CLUSTER_FILE = "kaji.json"
+LOCK_FILE = "kaji.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """What a command needs to know of a running cluster."""
+
+    url: str
+    token: str = field(repr=False)
+    pid: int
+    namespace: str
+    kubeconfig: Path | None = None
+
+
+@contextmanager
+def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
+    """As long as the context lasts, `kaji` finds the cluster. Only its owner can read the file (mode 0600)."""
+    file = folder / CLUSTER_FILE
+    document = {
+        "url": cluster.url,
+        "token": cluster.token,
+        "kubeconfig": str(cluster.kubeconfig) if cluster.kubeconfig else None,
+        "pid": cluster.pid,
+        "namespace": cluster.namespace,
+    }
+    write_private(file, json.dumps(document).encode())
+    link = links_folder() / sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = link.with_name(f".{link.name}.{os.getpid()}")
+    fresh.symlink_to(file)
+    fresh.replace(link)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            link.unlink()
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """The data folder is this process's alone; made where it is missing. Raises Conflict where another one has it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "use that one, stop it, or name another folder with --data"
+            raise Conflict(f"another kaji up works in {folder}", hint=hint) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def links_folder() -> Path:
+    """Where running clusters of this user leave links to themselves."""
+    import platformdirs  # only where a command looks for a cluster
+
+    return Path(platformdirs.user_state_dir("kajitori")) / "clusters"

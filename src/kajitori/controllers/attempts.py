@@ -1,0 +1,185 @@
+"""One start of a gang, as writes to the API server: the intent, then what the Pods need, then all Pods at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kajitori.core import manifests, names
+from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
+from kajitori.core.quota import quota_shortage
+from kajitori.core.reasons import Reason
+from kajitori.core.run import RunSpec
+from kajitori.core.status import Attempt, RunStatus, to_document
+from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
+from kajitori.kube.client import KubeClient
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import CLAIMS, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
+
+
+class StartRefused(Exception):
+    """The API server refused a member for good: trying the same again changes nothing."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+async def write_status(client: KubeClient, run: RunObject, status: RunStatus, *, resource_version: str = "") -> str:
+    """Stores a Run's status by compare-and-swap; answers the new resource version.
+
+    Raises kajitori.errors.Conflict where the Run is not the one that was read.
+    """
+    meta = run.metadata
+    document = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+            "resourceVersion": resource_version or meta.resource_version,
+        },
+        "spec": run.spec,
+        "status": to_document(status),
+    }
+    written = await client.replace(RUNS, document, subresource="status")
+    return str(written["metadata"]["resourceVersion"])
+
+
+async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None) -> None:
+    """What the members of any attempt share: the Service that names them, the claim of their checkpoint."""
+    namespace = run.metadata.namespace
+    service = manifests.headless_service(
+        run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
+    )
+    await _ensure(client, SERVICES, service, namespace)
+    if claim is not None:
+        await _ensure(client, CLAIMS, claim, namespace)
+
+
+async def _ensure(client: KubeClient, resource: Any, body: Mapping[str, Any], namespace: str) -> None:
+    try:
+        await client.create(resource, body, namespace)
+    except AlreadyExists:
+        pass
+    except (Forbidden, InvalidInput) as error:
+        raise StartRefused(Reason.ADMISSION, f"{resource.kind} {body['metadata']['name']}: {error}") from error
+
+
+async def create_members(
+    client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int], spec: RunSpec, *, bind_direct: bool
+) -> list[str]:
+    """Creates the Pods of these ranks, all at once; answers their names.
+
+    Safe to repeat: a Pod of ours that is there already counts as created. The namespace's quotas are summed up and one
+    member is tried with a server-side dry run first, so that what refuses some of them refuses before any exists
+    (rule 4). Raises StartRefused where the API server says no for good, and other errors where it could not be asked.
+    """
+    nodes = node_by_rank(attempt)
+    pods = manifests.MemberPods(
+        attempt.template,
+        run_name=run.metadata.name,
+        namespace=run.metadata.namespace,
+        run_uid=run.metadata.uid,
+        attempt=attempt.number,
+        world_size=spec.replicas,
+        port=attempt.port,
+        spec=spec,
+        bind_direct=bind_direct,
+    )
+    if len(ranks) > 1:
+        await _check_quota(client, run, attempt, ranks)
+        await _create(client, run, attempt, pods.pod(ranks[0], nodes[ranks[0]]), dry_run=True)
+    created = [names.pod_name(run.metadata.name, attempt.number, rank) for rank in ranks]
+    tasks = [asyncio.create_task(_create(client, run, attempt, pods.pod(rank, nodes[rank]))) for rank in ranks]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    return created
+
+
+async def _check_quota(client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int]) -> None:
+    """Raises StartRefused where the namespace's quotas have no room for all of the members that do not exist yet."""
+    namespace = run.metadata.namespace
+    try:
+        quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
+    except Forbidden:
+        return  # not ours to see; the API server judges each Pod
+    if not quotas:
+        return
+    selector = f"{names.LABEL_RUN_UID}={run.metadata.uid},{names.LABEL_ATTEMPT}={attempt.number}"
+    existing = {pod["metadata"]["name"] for pod in (await client.list(PODS, namespace, label_selector=selector)).items}
+    missing = [rank for rank in ranks if names.pod_name(run.metadata.name, attempt.number, rank) not in existing]
+    shortage = quota_shortage(quotas, attempt.template.get("spec", {}), len(missing))
+    if shortage:
+        raise StartRefused(Reason.QUOTA, shortage)
+
+
+async def _create(
+    client: KubeClient, run: RunObject, attempt: Attempt, pod: Mapping[str, Any], *, dry_run: bool = False
+) -> None:
+    name, namespace = pod["metadata"]["name"], run.metadata.namespace
+    try:
+        await client.create(PODS, pod, namespace, dry_run=dry_run)
+    except AlreadyExists:
+        await _check_ours(client, run, attempt, name)
+    except Forbidden as error:
+        reason = Reason.QUOTA if "exceeded quota" in error.message else Reason.ADMISSION
+        raise StartRefused(reason, error.message) from error
+    except InvalidInput as error:
+        raise StartRefused(Reason.ADMISSION, error.message) from error
+
+
+async def _check_ours(client: KubeClient, run: RunObject, attempt: Attempt, name: str) -> None:
+    """A Pod found under an expected name is ours only if owner and attempt agree (rule 1)."""
+    namespace = run.metadata.namespace
+    try:
+        found = await client.get(PODS, name, namespace)
+    except NotFound:
+        raise Unavailable(f"Pod {namespace}/{name} came and went; it is created again") from None
+    meta = found["metadata"]
+    owners = {reference.get("uid") for reference in meta.get("ownerReferences", ())}
+    ours = run.metadata.uid in owners and meta.get("labels", {}).get(names.LABEL_ATTEMPT) == str(attempt.number)
+    if not ours:
+        raise KajitoriError(
+            f"Pod {namespace}/{name} exists and belongs to something else",
+            hint="it may be left from an earlier run of this name; it is tried again until it is gone",
+            code="NameTaken",
+        )
+
+
+async def delete_members(client: KubeClient, run: RunObject, action: DeleteMembers) -> None:
+    """Deletes a run's Pods by collection (rule 10)."""
+    selector = f"{names.LABEL_RUN_UID}={run.metadata.uid}"
+    if action.attempt is not None:
+        selector += f",{names.LABEL_ATTEMPT}={action.attempt}"
+    fields = "status.phase!=Succeeded,status.phase!=Failed" if action.unfinished_only else ""
+    await client.delete_collection(
+        PODS,
+        run.metadata.namespace,
+        label_selector=selector,
+        field_selector=fields,
+        grace_seconds=action.grace_seconds,
+    )
+
+
+async def delete_left_over(client: KubeClient, namespace: str, run_uid: str) -> None:
+    """Deletes all Pods of a Run that is gone, within the grace that each has."""
+    await client.delete_collection(PODS, namespace, label_selector=f"{names.LABEL_RUN_UID}={run_uid}")
+
+
+async def delete_member(client: KubeClient, run: RunObject, action: DeleteMember) -> None:
+    """Deletes one Pod, if it still is the one that was seen."""
+    try:
+        await client.delete(
+            PODS, action.pod, run.metadata.namespace, grace_seconds=action.grace_seconds, uid=action.uid
+        )
+    except (NotFound, Conflict):
+        return

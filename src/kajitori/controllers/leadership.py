@@ -1,0 +1,198 @@
+"""One writer (rule 3): of several controllers one leads, and knows by its own clock until when.
+
+The leader holds a Lease object and renews it from a thread of its own, over a connection of its own, so that a busy
+event loop or a throttled client cannot cost it the lead. Before each write it asks its own monotonic clock; no request
+may outlive the deadline. Followers take over when they saw the Lease unchanged for its whole duration, by their own
+clock: timestamps of other machines prove nothing. The leader's deadline is earlier than that, so the two never overlap,
+also when the leader was stopped and continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kajitori.errors import AlreadyExists, Conflict, KajitoriError, NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.resources import LEASES
+from kajitori.kube.retry import RetryPolicy
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "kajitori-controller"
+
+
+class NotLeading(Conflict):
+    """This controller does not lead, or not any more: it must not write."""
+
+    code = "NotLeading"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Seconds. As in Kubernetes' own controllers: a leader stops well before a follower may begin."""
+
+    lease_seconds: float = 15.0
+    """A follower takes over after it saw no change for this long."""
+    lead_seconds: float = 10.0
+    """A leader leads for this long after it began the last renewal that succeeded."""
+    interval_seconds: float = 2.0
+    """Between two renewals, and between two looks of a follower."""
+
+
+class Election:
+    """What one candidate knows; a pure state machine, the clock is an argument (monotonic seconds)."""
+
+    def __init__(self, identity: str, terms: Terms) -> None:
+        self.identity = identity
+        self.terms = terms
+        self._seen: tuple[str, str] = ("", "")
+        self._seen_at = 0.0
+
+    def observe(self, holder: str, version: str, now: float) -> None:
+        """The Lease was read: who holds it, and its resource version."""
+        if (holder, version) != self._seen:
+            self._seen = holder, version
+            self._seen_at = now
+
+    def may_take(self, now: float) -> bool:
+        """Whether the Lease is this candidate's, nobody's, or was seen unchanged for its whole duration."""
+        holder = self._seen[0]
+        return holder in ("", self.identity) or now - self._seen_at >= self.terms.lease_seconds
+
+
+class Leadership:
+    """A candidate. `permit` is for the client of whoever does the work; `lead` does the work while this one leads."""
+
+    def __init__(
+        self,
+        config: KubeConfig,
+        namespace: str,
+        identity: str,
+        *,
+        terms: Terms | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._namespace = namespace
+        self._terms = terms or Terms()
+        self._clock = clock
+        self._election = Election(identity, self._terms)
+        self._deadline = 0.0
+        self._ending = threading.Event()
+
+    def permit(self) -> float:
+        """For how many seconds a write may last that begins now. Raises NotLeading where there are none left."""
+        left = self._deadline - self._clock()
+        if left <= 0:
+            raise NotLeading("this controller does not lead; what it was about to write is left to the leader")
+        return left
+
+    async def lead(self, work: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
+        """Does the work whenever this candidate leads, until `stop` is set; cancels it where the lead is lost."""
+        self._ending.clear()
+        thread = threading.Thread(target=lambda: asyncio.run(self._campaign()), name="leadership", daemon=True)
+        thread.start()
+        try:
+            while not stop.is_set():
+                if self._clock() >= self._deadline:
+                    await _pause(stop, 0.1)
+                    continue
+                log.info("%s leads", self._election.identity)
+                await self._term(work, stop)
+                if not stop.is_set():
+                    log.warning("%s leads no more", self._election.identity)
+        finally:
+            self._ending.set()
+            await asyncio.to_thread(thread.join, self._terms.lead_seconds)
+
+    async def _term(self, work: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
+        over = asyncio.Event()
+        task = asyncio.ensure_future(work(over))
+        try:
+            while not stop.is_set() and not task.done() and self._clock() < self._deadline:
+                await _pause(stop, 0.2)
+            if stop.is_set():
+                over.set()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(task), max(0.0, self._deadline - self._clock()))
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    # ------------------------------------------------------------------------------------------ in the thread
+
+    async def _campaign(self) -> None:
+        """Takes and renews the Lease until the end; then gives it back, so that a follower need not wait."""
+        terms = self._terms
+        retry = RetryPolicy(attempts=1)
+        async with KubeClient(self._config, retry=retry, timeout_seconds=terms.lead_seconds / 2) as client:
+            while not self._ending.is_set():
+                began = self._clock()
+                try:
+                    if await self._take(client):
+                        self._deadline = began + terms.lead_seconds
+                except (Conflict, AlreadyExists):
+                    log.debug("somebody else was quicker")
+                except KajitoriError as error:
+                    log.warning("the Lease was not renewed: %s", error)
+                await asyncio.to_thread(self._ending.wait, terms.interval_seconds)
+            if self._clock() < self._deadline:
+                self._deadline = 0.0
+                try:
+                    await self._give_back(client)
+                except KajitoriError as error:  # then it runs out by itself
+                    log.warning("the Lease was not given back: %s", error)
+
+    async def _take(self, client: KubeClient) -> bool:
+        """One look at the Lease, and one write where it may be taken or is to be renewed."""
+        try:
+            lease = await client.get(LEASES, LEASE_NAME, self._namespace)
+        except NotFound:
+            await client.create(LEASES, self._lease({"spec": {}}), self._namespace)
+            return True
+        holder = lease.get("spec", {}).get("holderIdentity") or ""
+        self._election.observe(holder, lease["metadata"]["resourceVersion"], self._clock())
+        if not self._election.may_take(self._clock()):
+            return False
+        written = await client.replace(LEASES, self._lease(lease))
+        self._election.observe(self._election.identity, written["metadata"]["resourceVersion"], self._clock())
+        return True
+
+    async def _give_back(self, client: KubeClient) -> None:
+        lease = await client.get(LEASES, LEASE_NAME, self._namespace)
+        if lease["spec"].get("holderIdentity") == self._election.identity:
+            lease["spec"]["holderIdentity"] = ""
+            await client.replace(LEASES, lease)
+
+    def _lease(self, found: dict[str, Any]) -> dict[str, Any]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = found["spec"]
+        taken = spec.get("holderIdentity") != self._election.identity
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": found.get("metadata") or {"name": LEASE_NAME, "namespace": self._namespace},
+            "spec": {
+                **spec,
+                "holderIdentity": self._election.identity,
+                "leaseDurationSeconds": max(1, round(self._terms.lease_seconds)),
+                "acquireTime": now if taken else spec.get("acquireTime", now),
+                "renewTime": now,
+                "leaseTransitions": spec.get("leaseTransitions", 0) + (1 if taken and spec else 0),
+            },
+        }
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)

@@ -1,0 +1,161 @@
+"""What a Pod says about the life of the member it runs: the words of many kubelets, reduced to our closed set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kajitori.core import names
+from kajitori.core.gang import Member, MemberState
+from kajitori.core.reasons import Reason
+from kajitori.kube.objects import ContainerStatus, Node, Pod
+
+_WAITING = {
+    "ErrImagePull": Reason.IMAGE_PULL,
+    "ImagePullBackOff": Reason.IMAGE_PULL,
+    "InvalidImageName": Reason.IMAGE_PULL,
+    "ErrImageNeverPull": Reason.IMAGE_PULL,
+    "ImageInspectError": Reason.IMAGE_PULL,
+    "RegistryUnavailable": Reason.IMAGE_PULL,
+    "CreateContainerConfigError": Reason.CONTAINER_CONFIG,
+    "CreateContainerError": Reason.CONTAINER_CONFIG,
+    "RunContainerError": Reason.CONTAINER_CONFIG,
+    "CrashLoopBackOff": Reason.PROGRAM_FAILED,  # a service's program, which its kubelet starts again
+    "PodInitializing": Reason.CREATING,
+    "ContainerCreating": Reason.CREATING,
+}
+
+_POD_FAILED = {
+    "Evicted": Reason.EVICTED,
+    "NodeLost": Reason.NODE_LOST,
+    "NodeShutdown": Reason.NODE_LOST,
+    "Terminated": Reason.NODE_LOST,  # graceful node shutdown
+    "Shutdown": Reason.NODE_LOST,
+    "Preempting": Reason.PREEMPTED,
+    "DeadlineExceeded": Reason.TIME_LIMIT,
+    "UnexpectedAdmissionError": Reason.KUBELET_REFUSED,
+    "NodeAffinity": Reason.KUBELET_REFUSED,
+    "NodePorts": Reason.KUBELET_REFUSED,
+    "Taints": Reason.KUBELET_REFUSED,
+    "MountsUnavailable": Reason.VOLUME,
+    "NoCommand": Reason.COMMAND_NOT_FOUND,
+}
+
+_DISRUPTION = {
+    "PreemptionByScheduler": Reason.PREEMPTED,
+    "DeletionByTaintManager": Reason.NODE_LOST,
+    "EvictionByEvictionAPI": Reason.DRAINED,
+    "DeletionByPodGC": Reason.NODE_LOST,
+    "TerminationByKubelet": Reason.EVICTED,
+}
+
+_CANNOT_RUN = ("ContainerCannotRun", "StartError")
+_NOT_FOUND_EXIT_CODES = (126, 127)
+
+
+def member_of(pod: Pod, nodes: Mapping[str, Node]) -> Member | None:
+    """The member that a Pod of a run stands for; None where its labels are not ours any more.
+
+    nodes: all Nodes by name; a Pod on a node that is not among them, or is not ready, is on a dead node.
+    """
+    labels = pod.metadata.labels
+    try:
+        rank, attempt = int(labels[names.LABEL_RANK]), int(labels[names.LABEL_ATTEMPT])
+    except (KeyError, ValueError):
+        return None
+    node_name = pod.spec.node_name
+    node = nodes.get(node_name)
+    state, reason, message, exit_code, ended_at = _state(pod)
+    return Member(
+        rank=rank,
+        attempt=attempt,
+        pod=pod.metadata.name,
+        uid=pod.metadata.uid,
+        state=state,
+        node=node_name,
+        reason=reason,
+        message=message,
+        exit_code=exit_code,
+        ended_at=ended_at,
+        terminating=bool(pod.metadata.deletion_timestamp),
+        node_ready=not node_name or (node is not None and node.is_ready),
+    )
+
+
+def _state(pod: Pod) -> tuple[MemberState, Reason, str, int | None, str]:
+    status = pod.status
+    container = _main(pod)
+    if status.phase == "Succeeded":
+        return MemberState.SUCCEEDED, Reason.NONE, "", 0, _ended_at(container)
+    if status.phase == "Failed":
+        reason, message, exit_code = _why_failed(pod, container)
+        return MemberState.FAILED, reason, message, exit_code, _ended_at(container)
+    disruption = _disruption(pod)
+    if status.phase == "Running" and container is not None and container.state.running is not None:
+        return MemberState.RUNNING, disruption, "", None, ""
+    reason, message = _why_pending(pod, container)
+    return MemberState.PENDING, disruption or reason, message, None, ""
+
+
+def _main(pod: Pod) -> ContainerStatus | None:
+    for container in pod.status.container_statuses:
+        if container.name == names.MEMBER_CONTAINER:
+            return container
+    return None
+
+
+def _why_failed(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, str, int | None]:
+    """What a failed Pod died of. The kubelet's own words about the Pod come before the container's exit code."""
+    status = pod.status
+    terminated = container.state.terminated if container else None
+    for init in pod.status.init_container_statuses:
+        if init.state.terminated is not None and init.state.terminated.exit_code:
+            return Reason.CONTAINER_CONFIG, f"its first step failed: {init.state.terminated.message}", None
+    if terminated is not None and terminated.reason == "OOMKilled":
+        return Reason.OUT_OF_MEMORY, "used more memory than its limit", terminated.exit_code
+    disruption = _disruption(pod)
+    if disruption is not Reason.NONE:
+        return disruption, status.message, terminated.exit_code if terminated else None
+    if status.reason in _POD_FAILED:
+        return _POD_FAILED[status.reason], status.message, terminated.exit_code if terminated else None
+    if status.reason.startswith("OutOf"):
+        return Reason.KUBELET_REFUSED, status.message or status.reason, None
+    if terminated is None:
+        return Reason.KUBELET_REFUSED, status.message or status.reason or "failed without having run", None
+    if terminated.reason in _CANNOT_RUN or terminated.exit_code in _NOT_FOUND_EXIT_CODES:
+        said = terminated.message.strip() or "the command was not found, or is not executable"
+        return Reason.COMMAND_NOT_FOUND, said, terminated.exit_code
+    return Reason.PROGRAM_FAILED, _program_message(terminated.exit_code, terminated.message), terminated.exit_code
+
+
+def _program_message(exit_code: int, last_words: str) -> str:
+    """The exit code, and the last line that the program wrote."""
+    lines = [line for line in last_words.splitlines() if line.strip()]
+    said = f": {lines[-1].strip()[:200]}" if lines else ""
+    if exit_code > 128:
+        return f"killed by signal {exit_code - 128}{said}"
+    return f"exit code {exit_code}{said}"
+
+
+def _why_pending(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, str]:
+    status = pod.status
+    for part in [*status.init_container_statuses, *([container] if container else [])]:
+        waiting = part.state.waiting
+        if waiting is not None and _WAITING.get(waiting.reason, Reason.CREATING) is not Reason.CREATING:
+            return _WAITING[waiting.reason], waiting.message
+    for condition in status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+            return Reason.UNSCHEDULED, condition.message
+    if status.reason == "FailedMount":
+        return Reason.VOLUME, status.message
+    return Reason.CREATING, ""
+
+
+def _disruption(pod: Pod) -> Reason:
+    for condition in pod.status.conditions:
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            return _DISRUPTION.get(condition.reason, Reason.EVICTED)
+    return Reason.NONE
+
+
+def _ended_at(container: ContainerStatus | None) -> str:
+    return container.state.terminated.finished_at if container and container.state.terminated else ""

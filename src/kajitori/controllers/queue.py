@@ -1,0 +1,162 @@
+"""The runs that wait for nodes, planned as one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from kajitori.core import gang
+from kajitori.core.decide import Decision
+from kajitori.core.explain import Explainer
+from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, occupy, plan
+from kajitori.core.run import RunSpec
+from kajitori.core.status import RunStatus
+from kajitori.errors import Fault, Refused
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import RunObject
+
+DOUBT_PATIENCE = timedelta(seconds=10)
+"""How long a write that failed may take to show in the mirror all the same."""
+
+Key = tuple[str, str]
+"""Namespace and name of a Run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A run as policy has it; without spec and decision where policy refuses it now but an attempt of it is alive."""
+
+    life: gang.Run
+    spec: RunSpec | None = None
+    decision: Decision | None = None
+
+    def resolved(self) -> tuple[RunSpec, Decision]:
+        """Spec and decision; raises where policy refuses the run: nothing new may be started for it."""
+        if self.spec is None or self.decision is None:
+            raise Refused([Fault("spec", "policy refuses this run now; no further member of it is started")])
+        return self.spec, self.decision
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A run that needs nodes, with what is needed to start it."""
+
+    key: Key
+    run: RunObject
+    admitted: Admitted
+    status: RunStatus
+    request: GangRequest
+    version: str
+    """The resource version that `status` was stored under."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An attempt that was just planned and that the mirror does not show yet."""
+
+    attempt: int
+    member: MemberRequest
+    nodes: tuple[str, ...]
+    version: str
+    """The Run's resource version before."""
+    doubtful_since: datetime | None = None
+    """When the write of it failed: perhaps it was done all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What one look at the whole queue found."""
+
+    starts: tuple[tuple[Waiting, Placement], ...] = ()
+    waits: tuple[tuple[Waiting, Shortage], ...] = ()
+    explainer: Explainer | None = None
+    """Says why those wait; there whenever some do."""
+    doubtful: tuple[Key, ...] = ()
+    """Runs that were passed over until it is clear whether they have their nodes already."""
+    busy: tuple[Key, ...] = ()
+    """Runs that were passed over because they are being worked on."""
+
+
+class Queue:
+    """Waiting runs, and what placed ones take before their Pods show it."""
+
+    def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self._waiting: dict[Key, Waiting] = {}
+        self._placed: dict[Key, Placed] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def wait(self, waiting: Waiting) -> bool:
+        """The run needs nodes; whether it needs others than it did before."""
+        before = self._waiting.get(waiting.key)
+        self._waiting[waiting.key] = waiting
+        return before is None or before.request != waiting.request
+
+    def leave(self, key: Key) -> None:
+        """The run does not need nodes now."""
+        self._waiting.pop(key, None)
+
+    def doubt(self, key: Key, now: datetime) -> None:
+        """The write of a placement failed. The nodes are kept until it is clear that it was not done all the same."""
+        if key in self._placed:
+            self._placed[key] = replace(self._placed[key], doubtful_since=now)
+
+    def forget(self, key: Key) -> None:
+        """The run is gone."""
+        self._waiting.pop(key, None)
+        self._placed.pop(key, None)
+
+    def plan(self, busy: Collection[Key], now: datetime) -> Cycle:
+        """One cycle: all waiting runs in order, on what is free; but those that are being worked on (`busy`)."""
+        self._forget_shown(now)
+        doubtful = tuple(key for key in self._waiting if key in self._placed)
+        passed_over = tuple(key for key in self._waiting if key in busy)
+        order = sorted(
+            (waiting for key, waiting in self._waiting.items() if key not in busy and key not in self._placed),
+            key=lambda w: (-w.request.priority, w.request.queued_at, w.request.key),
+        )
+        if not order:
+            return Cycle(doubtful=doubtful, busy=passed_over)
+        snapshot = self._cluster.snapshot()
+        for member, nodes in self._assumed():
+            occupy(snapshot, member, nodes)
+        answer = plan(snapshot, [waiting.request for waiting in order])
+        by_key = {waiting.request.key: waiting for waiting in order}
+        starts = []
+        for placement in answer.placements:
+            waiting = by_key[placement.key]
+            del self._waiting[waiting.key]
+            number = waiting.status.attempts + 1
+            self._placed[waiting.key] = Placed(number, waiting.request.member, placement.nodes, waiting.version)
+            occupy(snapshot, waiting.request.member, placement.nodes)
+            starts.append((waiting, placement))
+        waits = tuple((by_key[shortage.key], shortage) for shortage in answer.shortages)
+        return Cycle(tuple(starts), waits, Explainer(snapshot, self._cluster.uses), doubtful, passed_over)
+
+    def _assumed(self) -> Iterator[tuple[MemberRequest, Sequence[str]]]:
+        """What placed members take that no bound Pod shows yet: attempts just planned, and Pods still to be bound."""
+        for placed in self._placed.values():
+            yield placed.member, self._existing(placed.nodes)
+        for promise in self._cluster.promises():
+            yield promise.member, promise.nodes
+
+    def _forget_shown(self, now: datetime) -> None:
+        """Placements that the mirror shows are promises from now on; those that were not written are nothing."""
+        for key, placed in list(self._placed.items()):
+            run = self._mirror.runs.get(key)
+            shown = run.status.attempt.number if run and run.status and run.status.attempt else 0
+            if run is None or shown >= placed.attempt:
+                del self._placed[key]
+            elif placed.doubtful_since is not None:
+                moved_on = run.metadata.resource_version != placed.version
+                if moved_on or now - placed.doubtful_since > DOUBT_PATIENCE:
+                    del self._placed[key]
+
+    def _existing(self, nodes: Sequence[str]) -> list[str]:
+        known = self._cluster.table().index
+        return [node for node in nodes if node in known]

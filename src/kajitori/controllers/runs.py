@@ -1,0 +1,541 @@
+"""The run controller: reads the mirror, asks `core` what each run needs next, and does it.
+
+Level-triggered: every decision is made from what the mirror holds now, never from an event's contents. Safe to kill
+between any two calls: what was intended stands in the Run's status before anything else happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kajitori.controllers.attempts import (
+    StartRefused,
+    create_members,
+    delete_left_over,
+    delete_member,
+    delete_members,
+    prepare,
+    write_status,
+)
+from kajitori.controllers.checkpoints import delete_checkpoint
+from kajitori.controllers.members import member_of
+from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
+from kajitori.core import gang, names, nodelist
+from kajitori.core.decide import Decision
+from kajitori.core.explain import Explainer
+from kajitori.core.planner import GangRequest, Placement, Shortage
+from kajitori.core.ports import choose_port
+from kajitori.core.reasons import Phase
+from kajitori.core.run import RunSpec
+from kajitori.core.status import RunStatus
+from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView, life_of
+from kajitori.kube.events import About, EventRecorder
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.resources import NODES, PODS, RUNS, Resource
+
+log = logging.getLogger(__name__)
+
+STATUS_INTERVAL = timedelta(seconds=1)
+"""A Run is written at most this often while only its counts change (rule 8)."""
+
+WAITING_INTERVAL = timedelta(seconds=5)
+"""How often the words of a waiting run are renewed while its reason stays the same."""
+
+WAITING_WRITES_PER_SECOND = 10
+"""Of all waiting runs together, for such words: where many wait, each is renewed less often."""
+
+REST = 4
+"""Looking at one large run, or planning, rests for this many times as long as it took: at most a fifth of a core."""
+
+UNSEEN_PATIENCE = timedelta(seconds=10)
+"""How long the mirror may take to show what was just written before it is believed all the same."""
+
+SETTLE_SECONDS = 0.02
+"""Changes come in bursts; one look at the end of a burst is enough."""
+
+RETRY_MAX_SECONDS = 30.0
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+"""One piece of work on a run. Made when it begins: a task that is cancelled before that leaves nothing behind."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the controller remembers of a run between two looks; nothing that a restart may not forget."""
+
+    written_version: int = 0
+    written_at: datetime | None = None
+    unseen_pods: set[str] = field(default_factory=set)
+    unseen_since: datetime | None = None
+    failures: int = 0
+    rests_until: float = 0.0
+    """Before this time of the event loop it is not looked at again: looking takes long where there are many members."""
+    decided_for: tuple[str, int, int] | None = None
+    decided: tuple[RunSpec, Decision] | None = None
+
+
+class RunController:
+    """Takes every Run of the cluster from Queued to its end."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        mirror: Mirror,
+        cluster: ClusterView,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._cluster = cluster
+        self._now = now
+        self._events = EventRecorder(client, names.MANAGED_BY, clock=now)
+        self._changed: set[Key] = set()
+        self._changed_meanwhile: set[Key] = set()
+        self._working: dict[Key, asyncio.Task[None]] = {}
+        self._wake_at: dict[Key, datetime] = {}
+        self._memory: dict[Key, Memory] = {}
+        self._queue = Queue(mirror, cluster)
+        self._orphans: dict[Key, str] = {}
+        """Namespace and UID of Runs that Pods have as their owner though the mirror does not show them; their names."""
+        self._first_look: set[Key] = set()
+        self._replan = False
+        self._plan_rests_until = 0.0
+        self._passed_over: set[Key] = set()
+        self._retell_at: datetime | None = None
+        self._something = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until `stop` is set; what was begun is finished or given up within the client's time limits."""
+        unsubscribe = self._mirror.on_change(self._note)
+        stopping = asyncio.create_task(stop.wait())
+        telling = asyncio.create_task(self._events.run())
+        try:
+            await self._mirror.wait_synced()
+            self._first_look.update(self._mirror.runs)
+            self._changed.update(self._mirror.runs)
+            for pod in list(self._mirror.pods.values()):
+                self._note_owner(pod)
+            self._something.set()
+            while not stop.is_set():
+                # 1. Wait until something changed or is due, then for the burst to settle.
+                await self._wait(stopping)
+                # 2. Ask each changed run's life what is next, and do it; runs do not wait for each other.
+                for key in self._take_changed():
+                    self._look_at(key)
+                # 3. Plan all that wait as one queue; not before every run was looked at once, since any may hold nodes.
+                if self._is_time_to_plan():
+                    self._plan()
+        finally:
+            unsubscribe()
+            tasks = [stopping, telling, *self._working.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ------------------------------------------------------------------------------------------ what changed
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource == RUNS:
+            self._changed.add((namespace, name))
+        elif resource == PODS:
+            run_name = name.rsplit("-", 2)[0]
+            key = (namespace, run_name)
+            if key in self._mirror.runs:
+                self._changed.add(key)
+                memory = self._memory.get(key)
+                if memory is not None:
+                    memory.unseen_pods.discard(name)
+            pod = self._mirror.pods.get((namespace, name))
+            if pod is not None:
+                self._note_owner(pod)
+            self._replan = True
+        elif resource == NODES and self._cluster.note_node(name):
+            self._replan = True
+            for pod in self._mirror.pods_on_node(name):
+                if names.LABEL_RUN in pod.metadata.labels:
+                    self._changed.add((pod.metadata.namespace, pod.metadata.labels[names.LABEL_RUN]))
+        self._something.set()
+
+    def _note_owner(self, pod: Pod) -> None:
+        """A Pod of ours without its Run: somebody died between the two, and nobody else would take it away soon."""
+        uid, name = pod.run_uid, pod.metadata.labels.get(names.LABEL_RUN, "")
+        if not uid or not name or pod.metadata.deletion_timestamp:
+            return
+        run = self._mirror.runs.get((pod.metadata.namespace, name))
+        if run is None or run.metadata.uid != uid:
+            key = (pod.metadata.namespace, uid)
+            self._orphans[key] = name
+            self._changed.add(key)
+
+    async def _wait(self, stopping: asyncio.Task[bool]) -> None:
+        moments = [*self._wake_at.values(), *([self._retell_at] if self._retell_at else [])]
+        timeout = max(0.0, (min(moments) - self._now()).total_seconds()) if moments else None
+        if self._replan and len(self._queue) and not self._first_look:
+            rest = max(0.0, self._plan_rests_until - asyncio.get_running_loop().time())
+            timeout = rest if timeout is None else min(timeout, rest)
+        waiting = asyncio.create_task(self._something.wait())
+        try:
+            await asyncio.wait({waiting, stopping}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._something.is_set():
+            await asyncio.sleep(SETTLE_SECONDS)
+        self._something.clear()
+
+    def _take_changed(self) -> set[Key]:
+        now = self._now()
+        due = {key for key, moment in self._wake_at.items() if moment <= now}
+        for key in due:
+            del self._wake_at[key]
+        changed, self._changed = self._changed | due, set()
+        return changed
+
+    def _look_at(self, key: Key) -> None:
+        if key in self._working:
+            self._changed_meanwhile.add(key)
+            return
+        rest = self._memory[key].rests_until - asyncio.get_running_loop().time() if key in self._memory else 0.0
+        if rest > 0:
+            self._wake(key, timedelta(seconds=rest))
+            return
+        self._begin(key, partial(self._reconcile, key))
+
+    def _begin(self, key: Key, work: Work) -> None:
+        self._working[key] = asyncio.create_task(self._guarded(key, work))
+
+    async def _guarded(self, key: Key, work: Work) -> None:
+        """Does one piece of work on a run; whatever goes wrong is tried again later, slower each time."""
+        memory = self._memory.setdefault(key, Memory())
+        try:
+            await work()
+            memory.failures = 0
+        except (Conflict, NotFound) as error:
+            memory.failures += 1  # where the mirror cannot follow, this does not pass by itself
+            log.debug("run %s/%s changed meanwhile: %s", *key, error)
+            self._wake(key, timedelta(seconds=min(0.1 * 2**memory.failures, RETRY_MAX_SECONDS)))
+        except KajitoriError as error:
+            memory.failures += 1
+            pause = min(0.5 * 2**memory.failures, RETRY_MAX_SECONDS)
+            log.warning("run %s/%s: %s; tried again in %.0f s", *key, error, pause)
+            self._wake(key, timedelta(seconds=pause))
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            memory.failures += 1
+            log.exception("run %s/%s: this is a bug", *key)
+            self._wake(key, timedelta(seconds=RETRY_MAX_SECONDS))
+        finally:
+            self._working.pop(key, None)
+            if key in self._passed_over:
+                self._passed_over.discard(key)
+                self._replan = True
+            if key in self._changed_meanwhile:
+                self._changed_meanwhile.discard(key)
+                self._changed.add(key)
+            self._something.set()
+
+    def _wake(self, key: Key, after: timedelta) -> None:
+        moment = self._now() + after
+        self._wake_at[key] = min(moment, self._wake_at.get(key, moment))
+
+    # ------------------------------------------------------------------------------------------ one run
+
+    async def _reconcile(self, key: Key) -> None:
+        if key in self._orphans:
+            await self._sweep(key)
+            return
+        run = self._mirror.runs.get(key)
+        if run is None:
+            self._forget(key)
+            return
+        memory = self._memory.setdefault(key, Memory())
+        if not self._has_caught_up(run, memory):
+            self._wake(key, UNSEEN_PATIENCE)
+            return
+        self._first_look.discard(key)
+        deleting = bool(run.metadata.deletion_timestamp)
+        if names.FINALIZER not in run.metadata.finalizers:
+            if not deleting:
+                await self._add_finalizer(run)
+            return
+        status = run.status or RunStatus()
+        admitted = await self._admit(run, status, memory)
+        if admitted is None:
+            return
+        began = asyncio.get_running_loop().time()
+        pods = self._mirror.pods_of_run(run.metadata.uid)
+        members = [m for pod in pods if (m := member_of(pod, self._mirror.nodes)) is not None]
+        step = gang.next_step(admitted.life, members, self._now())
+        ended = asyncio.get_running_loop().time()
+        memory.rests_until = ended + REST * (ended - began)
+        await self._perform(key, run, admitted, step)
+
+    async def _sweep(self, key: Key) -> None:
+        """Takes away the Pods of a Run that is gone; the API server is asked whether it really is."""
+        (namespace, uid), name = key, self._orphans[key]
+        try:
+            found = await self._client.get(RUNS, name, namespace)
+        except NotFound:
+            found = None
+        if found is None or found["metadata"]["uid"] != uid:
+            log.info("Pods of run %s/%s are left though it is gone; they are deleted", namespace, name)
+            await delete_left_over(self._client, namespace, uid)
+        self._orphans.pop(key, None)
+        self._forget(key)
+
+    def _has_caught_up(self, run: RunObject, memory: Memory) -> bool:
+        """Whether the mirror shows what this controller wrote last; deciding on older facts would do things twice."""
+        if int(run.metadata.resource_version or 0) < memory.written_version:
+            return False
+        if memory.unseen_pods and memory.unseen_since and self._now() - memory.unseen_since < UNSEEN_PATIENCE:
+            return False
+        memory.unseen_pods.clear()
+        return True
+
+    async def _admit(self, run: RunObject, status: RunStatus, memory: Memory) -> Admitted | None:
+        """The run as policy has it now; None where policy refuses it and it was ended for that (rule 12).
+
+        A run that is refused while an attempt of it is alive is left alone until that attempt is over.
+        """
+        version = (run.metadata.uid, run.metadata.generation, self._cluster.version)
+        try:
+            if memory.decided is None or memory.decided_for != version:
+                memory.decided = self._cluster.decide(run)
+                memory.decided_for = version
+        except InvalidInput as refused:
+            waits = status.phase in (Phase.QUEUED, Phase.RESTARTING) or status.attempt is None
+            if waits and not run.metadata.deletion_timestamp:
+                reasons = "; ".join(str(fault) for fault in refused.faults)
+                await self._write(run, gang.refuse(status, reasons, run.metadata.generation, self._now()))
+                return None
+            return Admitted(gang.outline(run.metadata.generation, status, bool(run.metadata.deletion_timestamp)))
+        spec, decision = memory.decided
+        status = msgspec.structs.replace(status, findings=list(decision.findings))
+        life = life_of(run, spec, decision, status)
+        return Admitted(life, spec, decision)
+
+    async def _perform(self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step) -> None:
+        """Writes the intent, then acts."""
+        version = run.metadata.resource_version
+        if step.status != run.status:
+            if self._may_write(key, run.status, step.status):
+                version = await self._write(run, step.status)
+            else:
+                self._wake(key, STATUS_INTERVAL)
+        if step.wake_at is not None:
+            self._wake_at[key] = min(step.wake_at, self._wake_at.get(key, step.wake_at))
+        if not any(isinstance(action, gang.NeedsNodes) for action in step.actions):
+            self._queue.leave(key)
+        for action in step.actions:
+            match action:
+                case gang.NeedsNodes():
+                    self._enqueue(key, run, admitted, step.status, action, version)
+                case gang.CreateMembers(ranks):
+                    await self._create(key, run, admitted, step.status, ranks, version)
+                case gang.DeleteMembers():
+                    await delete_members(self._client, run, action)
+                case gang.DeleteMember():
+                    await delete_member(self._client, run, action)
+                case gang.Release():
+                    await self._release(run)
+
+    def _may_write(self, key: Key, old: RunStatus | None, new: RunStatus) -> bool:
+        """Turning points are written at once, counts at most once a second."""
+        memory = self._memory[key]
+        if old is None or memory.written_at is None or _turning_point(old) != _turning_point(new):
+            return True
+        return self._now() - memory.written_at >= STATUS_INTERVAL
+
+    async def _write(
+        self, run: RunObject, status: RunStatus, version: str = "", *, before: RunStatus | None = None
+    ) -> str:
+        """Stores the status by compare-and-swap, with an Event where it is a turn; answers the new resource version."""
+        key = (run.metadata.namespace, run.metadata.name)
+        version = await write_status(self._client, run, status, resource_version=version)
+        memory = self._memory.setdefault(key, Memory())
+        memory.written_version = int(version)
+        memory.written_at = self._now()
+        old = before or run.status or RunStatus(phase=Phase.QUEUED, queued_at="-")
+        if (status.phase, status.reason) != (old.phase, old.reason) or run.status is None:
+            warning = status.phase is Phase.FAILED or (status.interruptions, status.restarts) != (
+                old.interruptions,
+                old.restarts,
+            )
+            message = status.message or status.phase.value
+            kind = "Warning" if warning else "Normal"
+            self._events.say(_about(run), kind, status.reason.value or status.phase.value, message)
+        return version
+
+    async def _add_finalizer(self, run: RunObject) -> None:
+        meta = run.metadata
+        patch = {
+            "metadata": {
+                "finalizers": [*meta.finalizers, names.FINALIZER],
+                "resourceVersion": meta.resource_version,
+            }
+        }
+        await self._client.patch(RUNS, meta.name, patch, meta.namespace)
+
+    async def _release(self, run: RunObject) -> None:
+        meta = run.metadata
+        await delete_checkpoint(self._client, self._cluster.policy, meta.namespace, meta.name)
+        left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
+        patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}
+        await self._client.patch(RUNS, meta.name, patch, meta.namespace)
+
+    def _forget(self, key: Key) -> None:
+        self._memory.pop(key, None)
+        self._wake_at.pop(key, None)
+        self._first_look.discard(key)
+        self._queue.forget(key)
+        self._replan = True
+
+    # ------------------------------------------------------------------------------------------ planning
+
+    def _enqueue(
+        self, key: Key, run: RunObject, admitted: Admitted, status: RunStatus, needs: gang.NeedsNodes, version: str
+    ) -> None:
+        if admitted.decision is None:
+            self._queue.leave(key)
+            return  # refused; the next look ends it
+        request = GangRequest(
+            key="/".join(key),
+            member=admitted.decision.request,
+            ranks=needs.ranks,
+            previous=needs.previous,
+            avoid=needs.avoid,
+            priority=admitted.decision.priority,
+            queued_at=status.queued_at,
+        )
+        if self._queue.wait(Waiting(key, run, admitted, status, request, version)):
+            self._replan = True
+
+    def _is_time_to_plan(self) -> bool:
+        if not len(self._queue) or self._first_look:
+            return False
+        retell = self._retell_at is not None and self._now() >= self._retell_at
+        return (self._replan or retell) and asyncio.get_running_loop().time() >= self._plan_rests_until
+
+    def _plan(self) -> None:
+        """Starts what fits, and tells the others why they wait."""
+        began = asyncio.get_running_loop().time()
+        self._replan, self._retell_at = False, None
+        cycle = self._queue.plan(self._working.keys(), self._now())
+        self._passed_over.update(cycle.busy)
+        for key in cycle.doubtful:
+            self._wake(key, DOUBT_PATIENCE)
+        for waiting, placement in cycle.starts:
+            self._begin(waiting.key, partial(self._start, waiting, placement))
+        if cycle.explainer is not None:
+            for waiting, shortage in cycle.waits:
+                self._explain(waiting, shortage, cycle.explainer)
+        ended = asyncio.get_running_loop().time()
+        self._plan_rests_until = ended + REST * (ended - began)
+
+    def _explain(self, waiting: Waiting, shortage: Shortage, explainer: Explainer) -> None:
+        """Tells a new reason at once, new words for the same reason only now and then."""
+        told = waiting.status
+        reason = explainer.reason(waiting.request, shortage)
+        if (told.phase, told.reason) == (Phase.QUEUED, reason) and not self._may_retell(waiting.key):
+            return
+        explanation = explainer.explain(waiting.request, shortage)
+        status = gang.keep_waiting(told, explanation.reason, explanation.message)
+        if status != told:
+            self._begin(waiting.key, partial(self._tell, waiting, status))
+
+    def _may_retell(self, key: Key) -> bool:
+        """Whether a waiting run's words may be renewed now; else they are looked at when the time has come."""
+        memory = self._memory.setdefault(key, Memory())
+        if memory.written_at is None:
+            return True
+        interval = max(WAITING_INTERVAL, timedelta(seconds=len(self._queue) / WAITING_WRITES_PER_SECOND))
+        due = memory.written_at + interval
+        if self._now() >= due:
+            return True
+        self._retell_at = min(due, self._retell_at or due)
+        return False
+
+    async def _tell(self, waiting: Waiting, status: RunStatus) -> None:
+        await self._write(waiting.run, status, waiting.version, before=waiting.status)
+
+    async def _start(self, waiting: Waiting, placement: Placement) -> None:
+        """A new attempt: its placement and template are stored before its first Pod exists (rule 2)."""
+        run, (spec, decision) = waiting.run, waiting.admitted.resolved()
+        number = waiting.status.attempts + 1
+        try:
+            status = gang.place_on(
+                waiting.status,
+                placement.ranks,
+                nodelist.compress(placement.nodes),
+                decision.template,
+                self._choose_port(run, number),
+                spec.replicas,
+                self._now(),
+            )
+            version = await self._write(run, status, waiting.version, before=waiting.status)
+        except BaseException:
+            self._queue.doubt(waiting.key, self._now())
+            raise
+        await self._create(waiting.key, run, waiting.admitted, status, placement.ranks, version)
+
+    def _choose_port(self, run: RunObject, number: int) -> int:
+        taken = {
+            other.status.attempt.port
+            for other in self._mirror.runs.values()
+            if other.status and other.status.attempt and not other.status.phase.is_final
+        }
+        ports = self._cluster.policy.rendezvous
+        return choose_port(run.metadata.uid, number, taken, ports.first_port, ports.last_port)
+
+    async def _create(
+        self, key: Key, run: RunObject, admitted: Admitted, status: RunStatus, ranks: Sequence[int], version: str
+    ) -> None:
+        """The burst. What is refused for good takes the attempt down; else the attempt is marked as created."""
+        attempt = status.attempt
+        if attempt is None:
+            return
+        spec, decision = admitted.resolved()
+        try:
+            await prepare(self._client, run, spec, decision.claim)
+            created = await create_members(self._client, run, attempt, ranks, spec, bind_direct=decision.bind_direct)
+        except StartRefused as refused:
+            step = gang.failed_to_create(admitted.life, status, refused.reason, refused.message, self._now())
+            await self._write(run, step.status, version, before=status)
+            for action in step.actions:
+                if isinstance(action, gang.DeleteMembers):
+                    await delete_members(self._client, run, action)
+            return
+        memory = self._memory[key]
+        memory.unseen_pods = {name for name in created if (key[0], name) not in self._mirror.pods}
+        memory.unseen_since = self._now()
+        whole = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
+        await self._write(run, whole, version, before=status)
+
+
+def _turning_point(status: RunStatus) -> tuple[object, ...]:
+    attempt = status.attempt
+    return (
+        status.phase,
+        status.reason,
+        status.restarts,
+        status.interruptions,
+        attempt and (attempt.number, attempt.created, attempt.started_at),
+        status.finished_at,
+    )
+
+
+def _about(run: RunObject) -> About:
+    meta = run.metadata
+    return About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)

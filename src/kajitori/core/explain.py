@@ -1,0 +1,237 @@
+"""Why a run waits: what is missing by kind, who holds it, what stands in the way, what would start sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kajitori.core.nodelist import compress
+from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, place
+from kajitori.core.quantity import format_cpu, format_memory
+from kajitori.core.reasons import Reason
+from kajitori.core.snapshot import CPU, MEMORY, PODS, Counts, Snapshot
+
+SHOWN_HOLDERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one Pod takes of one node."""
+
+    node: str
+    holder: str
+    """`namespace/name` of the run, or of the Pod where it belongs to none."""
+    owner: str = ""
+    """The person who submitted it, where known."""
+    is_run: bool = False
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What one run (or foreign Pod) holds of the nodes that the waiting run could use."""
+
+    holder: str
+    owner: str
+    is_run: bool
+    gpus: int
+    cpu_millis: int
+    memory_bytes: int
+    nodes: str
+    """Compact node list."""
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Nodes of the right kind that take no work now, and why."""
+
+    why: str
+    nodes: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An answer to "why is my run waiting?"; `message` says it in one line."""
+
+    reason: Reason
+    message: str
+    members: int = 0
+    fit_now: int = 0
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """By kind (`gpu`, `cpuMillis`, `memoryBytes`, `members`): how much more would have to be free."""
+    held: tuple[Holder, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+    sooner: tuple[str, ...] = ()
+    """What would start now: another GPU type, fewer members."""
+
+
+class Explainer:
+    """Explains many gangs on one snapshot: who holds nodes of one kind is found out once."""
+
+    def __init__(self, snapshot: Snapshot, uses: Callable[[str], Iterable[Use]]) -> None:
+        """`uses` answers which Pods take what of a node, by its name."""
+        self._snapshot = snapshot
+        self._uses = uses
+        self._holders: dict[bytes, tuple[Holder, ...]] = {}
+
+    def reason(self, gang: GangRequest, shortage: Shortage) -> Reason:
+        """What the gang waits for, in a word; much cheaper than all of it."""
+        return _reason(self._snapshot, gang.member, shortage, np.flatnonzero(shortage.eligible))
+
+    def explain(self, gang: GangRequest, shortage: Shortage) -> Explanation:
+        """Says why a gang found no place in the snapshot."""
+        kind = shortage.eligible.tobytes()
+        held = self._holders.get(kind)
+        if held is None:
+            held = self._holders[kind] = _holders(self._snapshot, np.flatnonzero(shortage.eligible), self._uses)
+        return _explain(self._snapshot, gang, shortage, held)
+
+
+def explain(
+    snapshot: Snapshot, gang: GangRequest, shortage: Shortage, uses: Callable[[str], Iterable[Use]]
+) -> Explanation:
+    """Says why one gang found no place in the snapshot. `uses` answers which Pods take what of a node, by its name."""
+    return Explainer(snapshot, uses).explain(gang, shortage)
+
+
+def _explain(snapshot: Snapshot, gang: GangRequest, shortage: Shortage, held: tuple[Holder, ...]) -> Explanation:
+    member = gang.member
+    rows = np.flatnonzero(shortage.eligible)
+    short_by = shortage.members - shortage.fit_now
+    missing = {"members": short_by}
+    if member.gpus:
+        missing["gpu"] = short_by * member.gpus
+    else:
+        missing["cpuMillis"] = short_by * member.cpu_millis
+        missing["memoryBytes"] = short_by * member.memory_bytes
+    blocked = _blocked(snapshot, rows)
+    sooner = _sooner(snapshot, gang, shortage)
+    reason = _reason(snapshot, member, shortage, rows)
+    parts = [_needs(member, shortage.members), _free(member, shortage)]
+    if shortage.fit_ever < shortage.members:
+        parts.append(f"the nodes that are in order now hold at most {shortage.fit_ever}")
+    if held:
+        shown = ", ".join(_says(holder, member) for holder in held[:3])
+        more = f" and {len(held) - 3} more" if len(held) > 3 else ""
+        parts.append(f"held by {shown}{more}")
+    parts += [f"{item.count} {_plural(item.count, 'node')} {item.why} ({item.nodes})" for item in blocked]
+    return Explanation(
+        reason=reason,
+        message="; ".join(parts),
+        members=shortage.members,
+        fit_now=shortage.fit_now,
+        missing=missing,
+        held=held[:SHOWN_HOLDERS],
+        blocked=blocked,
+        sooner=sooner,
+    )
+
+
+def _reason(snapshot: Snapshot, member: MemberRequest, shortage: Shortage, rows: Counts) -> Reason:
+    if shortage.fit_repaired < shortage.members:
+        return Reason.TOO_LARGE_NOW
+    if member.gpus:
+        return Reason.WAITING_FOR_GPU
+    if member.whole_node or not rows.size:
+        return Reason.WAITING_FOR_NODES
+    free = snapshot.free[rows]
+    lacks = (free < member.amounts).sum(axis=0)
+    column = int(np.argmax([lacks[CPU], lacks[MEMORY], lacks[PODS]]))
+    return (Reason.WAITING_FOR_CPU, Reason.WAITING_FOR_MEMORY, Reason.WAITING_FOR_NODES)[column]
+
+
+def _needs(member: MemberRequest, members: int) -> str:
+    what = _amount(member, members)
+    if member.whole_node:
+        return f"needs {what} on {members} whole {_plural(members, 'node')}"
+    return f"needs {what} for {members} {_plural(members, 'member')}"
+
+
+def _free(member: MemberRequest, shortage: Shortage) -> str:
+    if not shortage.fit_now:
+        return "nothing fits now"
+    unit = "node" if member.whole_node else "member"
+    verb = "is" if shortage.fit_now == 1 else "are"
+    if member.whole_node:
+        return f"{shortage.fit_now} {_plural(shortage.fit_now, unit)} {verb} free"
+    return f"there is room for {shortage.fit_now}"
+
+
+def _amount(member: MemberRequest, members: int) -> str:
+    if member.gpus:
+        return f"{member.gpus * members} {member.gpu_type or 'GPU'}"
+    return f"{format_cpu(member.cpu_millis * members)} CPU and {format_memory(member.memory_bytes * members)}"
+
+
+def _says(holder: Holder, member: MemberRequest) -> str:
+    owner = f" ({holder.owner})" if holder.owner else ""
+    kind = "" if holder.is_run else "Pod "
+    if member.gpus and holder.gpus:
+        amount = f" {holder.gpus} GPU"
+    else:
+        amount = f" {format_cpu(holder.cpu_millis)} CPU, {format_memory(holder.memory_bytes)}"
+    return f"{kind}{holder.holder}{owner}{amount} on {holder.nodes}"
+
+
+def _holders(snapshot: Snapshot, rows: Counts, uses: Callable[[str], Iterable[Use]]) -> tuple[Holder, ...]:
+    """Whoever uses nodes of the right kind that are in order, largest first."""
+    found: dict[str, list[Use]] = {}
+    for row in rows[snapshot.table.usable[rows]]:
+        for use in uses(snapshot.table.nodes[row].name):
+            found.setdefault(use.holder, []).append(use)
+    holders = [_sum_up(parts) for parts in found.values()]
+    gpu_rows = bool(snapshot.table.has_gpu[rows].any())
+    if gpu_rows:
+        holders = [holder for holder in holders if holder.gpus] or holders
+    return tuple(sorted(holders, key=lambda h: (-h.gpus, -h.cpu_millis, -h.memory_bytes, h.holder)))
+
+
+def _sum_up(parts: Sequence[Use]) -> Holder:
+    first = parts[0]
+    return Holder(
+        holder=first.holder,
+        owner=first.owner,
+        is_run=first.is_run,
+        gpus=sum(use.gpus for use in parts),
+        cpu_millis=sum(use.cpu_millis for use in parts),
+        memory_bytes=sum(use.memory_bytes for use in parts),
+        nodes=compress(list(dict.fromkeys(use.node for use in parts))),
+        since=min((use.since for use in parts if use.since), default=""),
+    )
+
+
+def _blocked(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
+    table = snapshot.table
+    kinds: dict[str, list[str]] = {}
+    for row in rows[~table.usable[rows]]:
+        node = table.nodes[row]
+        why = "cordoned" if node.ready else "not ready"
+        kinds.setdefault(why, []).append(node.name)
+    return tuple(Blocked(why, compress(names), len(names)) for why, names in sorted(kinds.items()))
+
+
+def _sooner(snapshot: Snapshot, gang: GangRequest, shortage: Shortage) -> tuple[str, ...]:
+    """What the same planner would start at once."""
+    found = []
+    member = gang.member
+    if member.gpu_type:
+        types = sorted({node.gpu_type for node in snapshot.table.nodes if node.gpu_type} - {member.gpu_type})
+        found += [
+            f"--gpu-type {gpu_type}"
+            for gpu_type in types
+            if isinstance(place(snapshot, replace(gang, member=replace(member, gpu_type=gpu_type))), Placement)
+        ]
+    if 0 < shortage.fit_now < shortage.members and len(gang.ranks) > 1:
+        found.append(f"--replicas {shortage.fit_now}")
+    return tuple(found)
+
+
+def _plural(count: int, noun: str) -> str:
+    return noun if count == 1 else f"{noun}s"

@@ -1,0 +1,181 @@
+"""Types of single fields that people write: what they accept, how they are written back, what the schema says."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+
+from kajitori.core.quantity import (
+    QuantityError,
+    format_cpu,
+    format_duration,
+    format_memory,
+    parse_cpu_millis,
+    parse_duration_seconds,
+    parse_spec_memory_bytes,
+)
+from kajitori.core.validation import FieldError
+
+INT_OR_STRING: dict[str, Any] = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "x-kubernetes-int-or-string": True,
+}
+ANY_NUMBER: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
+"""A schema has no word for 'number or text' except 'anything': `cpu: 0.5` and `cpu: 500m` are both right."""
+
+RESERVED_ENV_PREFIX = "KAJI_"
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_IMAGE = re.compile(
+    r"([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?(:[0-9]{1,5})?/)?"  # a registry, or the first part of the path
+    r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*"
+    r"(:[A-Za-z0-9_][-._A-Za-z0-9]{0,127})?"
+    r"(@[a-z0-9]+([+._-][a-z0-9]+)*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+_USER = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?", re.ASCII)
+_MAX_ID = 2**31 - 1
+
+
+def _positive(amount: int, value: object, hint: str) -> int:
+    if amount <= 0:
+        raise QuantityError(value, f"{value!r:.80} is not above zero", hint)
+    return amount
+
+
+def _cpu(value: Any) -> int:
+    return _positive(parse_cpu_millis(value), value, "write cores, such as 8 or 0.5")
+
+
+def _memory(value: Any) -> int:
+    return _positive(parse_spec_memory_bytes(value), value, "write a size, such as 64Gi")
+
+
+def _duration_above_zero(value: Any) -> int:
+    return _positive(parse_duration_seconds(value), value, "write a time, such as 8h")
+
+
+def _dns_label(text: str) -> str:
+    if not _DNS_LABEL.fullmatch(text):
+        raise FieldError(f"{text!r:.80} is not a name", "use lower-case letters, digits and dashes, at most 63")
+    return text
+
+
+def _dns_subdomain(text: str) -> str:
+    if len(text) > 253 or not _DNS_SUBDOMAIN.fullmatch(text):
+        raise FieldError(f"{text!r:.80} is not an object's name", "use lower-case letters, digits, dashes and dots")
+    return text
+
+
+def _env_name(text: str) -> str:
+    if not _ENV_NAME.fullmatch(text) or len(text) > 1024:
+        raise FieldError(
+            f"{text!r:.80} is not the name of an environment variable",
+            "use letters, digits, '_', '-' and '.', not beginning with a digit",
+        )
+    return text
+
+
+def _user_env_name(text: str) -> str:
+    if text.startswith(RESERVED_ENV_PREFIX):
+        raise FieldError(f"{text:.80} is set by Kajitori", "choose another name")
+    return _env_name(text)
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise FieldError("contains a NUL character, which no process can be given")
+    return text
+
+
+def _absolute_path(text: str) -> str:
+    if not text.startswith("/"):
+        raise FieldError(f"{text!r:.80} is not an absolute path", "begin it with /")
+    if ".." in text.split("/") or "\0" in text or len(text) > 4096:
+        raise FieldError(f"{text!r:.80} is not a plain path", "leave out '..'")
+    return "/" + "/".join(part for part in text.split("/") if part not in ("", "."))
+
+
+def _mount_path(text: str) -> str:
+    path = _absolute_path(text)
+    if path == "/":
+        raise FieldError("'/' cannot be mounted over", "name a folder below it")
+    if ":" in path:
+        raise FieldError(f"{text!r:.80} contains a colon, which no mount path may")
+    return path
+
+
+def is_label_key(text: str) -> bool:
+    """Whether Kubernetes takes this as the key of a label or annotation: `name` or `domain/name`."""
+    domain, slash, name = text.rpartition("/")
+    if slash and (len(domain) > 253 or not _DNS_SUBDOMAIN.fullmatch(domain)):
+        return False
+    return bool(_QUALIFIED.fullmatch(name))
+
+
+def _label_key(text: str) -> str:
+    if not is_label_key(text):
+        raise FieldError(f"{text!r:.80} is not a label's key", "write name or domain/name")
+    return text
+
+
+def _label_value(text: str) -> str:
+    if not _LABEL_VALUE.fullmatch(text):
+        raise FieldError(f"{text!r:.80} is not a label's value", "use letters, digits, '-', '_', '.', at most 63")
+    return text
+
+
+def _image(text: str) -> str:
+    if len(text) > 1000 or not _IMAGE.fullmatch(text):
+        raise FieldError(f"{text!r:.80} is not the name of an image", "such as registry/bert:3 or python:3.11")
+    return text
+
+
+def _user(value: Any) -> Any:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    match = _USER.fullmatch(text) if isinstance(text, str) else None
+    if match is None or any(part and int(part) > _MAX_ID for part in match.groups()):
+        raise FieldError(f"{value!r:.80} is not a user", "write numbers: uid or uid:gid, such as 1000:1000")
+    return ":".join(str(int(part)) for part in match.groups() if part)
+
+
+Cpu = Annotated[int, BeforeValidator(_cpu), PlainSerializer(format_cpu, return_type=str), WithJsonSchema(ANY_NUMBER)]
+"""Millicores; written `8`, `0.5`, `500m`."""
+
+Memory = Annotated[
+    int, BeforeValidator(_memory), PlainSerializer(format_memory, return_type=str), WithJsonSchema(INT_OR_STRING)
+]
+"""Bytes; written as Kubernetes (`64Gi`) or Docker (`64g`) does."""
+
+Duration = Annotated[
+    int,
+    BeforeValidator(parse_duration_seconds),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema(INT_OR_STRING),
+]
+"""Whole seconds; written `60s`, `1h30m`, `7d`, `90`."""
+
+DurationAboveZero = Annotated[
+    int,
+    BeforeValidator(_duration_above_zero),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema(INT_OR_STRING),
+]
+
+DnsLabel = Annotated[str, AfterValidator(_dns_label)]
+ObjectName = Annotated[str, AfterValidator(_dns_subdomain)]
+EnvName = Annotated[str, AfterValidator(_env_name)]
+UserEnvName = Annotated[str, AfterValidator(_user_env_name)]
+Text = Annotated[str, AfterValidator(_no_nul)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute_path)]
+MountPath = Annotated[str, AfterValidator(_mount_path)]
+LabelKey = Annotated[str, AfterValidator(_label_key)]
+LabelValue = Annotated[str, AfterValidator(_label_value)]
+Image = Annotated[str, AfterValidator(_image)]
+User = Annotated[str, BeforeValidator(_user), WithJsonSchema(INT_OR_STRING)]

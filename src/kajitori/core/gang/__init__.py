@@ -1,0 +1,46 @@
+"""The life of a run, as functions of what is written, what is seen, and the time.
+
+types     members as they are seen, limits, the actions that come out
+life      next_step: what holds for every type of run
+batch     members start together and stop together
+service   members live each on its own
+progress  how a status changes
+"""
+
+from kajitori.core.gang.batch import failed_to_create
+from kajitori.core.gang.life import next_step
+from kajitori.core.gang.progress import keep_waiting, node_by_rank, outline, place_on, refuse
+from kajitori.core.gang.types import (
+    Action,
+    CreateMembers,
+    DeleteMember,
+    DeleteMembers,
+    Limits,
+    Member,
+    MemberState,
+    NeedsNodes,
+    Release,
+    Run,
+    Step,
+)
+
+__all__ = [
+    "Action",
+    "CreateMembers",
+    "DeleteMember",
+    "DeleteMembers",
+    "Limits",
+    "Member",
+    "MemberState",
+    "NeedsNodes",
+    "Release",
+    "Run",
+    "Step",
+    "failed_to_create",
+    "keep_waiting",
+    "next_step",
+    "node_by_rank",
+    "outline",
+    "place_on",
+    "refuse",
+]

@@ -1,0 +1,198 @@
+"""The life of a batch run: members start together and stop together.
+
+Whatever breaks one member ends the attempt; the next begins when nothing of the last one can run any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from kajitori.core.gang.progress import (
+    blame_node,
+    count_members,
+    counted,
+    earliest,
+    end_members,
+    finish,
+    needs_nodes,
+    node_by_rank,
+    pause,
+    running,
+    say,
+    start_patience_seconds,
+    started,
+    starting,
+    worst_of,
+)
+from kajitori.core.gang.types import Action, CreateMembers, DeleteMembers, Member, MemberState, Run, Step
+from kajitori.core.reasons import COUNTS_AS_RESTART, NEVER_COUNTED, NEVER_RESTARTED, START_FAILURES, Phase, Reason
+from kajitori.core.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.times import parse_time
+
+
+def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
+    attempt = status.attempt
+    if attempt is None or status.phase in (Phase.QUEUED, Phase.RESTARTING):
+        return _await_nodes(run, status, members, now)
+
+    current = [member for member in members if member.attempt == attempt.number]
+    stale = [member for member in members if member.attempt < attempt.number]
+    tidy: tuple[Action, ...] = tuple(
+        DeleteMembers(run.limits.restart_grace_seconds, attempt=number)
+        for number in sorted({member.attempt for member in stale if not member.terminating})
+    )
+    status = count_members(run, status, current)
+    broken = _what_broke(run, status, attempt, current)
+    if broken is not None:
+        return _broken(run, status, broken, current, now)
+
+    missing = sorted(set(range(run.replicas)) - {member.rank for member in current})
+    if missing:  # only before `created`: afterwards a missing member is a lost one
+        status = say(status, Reason.CREATING, f"creating {counted(len(missing))}")
+        return _within_deadline(run, Step(status, (*tidy, CreateMembers(tuple(missing)))), current, now)
+    if not attempt.created:
+        attempt = msgspec.structs.replace(attempt, created=True)
+        status.attempt = attempt
+    if all(member.state is MemberState.SUCCEEDED for member in current):
+        status = started(status, attempt, now)
+        return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
+    ending = [member for member in current if member.terminating and not member.is_over]
+    if ending:  # somebody else's doing; the gang goes down once it is gone, until then it may write its checkpoint
+        first = ending[0]
+        reason = first.reason if first.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
+        return Step(say(status, reason, f"member {first.rank} is being ended from outside"), tidy)
+    pending = [member for member in current if member.state is MemberState.PENDING]
+    if pending:
+        status = starting(status, pending)
+        return _within_deadline(run, Step(status, tidy), pending, now)
+    return Step(running(status, attempt, now), tidy)
+
+
+def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
+    """Between attempts: end what is left of the last one, wait out the pause, then ask for nodes."""
+    actions = end_members(members, run.limits.restart_grace_seconds)
+    blocking = [member for member in members if member.blocks_restart]
+    status = msgspec.structs.replace(status, members=MemberCounts(total=run.replicas))
+    if blocking:
+        status.message = f"waiting for {counted(len(blocking))} of the last attempt to end"
+        return Step(status, actions)
+    not_before = parse_time(status.not_before)
+    if not_before is not None and now < not_before:
+        return Step(status, actions, not_before)
+    return Step(status, (*actions, needs_nodes(status, tuple(range(run.replicas)))))
+
+
+def _what_broke(run: Run, status: RunStatus, attempt: Attempt, current: Sequence[Member]) -> Member | None:
+    """The member whose end explains the end of the attempt, or None while nothing is broken.
+
+    When several ended, a culprit of a memory kill comes first (it must not be carried to another node), then what was
+    done to the run from outside (it makes the others fail), then the program that failed first.
+    """
+    failed = [member for member in current if member.state is MemberState.FAILED]
+    lost = [
+        replace(member, reason=Reason.NODE_LOST, message=f"node {member.node} does not answer")
+        for member in current
+        if not member.is_over and not member.node_ready and member.node
+    ]
+    if attempt.created:
+        present = {member.rank for member in current}
+        nodes = node_by_rank(attempt)
+        reason = status.reason if status.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
+        failed += [
+            Member(
+                rank=rank,
+                attempt=attempt.number,
+                pod="",
+                uid="",
+                state=MemberState.FAILED,
+                node=nodes.get(rank, ""),
+                reason=reason,
+                message="its Pod was deleted from outside",
+            )
+            for rank in range(run.replicas)
+            if rank not in present
+        ]
+    candidates = failed + lost
+    if not candidates:
+        return None
+
+    def order(member: Member) -> tuple[int, str, int]:
+        if member.reason is Reason.OUT_OF_MEMORY:
+            kind = 0
+        elif member.reason in COUNTS_AS_RESTART:
+            kind = 2
+        else:
+            kind = 1
+        return kind, member.ended_at or "9999", member.rank
+
+    return min(candidates, key=order)
+
+
+def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member], now: datetime) -> Step:
+    """The attempt is over: give up, or go back for nodes. The next call deletes what is left, after this is written."""
+    status = blame_node(status, cause)
+    what = cause.message or cause.reason.value
+    message = f"member {cause.rank}: {what}"
+    if cause.reason in NEVER_RESTARTED:
+        return Step(finish(status, Phase.FAILED, cause.reason, message, now, exit_code=cause.exit_code))
+    if cause.reason in COUNTS_AS_RESTART:
+        if status.restarts >= run.limits.restarts:
+            allowed = run.limits.restarts
+            tail = f" (restarted {allowed} of {allowed} times)" if allowed else ""
+            return Step(finish(status, Phase.FAILED, cause.reason, message + tail, now, exit_code=cause.exit_code))
+        status.restarts += 1
+    elif cause.reason in START_FAILURES:
+        return failed_start(run, status, cause.reason, message, now)
+    else:
+        status.interruptions += 1
+    status = msgspec.structs.replace(status, phase=Phase.RESTARTING, reason=cause.reason, message=message)
+    return Step(status, end_members(current, run.limits.restart_grace_seconds))
+
+
+def failed_to_create(run: Run, status: RunStatus, reason: Reason, message: str, now: datetime) -> Step:
+    """The API server refused a member for good (quota, admission): the attempt is taken down, nothing half stays.
+
+    Of a service, members of earlier attempts are left alone.
+    """
+    step = failed_start(run, msgspec.structs.replace(status), reason, message, now)
+    attempt = status.attempt
+    if run.type != "service" or attempt is None:
+        return step
+    step.status.attempt = msgspec.structs.replace(attempt, created=True)  # it is over: what is missing is planned anew
+    return Step(step.status, (DeleteMembers(run.limits.restart_grace_seconds, attempt=attempt.number),), step.wake_at)
+
+
+def failed_start(run: Run, status: RunStatus, reason: Reason, message: str, now: datetime) -> Step:
+    """The attempt did not come up: free its nodes, come back after a pause that grows. Not a restart of the program."""
+    status, seconds = pause(status, run.limits, now)
+    so_far = f"{status.failed_starts} starts failed, " if status.failed_starts > 1 else ""
+    status = msgspec.structs.replace(
+        status,
+        phase=Phase.QUEUED,
+        reason=reason,
+        message=f"{message}; {so_far}tried again in {seconds} s",
+        interruptions=status.interruptions + 1,
+    )
+    return Step(status, (DeleteMembers(run.limits.restart_grace_seconds),), now + timedelta(seconds=seconds))
+
+
+def _within_deadline(run: Run, step: Step, waiting: Sequence[Member], now: datetime) -> Step:
+    """The step, unless the attempt has been starting for too long."""
+    attempt = step.status.attempt
+    planned = parse_time(attempt.planned_at) if attempt else None
+    if planned is None:
+        return step
+    worst = worst_of(waiting)
+    patience = start_patience_seconds(run.limits, worst)
+    deadline = planned + timedelta(seconds=patience)
+    if now < deadline:
+        return Step(step.status, step.actions, earliest(step.wake_at, deadline))
+    reason = worst.reason if worst and worst.reason is not Reason.NONE else Reason.START_DEADLINE
+    what = f"member {worst.rank}: {worst.message or worst.reason}" if worst else "its members were not created"
+    message = f"did not start within {patience} s: {what}"
+    status = blame_node(step.status, worst) if worst else step.status
+    return failed_start(run, status, reason, message, now)

@@ -1,0 +1,106 @@
+"""What a run needs next: what holds for every type of run, before its own way of life is asked.
+
+The status that is returned is written before the actions are taken: the intent always comes first (rule 2). The answer
+never depends on which event came, so it may be asked for at any time and any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from kajitori.core.gang.batch import batch_step
+from kajitori.core.gang.progress import count_members, counted, earliest, end_members, finish, say
+from kajitori.core.gang.service import service_step
+from kajitori.core.gang.types import DeleteMembers, Member, Release, Run, Step
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import Attempt, RunStatus
+from kajitori.core.times import format_time, parse_time
+
+
+def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
+    """What a run needs next. `members` are all Pods whose owner is this run, of whatever attempt."""
+    status = msgspec.structs.replace(run.status, observed_generation=run.generation)
+    status.queued_at = status.queued_at or format_time(now)
+    if run.deleting:
+        return _delete(run, status, members)
+    if status.phase.is_final:
+        if run.resumes <= status.resumes or run.stopped:
+            return _tidy(run, status, members)
+        status = _resumed(run, status, now)
+    if run.stopped:
+        return _stop(run, status, members, now)
+    over = _over_time_limit(run, status, members, now)
+    if over is not None:
+        return over
+    step = service_step(run, status, members, now) if run.type == "service" else batch_step(run, status, members, now)
+    return _wake_for_time_limit(run, step)
+
+
+def _delete(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
+    if any(member.blocks_restart or not member.terminating for member in members):
+        status = say(status, Reason.DELETING, "its members are being ended")
+        untold = any(not member.terminating for member in members)
+        return Step(status, (DeleteMembers(run.limits.grace_seconds),) if untold else ())
+    return Step(status, (Release(),))
+
+
+def _tidy(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
+    """A finished run's Pods stay, to be read; those that still run are ended."""
+    return Step(status, end_members(members, run.limits.restart_grace_seconds))
+
+
+def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
+    return msgspec.structs.replace(
+        status,
+        phase=Phase.QUEUED,
+        reason=Reason.NOT_PLANNED_YET,
+        message="",
+        resumes=run.resumes,
+        restarts=0,
+        failed_starts=0,
+        not_before="",
+        exit_code=None,
+        notable=[],
+        avoid_nodes={},
+        queued_at=format_time(now),
+        started_at="",
+        finished_at="",
+        attempt=_without_template(status.attempt),
+    )
+
+
+def _stop(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
+    alive = [member for member in members if member.blocks_restart]
+    if not alive:
+        status = finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now)
+        return Step(count_members(run, status, members))
+    status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
+    return Step(count_members(run, status, members), end_members(alive, run.limits.grace_seconds))
+
+
+def _over_time_limit(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step | None:
+    started = parse_time(status.started_at)
+    limit = run.limits.time_limit_seconds
+    if limit is None or started is None or now < started + timedelta(seconds=limit):
+        return None
+    alive = [member for member in members if member.blocks_restart]
+    message = f"ran longer than its time limit of {limit} s"
+    if alive:
+        status = say(status, Reason.TIME_LIMIT, message)
+        return Step(count_members(run, status, members), end_members(alive, run.limits.grace_seconds))
+    return Step(count_members(run, finish(status, Phase.FAILED, Reason.TIME_LIMIT, message, now), members))
+
+
+def _wake_for_time_limit(run: Run, step: Step) -> Step:
+    started = parse_time(step.status.started_at)
+    limit = run.limits.time_limit_seconds
+    if limit is None or started is None or step.status.phase.is_final:
+        return step
+    return Step(step.status, step.actions, earliest(step.wake_at, started + timedelta(seconds=limit)))
+
+
+def _without_template(attempt: Attempt | None) -> Attempt | None:
+    return msgspec.structs.replace(attempt, template={}) if attempt else None

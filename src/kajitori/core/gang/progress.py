@@ -1,0 +1,221 @@
+"""Small steps that batch runs and services share: how a status changes, what is said, where members go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run
+from kajitori.core.nodelist import compress_ranks, expand, expand_ranks
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import NOTABLE_LIMIT, Attempt, MemberCounts, Notable, RunStatus
+from kajitori.core.times import format_time
+
+AVOID_AFTER_FAILURES = 2
+"""A node on which a run's members failed this often is avoided for that run."""
+
+UNSCHEDULED_PATIENCE_SECONDS = 30
+"""A Pod is pinned to a node with room for it. If the scheduler says no and does not think again (it judged while its
+cache was still filling, or a foreign Pod was quicker), a new attempt comes sooner than its next look, minutes later."""
+
+_REMEMBERED_NODES = 64
+
+
+# ------------------------------------------------------------------------------------------------ placement
+
+
+def place_on(
+    status: RunStatus,
+    ranks: Sequence[int],
+    nodes: str,
+    template: dict[str, object],
+    port: int,
+    replicas: int,
+    now: datetime,
+) -> RunStatus:
+    """The status of a run whose next attempt gets these nodes (a compact list, in rank order)."""
+    number = status.attempts + 1
+    attempt = Attempt(
+        number=number,
+        nodes=nodes,
+        ranks="" if len(ranks) == replicas else compress_ranks(ranks),
+        template=template,
+        port=port,
+        planned_at=format_time(now),
+    )
+    return msgspec.structs.replace(
+        status,
+        phase=Phase.STARTING,
+        reason=Reason.CREATING,
+        message="",
+        attempt=attempt,
+        attempts=number,
+        not_before="",
+    )
+
+
+def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
+    """The status of a run that the planner found no place for."""
+    return msgspec.structs.replace(status, phase=Phase.QUEUED, reason=reason, message=message[:1000])
+
+
+def node_by_rank(attempt: Attempt) -> dict[int, str]:
+    """Which node each covered rank of an attempt was given."""
+    nodes = expand(attempt.nodes)
+    ranks = expand_ranks(attempt.ranks) if attempt.ranks else range(len(nodes))
+    return dict(zip(ranks, nodes, strict=False))
+
+
+def needs_nodes(status: RunStatus, ranks: tuple[int, ...], *, expand_previous: bool = True) -> NeedsNodes:
+    """What to ask the planner for: these ranks, near where they were, off the nodes they failed on."""
+    avoid = frozenset(node for node, failures in status.avoid_nodes.items() if failures >= AVOID_AFTER_FAILURES)
+    previous = node_by_rank(status.attempt) if status.attempt and expand_previous else {}
+    return NeedsNodes(ranks, previous, avoid)
+
+
+def end_members(members: Iterable[Member], grace_seconds: int) -> tuple[Action, ...]:
+    """One deletion by collection, where any running or waiting member was not asked to end yet."""
+    if any(not member.terminating and not member.is_over for member in members):
+        return (DeleteMembers(grace_seconds, unfinished_only=True),)
+    return ()
+
+
+# ------------------------------------------------------------------------------------------------ status
+
+
+def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> RunStatus:
+    """The status with the members' counts and the few worth a look."""
+    states = [member.state for member in members]
+    counts = MemberCounts(
+        total=run.replicas,
+        pending=states.count(MemberState.PENDING),
+        running=states.count(MemberState.RUNNING),
+        succeeded=states.count(MemberState.SUCCEEDED),
+        failed=states.count(MemberState.FAILED),
+    )
+    failed = [member for member in members if member.state is MemberState.FAILED]
+    waiting = [m for m in members if m.state is MemberState.PENDING and m.reason not in (Reason.NONE, Reason.CREATING)]
+    seen = {(note.rank, note.attempt): note for note in status.notable}
+    notable = [
+        Notable(
+            rank=member.rank,
+            node=member.node,
+            reason=member.reason.value,
+            message=member.message[:300],
+            exit_code=member.exit_code,
+            attempt=member.attempt,
+            since=member.ended_at or (seen[key].since if (key := (member.rank, member.attempt)) in seen else ""),
+        )
+        for member in (failed + waiting)[:NOTABLE_LIMIT]
+    ]
+    if not notable and not any(state is MemberState.PENDING for state in states) and status.notable:
+        notable = [note for note in status.notable if note.exit_code is not None]  # how the last attempt ended
+    return msgspec.structs.replace(status, members=counts, notable=notable or status.notable[:NOTABLE_LIMIT])
+
+
+def starting(status: RunStatus, pending: Sequence[Member]) -> RunStatus:
+    """The status while members are not running yet: it names what the worst of them waits for."""
+    worst = worst_of(pending)
+    reason = worst.reason if worst and worst.reason is not Reason.NONE else Reason.CREATING
+    message = f"{counted(len(pending))} not running yet"
+    if worst and worst.message:
+        message += f"; member {worst.rank}: {worst.message}"
+    return msgspec.structs.replace(status, phase=Phase.STARTING, reason=reason, message=message[:1000])
+
+
+def running(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
+    """The status once every member runs."""
+    status = started(status, attempt, now)
+    return msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE, message="", failed_starts=0)
+
+
+def started(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
+    """The status with the times of the first start, of the attempt and of the run."""
+    if not attempt.started_at:
+        attempt = msgspec.structs.replace(attempt, started_at=format_time(now))
+    return msgspec.structs.replace(status, attempt=attempt, started_at=status.started_at or format_time(now))
+
+
+def finish(
+    status: RunStatus, phase: Phase, reason: Reason, message: str, now: datetime, *, exit_code: int | None = None
+) -> RunStatus:
+    """The status of a run that is over."""
+    return msgspec.structs.replace(
+        status, phase=phase, reason=reason, message=message[:1000], exit_code=exit_code, finished_at=format_time(now)
+    )
+
+
+def refuse(status: RunStatus, message: str, generation: int, now: datetime) -> RunStatus:
+    """The status of a run that policy refuses, wherever it came from: final, with every reason, and no Pod."""
+    status = msgspec.structs.replace(status, observed_generation=generation)
+    return finish(status, Phase.FAILED, Reason.REFUSED, message, now)
+
+
+def outline(generation: int, status: RunStatus, deleting: bool) -> Run:
+    """A run of which only the status can be believed, since its spec is refused now: it may end, nothing else."""
+    template = status.attempt.template if status.attempt else {}
+    grace = template.get("spec", {}).get("terminationGracePeriodSeconds", Limits().grace_seconds)
+    members = len(expand(status.attempt.nodes)) if status.attempt else 0
+    return Run("batch", members, Limits(grace_seconds=grace), status, deleting=deleting, generation=generation)
+
+
+def pause(status: RunStatus, limits: Limits, now: datetime) -> tuple[RunStatus, int]:
+    """After a start that failed: the status that says when the next may come, and the pause in seconds, which grows."""
+    failed_starts = status.failed_starts + 1
+    doublings = min(failed_starts - 1, 16)
+    seconds = min(limits.start_pause_seconds * 2**doublings, limits.start_pause_max_seconds)
+    not_before = format_time(now + timedelta(seconds=seconds))
+    return msgspec.structs.replace(status, failed_starts=failed_starts, not_before=not_before), seconds
+
+
+def start_patience_seconds(limits: Limits, worst: Member | None) -> int:
+    """How long a start may take, when this is its worst member."""
+    if worst is not None and worst.reason is Reason.UNSCHEDULED:
+        return min(limits.start_deadline_seconds, UNSCHEDULED_PATIENCE_SECONDS)
+    return limits.start_deadline_seconds
+
+
+def say(status: RunStatus, reason: Reason, message: str) -> RunStatus:
+    """The status with other words about why it is in its phase."""
+    return msgspec.structs.replace(status, reason=reason, message=message)
+
+
+def blame_node(status: RunStatus, member: Member) -> RunStatus:
+    """Remembers on which node a member failed, unless the failure says nothing about the node."""
+    if not member.node or member.reason in (Reason.OUT_OF_MEMORY, Reason.PREEMPTED, Reason.MEMBER_DELETED):
+        return status
+    failures = dict(status.avoid_nodes)
+    failures[member.node] = failures.pop(member.node, 0) + 1
+    while len(failures) > _REMEMBERED_NODES:
+        del failures[next(iter(failures))]
+    return msgspec.structs.replace(status, avoid_nodes=failures)
+
+
+_SLOWNESS = (
+    Reason.ADMISSION,
+    Reason.QUOTA,
+    Reason.KUBELET_REFUSED,
+    Reason.CONTAINER_CONFIG,
+    Reason.IMAGE_PULL,
+    Reason.VOLUME,
+    Reason.UNSCHEDULED,
+)
+
+
+def worst_of(waiting: Sequence[Member]) -> Member | None:
+    """Of the members that wait, the one whose reason is the least likely to go away by itself."""
+    return min(
+        waiting, key=lambda m: (_SLOWNESS.index(m.reason) if m.reason in _SLOWNESS else 99, m.rank), default=None
+    )
+
+
+def earliest(*moments: datetime | None) -> datetime | None:
+    """The first of these moments; None where there is none."""
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def counted(count: int) -> str:
+    """`1 member`, `2 members`."""
+    return "1 member" if count == 1 else f"{count} members"

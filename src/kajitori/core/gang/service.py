@@ -1,0 +1,108 @@
+"""The life of a service: members live on their own; a failed or lost one is replaced, the others are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from kajitori.core.gang.progress import (
+    blame_node,
+    count_members,
+    counted,
+    needs_nodes,
+    pause,
+    running,
+    say,
+    start_patience_seconds,
+    starting,
+)
+from kajitori.core.gang.types import Action, CreateMembers, DeleteMember, Member, MemberState, Run, Step
+from kajitori.core.nodelist import expand_ranks
+from kajitori.core.reasons import START_FAILURES, Phase, Reason
+from kajitori.core.status import RunStatus
+from kajitori.core.times import parse_time
+
+
+def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
+    """Members live on their own: a failed or lost one is replaced, the others are left alone."""
+    attempt = status.attempt
+    newest: dict[int, Member] = {}
+    for member in members:
+        if member.rank not in newest or member.attempt > newest[member.rank].attempt:
+            newest[member.rank] = member
+    late, deadline = _late_members(run, status, newest.values(), now)
+    gone = [
+        m for m in members if m.rank >= run.replicas or m is not newest[m.rank] or m.is_over or _is_lost(m) or m in late
+    ]
+    kept = {rank: m for rank, m in newest.items() if m not in gone and not m.terminating}
+    ending = [m for m in members if m.terminating and m.blocks_restart]
+    actions: list[Action] = [
+        DeleteMember(m.pod, m.uid, run.limits.grace_seconds if not m.is_over else 0) for m in gone if not m.terminating
+    ]
+    failed = [m for m in gone if m.state is MemberState.FAILED and not m.terminating and m.rank < run.replicas]
+    noted = {(note.rank, note.attempt) for note in status.notable}
+    for member in failed:
+        if (member.rank, member.attempt) not in noted:
+            status = blame_node(status, member)
+    refused = [m for m in failed if m.reason in START_FAILURES and (m.rank, m.attempt) not in noted]
+    not_before = parse_time(status.not_before)
+    is_pausing = not_before is not None and now < not_before  # then these were counted already
+    if not is_pausing and (refused or any(not member.terminating for member in late)):
+        status, _ = pause(status, run.limits, now)
+    status = count_members(run, status, [*kept.values(), *failed])
+
+    covered = set(expand_ranks(attempt.ranks)) if attempt and attempt.ranks else set(range(run.replicas))
+    made = {m.rank for m in members if attempt and m.attempt == attempt.number}
+    if attempt is not None and not attempt.created:
+        to_make = sorted((covered - made) & set(range(run.replicas)))
+        if to_make:
+            status = say(status, Reason.CREATING, f"creating {counted(len(to_make))}")
+            return Step(status, (*actions, CreateMembers(tuple(to_make))))
+        attempt = msgspec.structs.replace(attempt, created=True)
+        status.attempt = attempt
+
+    wanted = sorted(set(range(run.replicas)) - set(kept) - {m.rank for m in ending})
+    if wanted:
+        not_before = parse_time(status.not_before)
+        if not_before is not None and now < not_before:
+            status.phase = Phase.RESTARTING if kept else Phase.QUEUED
+            return Step(status, tuple(actions), not_before)
+        actions.append(needs_nodes(status, tuple(wanted), expand_previous=False))
+        if attempt is not None and status.phase is not Phase.STARTING:
+            status.phase = Phase.RESTARTING if kept else Phase.QUEUED
+        return Step(status, tuple(actions))
+    pending = [m for m in kept.values() if m.state is MemberState.PENDING]
+    if attempt is None or len(kept) < run.replicas:
+        return Step(status, tuple(actions))
+    if pending:
+        status = starting(status, pending)
+        if status.started_at:
+            status.phase = Phase.RESTARTING
+        return Step(status, tuple(actions), deadline)
+    return Step(running(status, attempt, now), tuple(actions))
+
+
+def _late_members(
+    run: Run, status: RunStatus, newest: Iterable[Member], now: datetime
+) -> tuple[list[Member], datetime | None]:
+    """Members that should have started by now, and when the next of the others should have."""
+    attempt = status.attempt
+    planned = parse_time(attempt.planned_at) if attempt else None
+    if attempt is None or planned is None:
+        return [], None
+    late, deadlines = [], []
+    for member in newest:
+        if member.attempt != attempt.number or member.state is not MemberState.PENDING:
+            continue
+        deadline = planned + timedelta(seconds=start_patience_seconds(run.limits, member))
+        if now >= deadline:
+            late.append(member)
+        else:
+            deadlines.append(deadline)
+    return late, min(deadlines, default=None)
+
+
+def _is_lost(member: Member) -> bool:
+    return bool(member.node) and not member.node_ready

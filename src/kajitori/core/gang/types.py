@@ -1,0 +1,129 @@
+"""What the life of a run is made of: members as they are seen, limits, and the actions that come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from kajitori.core.reasons import Reason
+from kajitori.core.status import RunStatus
+
+
+class MemberState(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A Pod of this run, as far as its life is concerned."""
+
+    rank: int
+    attempt: int
+    pod: str
+    uid: str
+    state: MemberState
+    node: str = ""
+    reason: Reason = Reason.NONE
+    """Why it is pending, or how it failed."""
+    message: str = ""
+    exit_code: int | None = None
+    ended_at: str = ""
+    terminating: bool = False
+    node_ready: bool = True
+    """False where the node does not answer any more, or is gone: nothing there will ever be confirmed."""
+
+    @property
+    def is_over(self) -> bool:
+        """Its processes have ended, as its kubelet reported."""
+        return self.state in (MemberState.SUCCEEDED, MemberState.FAILED)
+
+    @property
+    def blocks_restart(self) -> bool:
+        """It may still run beside a successor. A Pod on a dead node is not waited for (rule 6)."""
+        return not self.is_over and self.node_ready
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What `decide` resolved from spec and policy for the life of a run."""
+
+    restarts: int = 0
+    grace_seconds: int = 30
+    restart_grace_seconds: int = 5
+    start_deadline_seconds: int = 600
+    time_limit_seconds: int | None = None
+    start_pause_seconds: int = 10
+    """The pause after a first failed start; it doubles with each further one in a row."""
+    start_pause_max_seconds: int = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What of a Run's object its life depends on."""
+
+    type: Literal["batch", "service"]
+    replicas: int
+    limits: Limits
+    status: RunStatus
+    stopped: bool = False
+    deleting: bool = False
+    resumes: int = 0
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsNodes:
+    """The run waits for the planner: these ranks need a node."""
+
+    ranks: tuple[int, ...]
+    previous: dict[int, str]
+    avoid: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMembers:
+    """Create these Pods of the attempt that stands in the status."""
+
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMembers:
+    """Delete the run's Pods by collection and label (rule 10)."""
+
+    grace_seconds: int
+    attempt: int | None = None
+    """Only this attempt's."""
+    unfinished_only: bool = False
+    """Leave those that ended: their logs are still to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMember:
+    """Delete one Pod, if it still is the one that was seen."""
+
+    pod: str
+    uid: str
+    grace_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Nothing of the run is left: let its object go."""
+
+
+Action = NeedsNodes | CreateMembers | DeleteMembers | DeleteMember | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to write, what to do then, and when to ask again at the latest even if nothing is seen to change."""
+
+    status: RunStatus
+    actions: tuple[Action, ...] = ()
+    wake_at: datetime | None = None

@@ -1,0 +1,173 @@
+"""The objects that a run becomes: its members' Pods, the Service that names them, the claim of its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kajitori.core import names
+from kajitori.core.quantity import format_memory
+from kajitori.core.run import RunSpec
+
+Manifest = dict[str, Any]
+
+
+class MemberPods:
+    """Makes the Pods of one attempt from its template, fast: only what differs from rank to rank is made anew.
+
+    The Pods share everything else with each other and with the template, so they are for writing out, not for changing.
+    """
+
+    def __init__(
+        self,
+        template: Mapping[str, Any],
+        *,
+        run_name: str,
+        namespace: str,
+        run_uid: str,
+        attempt: int,
+        world_size: int,
+        port: int,
+        spec: RunSpec,
+        bind_direct: bool = False,
+    ) -> None:
+        self._template = template
+        self._run_name = run_name
+        self._namespace = namespace
+        self._attempt = attempt
+        self._bind_direct = bind_direct
+        self._spec: Mapping[str, Any] = template["spec"]
+        self._container: Mapping[str, Any] = self._spec["containers"][0]
+        self._labels = {
+            **template["metadata"].get("labels", {}),
+            names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            names.LABEL_RUN: run_name,
+            names.LABEL_RUN_UID: run_uid,
+            names.LABEL_ATTEMPT: str(attempt),
+        }
+        self._metadata: Manifest = {
+            "namespace": namespace,
+            "ownerReferences": [
+                {
+                    "apiVersion": names.API_VERSION,
+                    "kind": names.KIND,
+                    "name": run_name,
+                    "uid": run_uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        }
+        if template["metadata"].get("annotations"):
+            self._metadata["annotations"] = template["metadata"]["annotations"]
+        own = {"KAJI_RUN": run_name, "KAJI_WORLD_SIZE": str(world_size), "KAJI_ATTEMPT": str(attempt)}
+        own |= self._rendezvous(spec, world_size, port)
+        written = [variable for variable in self._container.get("env", ()) if variable["name"] not in own]
+        self._env = [*({"name": name, "value": value} for name, value in own.items()), *written]
+        self._rank_names = (
+            ("KAJI_RANK", "NODE_RANK", "PET_NODE_RANK") if spec.launcher == "torchrun" else ("KAJI_RANK",)
+        )
+
+    def _rendezvous(self, spec: RunSpec, world_size: int, port: int) -> dict[str, str]:
+        """Where members meet; the user's own values go first where no launcher needs ours."""
+        if spec.type == "service" or not port or (spec.launcher == "none" and world_size == 1):
+            return {}
+        address = f"{names.pod_name(self._run_name, self._attempt, 0)}.{self._run_name}"
+        meeting = {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
+        if spec.launcher == "torchrun":
+            return meeting | {"PET_MASTER_ADDR": address, "PET_MASTER_PORT": str(port)}
+        return {name: value for name, value in meeting.items() if name not in spec.env}
+
+    def pod(self, rank: int, node: str) -> Manifest:
+        """The Pod of one member, for the node that was planned for it."""
+        name = names.pod_name(self._run_name, self._attempt, rank)
+        number = str(rank)
+        env = [*({"name": each, "value": number} for each in self._rank_names), *self._env]
+        spec = {
+            **self._spec,
+            "hostname": name,
+            "subdomain": self._run_name,
+            "containers": [{**self._container, "env": env}],
+        }
+        if self._bind_direct:
+            spec["nodeName"] = node
+        else:
+            spec["affinity"] = pinned_to(node)
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**self._metadata, "name": name, "labels": {**self._labels, names.LABEL_RANK: number}},
+            "spec": spec,
+        }
+
+
+def pinned_to(node: str) -> Manifest:
+    """The affinity that kube-scheduler resolves without looking at any other node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = [{"matchFields": [field]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def headless_service(*, run_name: str, namespace: str, run_uid: str, ports: Sequence[int]) -> Manifest:
+    """The Service that gives each member a name of its own, also before it is ready. It goes with the run."""
+    spec: Manifest = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": {names.LABEL_RUN_UID: run_uid},
+    }
+    if ports:
+        spec["ports"] = [{"name": f"port-{port}", "port": port} for port in ports]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": run_name,
+            "namespace": namespace,
+            "labels": {
+                names.LABEL_MANAGED_BY: names.MANAGED_BY,
+                names.LABEL_RUN: run_name,
+                names.LABEL_RUN_UID: run_uid,
+            },
+            "ownerReferences": [
+                {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run_name, "uid": run_uid}
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def checkpoint_claim(
+    *, run_name: str, namespace: str, size_bytes: int, access_mode: str, storage_class: str | None
+) -> Manifest:
+    """The claim of a run's checkpoint. It has no owner: the next run of that name finds it again."""
+    spec: Manifest = {
+        "accessModes": [access_mode],
+        "resources": {"requests": {"storage": format_memory(size_bytes)}},
+    }
+    if storage_class is not None:
+        spec["storageClassName"] = storage_class
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": names.checkpoint_claim(run_name),
+            "namespace": namespace,
+            "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_RUN: run_name},
+        },
+        "spec": spec,
+    }
+
+
+def priority_class() -> Manifest:
+    """The PriorityClass that every Pod of ours has unless policy names another.
+
+    Its value is that of Pods without a class, so that nobody's ordinary Pods preempt ours.
+    """
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": names.PRIORITY_CLASS, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}},
+        "value": 0,
+        "preemptionPolicy": "Never",
+        "description": "Members of Kajitori's runs: who gives way is decided gang by gang, never by the scheduler.",
+    }

@@ -1,0 +1,44 @@
+"""The names that Kajitori puts on Kubernetes objects: the only place that knows them."""
+
+from __future__ import annotations
+
+GROUP = "kajitori.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "Run"
+PLURAL = "runs"
+
+LABEL_RUN = f"{GROUP}/run"
+LABEL_RUN_UID = f"{GROUP}/run-uid"
+LABEL_ATTEMPT = f"{GROUP}/attempt"
+LABEL_RANK = f"{GROUP}/rank"
+LABEL_WHOLE_NODE = f"{GROUP}/whole-node"  # "true" on a member that wants no other member beside it
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_BY = "kajitori"
+
+ANNOTATION_OWNER = f"{GROUP}/owner"
+ANNOTATION_DELETE_CHECKPOINT = f"{GROUP}/delete-checkpoint"
+"""`true` on a Run: the folder of its checkpoint goes with it, where policy lets the controller delete it."""
+FINALIZER = f"{GROUP}/members"
+
+GPU_RESOURCE = "nvidia.com/gpu"
+
+PRIORITY_CLASS = "kajitori"
+"""The PriorityClass of every Pod of ours unless policy names another: without one that says `Never`, an API server
+takes no Pod that says `preemptionPolicy: Never` (rule 5)."""
+
+MEMBER_CONTAINER = "main"
+"""The one container of a member's Pod that runs the user's program."""
+
+RUN_NAME_MAX_LENGTH = 48
+"""So that `{run}-{attempt}-{rank}` stays a host name (63 characters) for 99,999 attempts of 99,999 members."""
+
+
+def pod_name(run: str, attempt: int, rank: int) -> str:
+    """The Pod (and host) name of a member: what belongs to attempt N is never taken for attempt N+1."""
+    return f"{run}-{attempt}-{rank}"
+
+
+def checkpoint_claim(run: str) -> str:
+    """The PersistentVolumeClaim of a run's checkpoint. It outlives the run, so that the next of that name resumes."""
+    return f"{run}-checkpoint"

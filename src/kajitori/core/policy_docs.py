@@ -1,0 +1,80 @@
+"""The reference of the policy file, made from the policy's own types."""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from kajitori.core.policy_model import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyField:
+    """One field of the policy file: its path, its default as YAML's flow style, and what it does."""
+
+    path: str
+    default: str
+    text: str
+
+
+def policy_fields() -> list[PolicyField]:
+    """Every field of the policy file, in the file's order."""
+    return list(_fields(Policy, ""))
+
+
+def policy_reference() -> str:
+    """The reference as a Markdown page."""
+    lines = ["# The policy file", "", " ".join((Policy.__doc__ or "").split())]
+    section = ""
+    for field in policy_fields():
+        head = field.path.split(".")[0]
+        if head != section:
+            section = head
+            lines += ["", f"## {section}", ""]
+        default = f" Default: `{field.default}`." if field.default else ""
+        lines += [f"- `{field.path}`: {field.text}{default}"]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(model: type[BaseModel], path: str) -> Iterator[PolicyField]:
+    for name, info in model.model_fields.items():
+        field_path = f"{path}{info.alias or name}"
+        text = " ".join((info.description or "").split())
+        inner, many = _inner(info.annotation)
+        if inner is None:
+            yield PolicyField(field_path, _default(model, name), text)
+            continue
+        if not text:
+            text = " ".join((inner.__doc__ or "").split()) if inner.__module__ == Policy.__module__ else ""
+        if many:
+            yield PolicyField(field_path, _default(model, name), text)
+            if inner.__module__ == Policy.__module__:
+                yield from _fields(inner, f"{field_path}.<name>.")
+        else:
+            yield PolicyField(field_path, "", text)
+            yield from _fields(inner, f"{field_path}.")
+
+
+def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """The model inside a field's type, and whether there may be many of it."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, False
+    for each in typing.get_args(annotation):
+        found, many = _inner(each)
+        if found is not None:
+            return found, many or typing.get_origin(annotation) in (list, dict)
+    return None, False
+
+
+def _default(model: type[BaseModel], name: str) -> str:
+    info = model.model_fields[name]
+    if info.is_required():
+        return ""
+    stand_in = model.model_construct()
+    value = stand_in.model_dump(mode="json", include={name}, warnings=False).get(info.alias or name)
+    return "" if value is None or value == "" else json.dumps(value, ensure_ascii=False).strip('"')

@@ -1,0 +1,204 @@
+"""Amounts and durations as people write them, exactly.
+
+Three syntaxes meet here, and which one is read where is not left to chance:
+
+- `parse_memory_bytes` and `parse_cpu_millis` read Kubernetes' syntax: everything that an API server sent (Nodes, Pods,
+  quotas). `m` is a thousandth, `M` is 10^6, `Mi` is 2^20.
+- `parse_docker_memory_bytes` reads what stands after Docker's `-m`, `--memory` and `--shm-size`: `64g`, `512M`, all
+  binary, whatever the case.
+- `parse_spec_memory_bytes` reads a Run's spec and the policy file, which both kinds of people write: a lower-case unit
+  is Docker's (`64g` is 64 GiB, `500m` is 500 MiB: nobody means half a byte), everything else is Kubernetes' (`64G` is
+  64·10^9, `64Gi` is 64 GiB). What is stored is written by `format_memory`, which means the same to all who read it.
+
+Nothing passes through floating point; what is finer than the unit is rounded up, as Kubernetes does.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+MAX_CPU_MILLIS = 10**12
+"""A billion cores. What is larger is a slip of the pen, and would overflow sums over a cluster."""
+
+MAX_MEMORY_BYTES = 2**60
+"""One exbibyte."""
+
+MAX_DURATION_SECONDS = 2**31 - 1
+"""68 years: the largest deadline that Kubernetes stores."""
+
+
+class QuantityError(ValueError):
+    """An amount or duration that cannot be read. `value` is what was written, `hint` says how to write it."""
+
+    def __init__(self, value: object, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.value = value
+        self.message = message
+        self.hint = hint
+
+
+_LONGEST = 64
+_NUMBER = r"([+-]?)([0-9]*)(?:\.([0-9]*))?"
+_KUBERNETES = re.compile(_NUMBER + r"(?:[eE]([+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?", re.ASCII)
+_DOCKER = re.compile(_NUMBER + r" ?([kmgtp]?)(i?b?)", re.ASCII | re.IGNORECASE)
+_DOCKER_IN_SPEC = re.compile(r"[+-]?[0-9.]+ ?(?:[kmgtp]b?|b)", re.ASCII)
+
+_DECIMAL_POWER = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_POWER = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DOCKER_POWER = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+
+_CPU_HINT = "write cores, such as 8, 0.5 or 500m"
+_MEMORY_HINT = "write bytes with a unit, such as 64Gi, 500Mi or 1e9"
+_DOCKER_HINT = "write a number with a unit, such as 64g or 512m"
+_DURATION_HINT = "write seconds, or a number with a unit, such as 60s, 1h30m or 7d"
+
+
+def parse_cpu_millis(value: str | int | float) -> int:
+    """Millicores of a CPU quantity in Kubernetes' syntax (`500m`, `0.5`, `2`, `1e3`), rounded up.
+
+    Raises QuantityError for what is not a number, negative, or beyond MAX_CPU_MILLIS.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise QuantityError(value, f"{value!r:.80} is not a number of cores", _CPU_HINT)
+    return _parse_kubernetes(value, 1000, MAX_CPU_MILLIS, _CPU_HINT)
+
+
+def parse_memory_bytes(value: str | int | float) -> int:
+    """Bytes of a memory quantity in Kubernetes' syntax (`1Gi`, `1e3`, `500M`, `128974848000m`), rounded up.
+
+    Raises QuantityError for what is not a number, negative, or beyond MAX_MEMORY_BYTES.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise QuantityError(value, f"{value!r:.80} is not a size", _MEMORY_HINT)
+    return _parse_kubernetes(value, 1, MAX_MEMORY_BYTES, _MEMORY_HINT)
+
+
+def parse_docker_memory_bytes(value: str) -> int:
+    """Bytes of a memory size in Docker's words (`64g`, `512m`, `1.5G`, `100KiB`, `4096`): units are binary in any case.
+
+    Raises QuantityError for what is not a size, negative, or beyond MAX_MEMORY_BYTES.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    match = _DOCKER.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise QuantityError(value, f"{value!r:.80} is not a size", _DOCKER_HINT)
+    sign, whole, fraction, unit, tail = match.groups()
+    if tail.lower().startswith("i") and not unit:
+        raise QuantityError(value, f"{value!r} is not a size", _DOCKER_HINT)
+    numerator, denominator = _scaled(value, whole, fraction, _DOCKER_HINT)
+    return _whole(value, sign, numerator << _DOCKER_POWER[unit.lower()], denominator, MAX_MEMORY_BYTES, _DOCKER_HINT)
+
+
+def parse_spec_memory_bytes(value: str | int | float) -> int:
+    """Bytes of a memory size in a Run's spec or in the policy file: Kubernetes' syntax, or Docker's lower-case units.
+
+    Raises QuantityError for what is not a size, negative, or beyond MAX_MEMORY_BYTES.
+    """
+    if isinstance(value, str) and len(value) <= _LONGEST and _DOCKER_IN_SPEC.fullmatch(value.strip()):
+        return parse_docker_memory_bytes(value)
+    return parse_memory_bytes(value)
+
+
+def format_cpu(cpu_millis: int) -> str:
+    """The canonical form: `8` for whole cores, else `500m`."""
+    return str(cpu_millis // 1000) if cpu_millis % 1000 == 0 else f"{cpu_millis}m"
+
+
+def format_cores(cpu_millis: int) -> str:
+    """For people: `1 core`, `8 cores`, `0.5 cores`."""
+    return "1 core" if cpu_millis == 1000 else f"{cpu_millis / 1000:g} cores"
+
+
+def format_memory(memory_bytes: int) -> str:
+    """The canonical form: the largest binary unit that divides it, such as `64Gi`, or plain bytes."""
+    for unit in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
+        power = _BINARY_POWER[unit]
+        if memory_bytes and memory_bytes % (1 << power) == 0:
+            return f"{memory_bytes >> power}{unit}"
+    return str(memory_bytes)
+
+
+_DURATION_UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
+_DURATION_PART = re.compile(r"([0-9]+)(?:\.([0-9]+))?([wdhms])", re.ASCII)
+
+
+def parse_duration_seconds(value: str | int) -> int:
+    """Seconds of a duration: `90`, `60s`, `1h30m`, `1.5h`, `7d`, `2w`. Units go from large to small, each at most once.
+
+    Raises QuantityError for anything else: negative, not whole seconds, or beyond MAX_DURATION_SECONDS.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise QuantityError(value, f"{value!r:.80} is not a duration", _DURATION_HINT)
+    text = str(value).strip() if isinstance(value, str) or abs(value) <= MAX_DURATION_SECONDS else "1" * 20
+    if len(text) > _LONGEST or not text:
+        raise QuantityError(value, f"{value!r:.80} is not a duration", _DURATION_HINT)
+    if text.startswith("-"):
+        raise QuantityError(value, f"{value!r} is negative", _DURATION_HINT)
+    if text.isascii() and text.isdigit():
+        return _bounded_duration(value, int(text))
+    seconds, position, previous = 0, 0, MAX_DURATION_SECONDS
+    while position < len(text):
+        match = _DURATION_PART.match(text, position)
+        if match is None:
+            raise QuantityError(value, f"{value!r} is not a duration", _DURATION_HINT)
+        unit = _DURATION_UNITS[match[3]]
+        if unit >= previous:
+            raise QuantityError(value, f"{value!r} is not a duration: units go from large to small", _DURATION_HINT)
+        amount, rest = divmod(int(match[1] + (match[2] or "")) * unit, 10 ** len(match[2] or ""))
+        if rest:
+            raise QuantityError(value, f"{value!r} is not a whole number of seconds", _DURATION_HINT)
+        seconds, position, previous = seconds + amount, match.end(), unit
+    return _bounded_duration(value, seconds)
+
+
+def format_duration(seconds: int) -> str:
+    """The canonical form: `1h30m`, `7d`, `90` seconds as `1m30s`, nothing as `0s`."""
+    parts = []
+    for unit in ("d", "h", "m", "s"):
+        amount, seconds = divmod(seconds, _DURATION_UNITS[unit])
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return "".join(parts) or "0s"
+
+
+def _bounded_duration(value: object, seconds: int) -> int:
+    if seconds > MAX_DURATION_SECONDS:
+        raise QuantityError(value, f"{value!r:.80} is longer than 68 years", _DURATION_HINT)
+    return seconds
+
+
+@lru_cache(maxsize=65536, typed=True)
+def _parse_kubernetes(value: str | int | float, per_unit: int, limit: int, hint: str) -> int:
+    if isinstance(value, int):
+        return _whole(value, "-" if value < 0 else "", abs(value) * per_unit, 1, limit, hint)
+    text = value.strip() if isinstance(value, str) else repr(value)
+    match = _KUBERNETES.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise QuantityError(value, f"{value!r:.80} is not an amount", hint)
+    sign, whole, fraction, exponent, suffix = match.groups()
+    numerator, denominator = _scaled(value, whole, fraction, hint)
+    power = int(exponent) if exponent else _DECIMAL_POWER.get(suffix or "", 0)
+    if suffix in _BINARY_POWER:
+        numerator <<= _BINARY_POWER[suffix]
+    elif power >= 0:
+        numerator *= 10**power
+    else:
+        denominator *= 10**-power
+    return _whole(value, sign, numerator * per_unit, denominator, limit, hint)
+
+
+def _scaled(value: object, whole: str, fraction: str | None, hint: str) -> tuple[int, int]:
+    digits = whole + (fraction or "")
+    if not digits:
+        raise QuantityError(value, f"{value!r} is not an amount", hint)
+    return int(digits), 10 ** len(fraction or "")
+
+
+def _whole(value: object, sign: str, numerator: int, denominator: int, limit: int, hint: str) -> int:
+    if sign == "-" and numerator:
+        raise QuantityError(value, f"{value!r:.80} is negative", hint)
+    amount = -(-numerator // denominator)
+    if amount > limit:
+        raise QuantityError(value, f"{value!r:.80} is larger than any cluster", hint)
+    return amount

@@ -1,0 +1,85 @@
+"""The closed sets of phases and reasons: every word that a run's status can say."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    QUEUED = "Queued"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+    @property
+    def is_final(self) -> bool:
+        """Nothing happens any more unless somebody resumes the run."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
+
+
+class Reason(StrEnum):
+    """Why a run is in its phase. What a user reads under REASON."""
+
+    NONE = ""
+
+    # Queued
+    NOT_PLANNED_YET = "NotPlannedYet"
+    WAITING_FOR_GPU = "WaitingForGPU"
+    WAITING_FOR_CPU = "WaitingForCPU"
+    WAITING_FOR_MEMORY = "WaitingForMemory"
+    WAITING_FOR_NODES = "WaitingForNodes"
+    TOO_LARGE_NOW = "ClusterTooSmall"
+    PAUSED_AFTER_FAILED_START = "PausedAfterFailedStart"
+
+    # Starting: what the slowest member waits for; the same words name why a start failed
+    CREATING = "Creating"
+    UNSCHEDULED = "Unscheduled"
+    IMAGE_PULL = "ImagePull"
+    VOLUME = "Volume"
+    CONTAINER_CONFIG = "ContainerConfig"
+    QUOTA = "Quota"
+    ADMISSION = "Admission"
+    KUBELET_REFUSED = "KubeletRefused"
+    START_DEADLINE = "StartDeadline"
+
+    # What ended a member, a whole attempt or the run
+    PROGRAM_FAILED = "ProgramFailed"
+    COMMAND_NOT_FOUND = "CommandNotFound"
+    OUT_OF_MEMORY = "OutOfMemory"
+    NODE_LOST = "NodeLost"
+    EVICTED = "Evicted"
+    PREEMPTED = "Preempted"
+    MEMBER_DELETED = "MemberDeleted"
+    DRAINED = "Drained"
+    TIME_LIMIT = "TimeLimit"
+    REFUSED = "Refused"
+    STOPPING = "Stopping"
+    STOPPED_BY_USER = "StoppedByUser"
+    DELETING = "Deleting"
+
+
+COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED})
+"""Failures of the program itself: they use up `restarts` (rule 7)."""
+
+NEVER_RESTARTED = frozenset({Reason.OUT_OF_MEMORY, Reason.COMMAND_NOT_FOUND, Reason.TIME_LIMIT, Reason.REFUSED})
+"""Starting these again would only repeat them, or carry the harm to another node."""
+
+START_FAILURES = frozenset(
+    {
+        Reason.UNSCHEDULED,
+        Reason.IMAGE_PULL,
+        Reason.VOLUME,
+        Reason.CONTAINER_CONFIG,
+        Reason.QUOTA,
+        Reason.ADMISSION,
+        Reason.KUBELET_REFUSED,
+        Reason.START_DEADLINE,
+    }
+)
+"""The program never ran: not a restart of it; tried again after a pause that grows (rule 4)."""
+
+NEVER_COUNTED = frozenset({Reason.NODE_LOST, Reason.EVICTED, Reason.PREEMPTED, Reason.MEMBER_DELETED, Reason.DRAINED})
+"""Done to the run, not by it."""

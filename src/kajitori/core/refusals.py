@@ -1,0 +1,257 @@
+"""Why policy, or the cluster as it is, says no: every reason, each with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+from kajitori.core.planner import MemberRequest, eligible_nodes, largest_gang
+from kajitori.core.policy_model import Policy
+from kajitori.core.quantity import format_cores, format_cpu, format_duration, format_memory
+from kajitori.core.resolve import PASSING_TAINTS, Facts, Resolved, RunIdentity
+from kajitori.core.run import RunSpec, name_fault
+from kajitori.core.snapshot import CPU, GPU, MEMORY, NodeTable
+from kajitori.core.suggest import did_you_mean
+from kajitori.errors import Fault
+
+_Check = tuple[str, int | None, int | None, Callable[[int], str]]
+"""Field, what is asked for, the ceiling, and how to write such an amount."""
+
+_ASK = "ask the operators of the cluster"
+
+
+def refusals(
+    spec: RunSpec, policy: Policy, facts: Facts, resolved: Resolved, member: MemberRequest, run: RunIdentity
+) -> Iterator[Fault]:
+    """Everything that is against it; nothing if the run may be."""
+    wrong_name = name_fault(run.name, "metadata.name")
+    if wrong_name is not None:
+        yield wrong_name
+    yield from _rights(spec, policy, resolved)
+    yield from _ceilings(spec, policy, resolved)
+    yield from _injection(spec, policy)
+    yield from _volumes(spec, policy, facts)
+    yield from _secrets(spec, policy, facts)
+    yield from _checkpoint(spec, policy, run)
+    if facts.table is not None and len(facts.table) and not facts.admitted and not policy.nodes_on_demand:
+        yield from _cluster(spec, facts.table, resolved, member)
+    elif spec.resources.gpu_type is not None and not resolved.gpus:
+        hint = "say how many with resources.gpu"
+        yield Fault("spec.resources.gpu", "how many GPUs a whole node has is not known yet", hint=hint, code="Unknown")
+
+
+def _rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
+    security = policy.security
+    reason = policy.refuses_image(spec.image)
+    if reason:
+        allowed = policy.images.allow
+        hint = f"allowed: {', '.join(allowed[:20])}" if allowed else _ASK
+        yield Fault("spec.image", f"{spec.image} may not run: {reason}", spec.image, hint, "ImageRefused")
+    if spec.privileged and not security.allow_privileged:
+        yield Fault("spec.privileged", "privileged programs are not allowed", "true", "leave it out", "Privileged")
+    if spec.host_network and not security.allow_host_network:
+        message = "the network of the node is not allowed"
+        yield Fault(
+            "spec.hostNetwork", message, "true", "leave it out; members reach each other by name", "HostNetwork"
+        )
+    if spec.user is not None and int(spec.user.split(":")[0]) == 0 and not security.allow_root:
+        yield Fault("spec.user", "programs may not run as root", spec.user, "name another uid, such as 1000", "Root")
+    for index, toleration in enumerate(spec.tolerations):
+        key = toleration.key
+        refused = next((each for each in security.refuse_tolerations if not key or fnmatchcase(key, each)), None)
+        if refused is not None:
+            message = f"the taint {key} is not to be tolerated" if key else "not every taint is to be tolerated"
+            hint = "leave it out" if key else f"name the taints; {refused} stays refused"
+            yield Fault(f"spec.tolerations[{index}].key", message, key, hint, "TolerationRefused")
+    if spec.qos == "burstable" and not policy.allow_burstable:
+        message = "what a run may use has to be reserved for it"
+        yield Fault("spec.qos", message, "burstable", "leave qos, cpuRequest and memoryRequest out", "Burstable")
+    if resolved.memory_unknown:
+        message = "a memory limit is required, so that a run cannot harm its neighbours"
+        yield Fault(
+            "spec.resources.memory", message, hint="name one, such as 16Gi (-m 16g)", code="MemoryLimitRequired"
+        )
+
+
+def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
+    member, run, count = policy.ceilings.member, policy.ceilings.run, spec.replicas
+    cpu = resolved.cpu_limit_millis or resolved.cpu_request_millis
+    memory = resolved.memory_limit_bytes
+    each: tuple[_Check, ...] = (
+        ("resources.cpu", cpu, member.cpu_millis, format_cpu),
+        ("resources.memory", memory, member.memory_bytes, format_memory),
+        ("resources.gpu", resolved.gpus, member.gpus, str),
+        ("resources.shm", resolved.shm_bytes, member.shm_bytes, format_memory),
+    )
+    shm = resolved.shm_bytes
+    if shm is not None and memory is not None and shm > memory and spec.resources.memory_bytes is None:
+        message = f"/dev/shm of {format_memory(shm)} is taken from memory, which is {format_memory(memory)} by default"
+        yield Fault("spec.resources.shm", message, format_memory(shm), "set resources.memory as well", "ShmAboveMemory")
+    for field, amount, limit, shown in each:
+        if limit is None:
+            continue
+        if amount is None and field == "resources.memory" and not resolved.memory_unknown:
+            message = f"no limit, but one member may have {shown(limit)}"
+            yield Fault(f"spec.{field}", message, hint=f"ask for at most {shown(limit)}", code="AboveCeiling")
+        if amount is not None and amount > limit:
+            message = f"{shown(amount)} for a member is above the ceiling of {shown(limit)}"
+            yield Fault(f"spec.{field}", message, shown(amount), f"ask for at most {shown(limit)}", "AboveCeiling")
+    memory_of_all = (memory or resolved.memory_request_bytes) * count
+    size = resolved.checkpoint_size_bytes if spec.checkpoint and policy.checkpoint.kind == "claim" else None
+    whole: tuple[_Check, ...] = (
+        ("replicas", count, run.replicas, str),
+        ("resources.cpu", cpu * count, run.cpu_millis, format_cpu),
+        ("resources.memory", memory_of_all, run.memory_bytes, format_memory),
+        ("resources.gpu", resolved.gpus * count, run.gpus, str),
+        ("restarts", resolved.restarts, run.restarts, str),
+        ("timeLimit", resolved.time_limit_seconds, run.time_limit_seconds, format_duration),
+        ("grace", resolved.grace_seconds, run.grace_seconds, format_duration),
+        ("checkpoint.size", size, run.checkpoint_size_bytes, format_memory),
+    )
+    for field, amount, limit, shown in whole:
+        if amount is not None and limit is not None and amount > limit:
+            together = " of all members together" if field.startswith("resources.") else ""
+            message = f"{shown(amount)}{together} is above the ceiling of {shown(limit)}"
+            yield Fault(f"spec.{field}", message, shown(amount), f"ask for at most {shown(limit)}", "AboveCeiling")
+
+
+def _injection(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
+    for key, value in policy.inject.node_selector.items():
+        if spec.node_selector.get(key, value) != value:
+            message = f"policy places runs on nodes with {key}={value}"
+            field = f"spec.nodeSelector[{key!r}]"
+            yield Fault(field, message, spec.node_selector[key], "leave it out", "NodeSelectorFixed")
+
+
+def _volumes(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
+    for index, use in enumerate(spec.volumes):
+        field = f"spec.volumes[{index}]"
+        if use.host_path is not None:
+            yield from _host_path(f"{field}.hostPath", use.host_path, use.path, policy)
+            continue
+        name = use.name or ""
+        volume = policy.volumes.get(name)
+        if volume is None:
+            message = f"there is no volume {name!r}"
+            hint = did_you_mean(name, policy.volumes) or f"the policy offers no volumes; {_ASK}"
+            yield Fault(f"{field}.name", message, name, hint, "UnknownVolume")
+            continue
+        if policy.mounts.own_path_only and volume.host_path != use.path:
+            yield _cannot_mount(f"{field}.path", use.path, f"-v {volume.host_path}" if volume.host_path else "")
+        lacking = (
+            ("PersistentVolumeClaim", volume.claim, facts.claims),
+            ("ConfigMap", volume.config_map, facts.config_maps),
+            ("Secret", volume.secret, facts.secrets),
+        )
+        for kind, wanted, present in lacking:
+            if wanted is not None and present is not None and wanted not in present:
+                message = f"volume {name} is the {kind} {wanted}, which this namespace does not have"
+                yield Fault(f"{field}.name", message, name, did_you_mean(wanted, present) or _ASK, f"{kind}NotFound")
+
+
+def _host_path(field: str, folder: str, path: str, policy: Policy) -> Iterator[Fault]:
+    allowed = policy.mounts.host_paths
+    if not any(PurePosixPath(folder).is_relative_to(root) for root in allowed):
+        hint = f"allowed are {', '.join(allowed)} and what lies below" if allowed else "use a volume of the policy"
+        yield Fault(field, f"the folder {folder} may not be mounted", folder, hint, "HostPathRefused")
+    elif policy.mounts.own_path_only and folder != path:
+        yield _cannot_mount(field, path, f"-v {folder}:{folder}")
+
+
+def _cannot_mount(field: str, path: str, instead: str) -> Fault:
+    message = f"nothing can be mounted at {path} here: this machine's processes have no mounts of their own"
+    hint = "a folder works at its own path" + (f": {instead}" if instead else " (-v $PWD:$PWD -w $PWD)")
+    return Fault(field, message, path, hint, "MountsUnavailable")
+
+
+def _secrets(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
+    for index, use in enumerate(spec.secrets):
+        field = f"spec.secrets[{index}]"
+        if not any(fnmatchcase(use.name, pattern) for pattern in policy.security.allow_secrets):
+            message = f"runs may not use the Secret {use.name}"
+            hint = f"allowed: {', '.join(policy.security.allow_secrets) or 'none'}"
+            yield Fault(f"{field}.name", message, use.name, hint, "SecretRefused")
+        elif facts.secrets is not None and use.name not in facts.secrets:
+            message = f"this namespace has no Secret {use.name}"
+            hint = did_you_mean(use.name, facts.secrets) or f"kubectl create secret generic {use.name} …"
+            yield Fault(f"{field}.name", message, use.name, hint, "SecretNotFound")
+        if use.path is not None and policy.mounts.own_path_only:
+            message = f"nothing can be mounted at {use.path} here: this machine's processes have no mounts of their own"
+            yield Fault(f"{field}.path", message, use.path, "take it as environment variables", "MountsUnavailable")
+
+
+def _checkpoint(spec: RunSpec, policy: Policy, run: RunIdentity) -> Iterator[Fault]:
+    if spec.checkpoint is None:
+        return
+    rules = policy.checkpoint
+    if rules.kind == "none":
+        yield Fault("spec.checkpoint", "there are no checkpoints here", spec.checkpoint.path, _ASK, "NoCheckpoints")
+    if rules.kind == "claim" and rules.access_mode == "ReadWriteOncePod" and spec.replicas > 1:
+        message = "checkpoints here can be mounted by one member only"
+        yield Fault("spec.checkpoint", message, spec.checkpoint.path, "use replicas: 1", "CheckpointOfOne")
+    if rules.kind == "claim" and policy.mounts.own_path_only:
+        yield _cannot_mount("spec.checkpoint.path", spec.checkpoint.path, "")
+
+
+def _cluster(spec: RunSpec, table: NodeTable, resolved: Resolved, member: MemberRequest) -> Iterator[Fault]:
+    """What the cluster could not hold even if it were empty and every node of it in order."""
+    anywhere = replace(member, tolerations=member.tolerations + PASSING_TAINTS)
+    written = spec.resources.gpu_type
+    if written is not None and not bool((table.type_mask(resolved.gpu_type) & table.has_gpu).any()):
+        known = sorted({node.gpu_type for node in table.nodes if node.gpus and node.gpu_type})
+        message = f"no node has GPUs of type {written!r}"
+        hint = did_you_mean(written, known) or "this cluster has no GPUs"
+        if known and "known" not in hint:
+            hint += f" (known: {', '.join(known)})"
+        yield Fault("spec.resources.gpuType", message, written, hint, "UnknownGpuType")
+        return
+    like = replace(anywhere, cpu_millis=0, memory_bytes=0, gpus=min(member.gpus, 1))
+    suiting = table.total[eligible_nodes(table, like)]
+    kind = f"{resolved.gpu_type} " if resolved.gpu_type else ""
+    if not len(suiting):
+        yield _no_node(table, anywhere, kind)
+        return
+    most = suiting.max(axis=0)
+    short = False
+    of_member = (
+        ("gpu", "GPUs", member.gpus, int(most[GPU]), str),
+        ("cpu", "cores", member.cpu_millis, int(most[CPU]), format_cpu),
+        ("memory", "of memory", member.memory_bytes, int(most[MEMORY]), format_memory),
+    )
+    for field, unit, asked, available, shown in of_member:
+        if asked > available:
+            short = True
+            message = f"{shown(asked)} {unit} for a member, but no {kind}node has more than {shown(available)}"
+            hint = f"ask for at most {shown(available)} a member, and for more members with replicas"
+            yield Fault(f"spec.resources.{field}", message, shown(asked), hint, "LargerThanAnyNode")
+    if short:
+        return
+    room = largest_gang(table, anywhere)
+    if room < spec.replicas:
+        message = f"{spec.replicas} members, but the whole cluster could hold {room} such members at most"
+        yield Fault("spec.replicas", message, str(spec.replicas), _smaller(room, member), "LargerThanTheCluster")
+
+
+def _smaller(room: int, member: MemberRequest) -> str:
+    if room:
+        return f"use at most {room} replicas, or ask for less per member"
+    what = f"{member.gpus} GPUs, " if member.gpus else ""
+    amounts = f"{what}{format_cores(member.cpu_millis)} and {format_memory(member.memory_bytes)}"
+    return f"no single node has {amounts} together; ask for less per member"
+
+
+def _no_node(table: NodeTable, member: MemberRequest, kind: str) -> Fault:
+    if member.gpus and not bool(table.has_gpu.any()):
+        return Fault("spec.resources.gpu", "this cluster has no GPUs", str(member.gpus), _ASK, "NoGpus")
+    if member.node_selector:
+        wanted = ", ".join(f"{key}={value}" for key, value in member.node_selector)
+        missing = [key for key, value in member.node_selector if not bool(table.label_mask(key, value).any())]
+        labels = f"no {kind}node has the labels {wanted}" + (f"; none has that {missing[0]}" if missing else "")
+        return Fault("spec.nodeSelector", labels, wanted, "see `kaji nodes -o wide`", "NoSuchNode")
+    if not member.gpus and bool(table.has_gpu.all()):
+        message = "all nodes have GPUs, and policy keeps those free of runs without GPUs"
+        return Fault("spec.resources.gpu", message, "0", _ASK, "NoCpuNodes")
+    message = f"every {kind}node has taints that the run does not tolerate"
+    return Fault("spec.tolerations", message, hint="see `kaji nodes -o wide`", code="NotTolerated")

@@ -1,0 +1,168 @@
+"""The cluster as the planner sees it: immutable facts about nodes, and arrays of what is still free on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Mask = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+
+CPU, MEMORY, GPU, PODS = range(4)
+"""Columns of every amounts array: CPU in millicores, memory in bytes, GPUs, Pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a Pod tolerates; an empty `key` with `Exists` tolerates everything, an empty `effect` every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this toleration matches the taint, by Kubernetes' rules."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if not self.key:
+            return self.operator == "Exists"
+        if self.key != taint.key:
+            return False
+        return self.operator == "Exists" or self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What does not change when Pods come and go."""
+
+    name: str
+    cpu_millis: int
+    memory_bytes: int
+    gpus: int
+    pods: int
+    gpu_type: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    schedulable: bool = True
+    """False where somebody cordoned the node."""
+    domains: tuple[str, ...] = ()
+    """Where it stands, from the widest (zone) to the narrowest (rack); policy names the labels."""
+
+
+def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Sort key under which `gpu-2` comes before `gpu-10`."""
+    return tuple((0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part)
+
+
+class NodeTable:
+    """Nodes in topology order, with masks and groupings that are worked out once and kept.
+
+    A table is built anew when a Node object changes, not when a Pod does: usage lies beside it, in `Snapshot`.
+    """
+
+    def __init__(self, nodes: Iterable[NodeFacts]) -> None:
+        self.nodes: tuple[NodeFacts, ...] = tuple(sorted(nodes, key=lambda n: (n.domains, natural_key(n.name))))
+        self.index: dict[str, int] = {node.name: i for i, node in enumerate(self.nodes)}
+        self.total: Counts = np.array(
+            [(n.cpu_millis, n.memory_bytes, n.gpus, n.pods) for n in self.nodes], dtype=np.int64
+        ).reshape(len(self.nodes), 4)
+        self.usable: Mask = np.array([n.ready and n.schedulable for n in self.nodes], dtype=bool)
+        self.has_gpu: Mask = self.total[:, GPU] > 0
+        self._label_masks: dict[tuple[str, str], Mask] = {}
+        self._taint_masks: dict[tuple[Toleration, ...], Mask] = {}
+        self._type_masks: dict[str, Mask] = {}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def label_mask(self, key: str, value: str) -> Mask:
+        """Nodes that carry the label."""
+        mask = self._label_masks.get((key, value))
+        if mask is None:
+            mask = np.array([n.labels.get(key) == value for n in self.nodes], dtype=bool)
+            self._label_masks[key, value] = mask
+        return mask
+
+    def type_mask(self, gpu_type: str) -> Mask:
+        """Nodes with GPUs of that type."""
+        mask = self._type_masks.get(gpu_type)
+        if mask is None:
+            mask = np.array([n.gpu_type == gpu_type for n in self.nodes], dtype=bool)
+            self._type_masks[gpu_type] = mask
+        return mask
+
+    def tolerated_mask(self, tolerations: Sequence[Toleration]) -> Mask:
+        """Nodes all of whose NoSchedule and NoExecute taints are tolerated."""
+        key = tuple(tolerations)
+        mask = self._taint_masks.get(key)
+        if mask is None:
+            verdicts: dict[tuple[Taint, ...], bool] = {}
+            for node in self.nodes:
+                if node.taints not in verdicts:
+                    verdicts[node.taints] = all(
+                        taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in key)
+                        for taint in node.taints
+                    )
+            mask = np.array([verdicts[node.taints] for node in self.nodes], dtype=bool)
+            self._taint_masks[key] = mask
+        return mask
+
+    @cached_property
+    def domain_levels(self) -> tuple[Counts, ...]:
+        """For each level of the topology, from widest to narrowest, the number of the domain each node stands in.
+
+        Nodes that stand next to each other in the table share domains, so numbers grow along it. A domain counts as
+        itself only within its wider one: rack `1` of two zones is two racks.
+        """
+        depth = max((len(n.domains) for n in self.nodes), default=0)
+        levels = []
+        for level in range(depth):
+            numbers: dict[tuple[str, ...], int] = {}
+            levels.append(
+                np.array([numbers.setdefault(n.domains[: level + 1], len(numbers)) for n in self.nodes], dtype=np.int64)
+            )
+        return tuple(levels)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A table of nodes and what Pods use on them, at one moment.
+
+    used: (nodes, 4) amounts, by all Pods that are not finished, whoever made them.
+    members: (nodes,) Pods of runs on each node. whole: (nodes,) nodes that one run's member has to itself.
+    """
+
+    table: NodeTable
+    used: Counts
+    members: Counts
+    whole: Mask
+
+    @classmethod
+    def empty(cls, table: NodeTable) -> Snapshot:
+        """A snapshot on which nothing runs."""
+        size = len(table)
+        return cls(table, np.zeros((size, 4), np.int64), np.zeros(size, np.int64), np.zeros(size, bool))
+
+    def copy(self) -> Snapshot:
+        """An independent snapshot for a what-if."""
+        return Snapshot(self.table, self.used.copy(), self.members.copy(), self.whole.copy())
+
+    @property
+    def free(self) -> Counts:
+        """(nodes, 4) amounts that are left; never negative."""
+        free: Counts = np.maximum(self.table.total - self.used, 0)
+        return free

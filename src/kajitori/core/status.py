@@ -1,0 +1,95 @@
+"""What a Run's status holds. Small by construction (rule 8): counts, a compact node list, few members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kajitori.core.reasons import Phase, Reason
+
+NOTABLE_LIMIT = 64
+
+
+class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """One start of the gang; written before its first Pod exists (rule 2)."""
+
+    number: int
+    nodes: str
+    """Node of every covered rank, in rank order, as `core.nodelist` writes it."""
+    ranks: str = ""
+    """The ranks covered, as ranges (`0-3,7`); empty means all."""
+    template: dict[str, Any] = {}
+    """The resolved Pod template (`metadata` and `spec`), the same for every rank."""
+    port: int = 0
+    """A port of this attempt's own, for members to meet on; 0 where the run needs none."""
+    created: bool = False
+    """All Pods were created once; a missing one is lost from now on, not still to be made."""
+    planned_at: str = ""
+    started_at: str = ""
+    """When all members ran; empty until then. Times are RFC 3339 in UTC."""
+
+
+class Notable(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """A member worth a look: failed, slow or not started."""
+
+    rank: int
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    attempt: int = 0
+    since: str = ""
+
+
+class MemberCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    total: int = 0
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class Finding(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
+    """Something that policy changed or wants known: what, and why."""
+
+    code: str
+    message: str
+    field: str = ""
+
+
+class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    phase: Phase = Phase.QUEUED
+    reason: Reason = Reason.NONE
+    message: str = ""
+    attempt: Attempt | None = None
+    attempts: int = 0
+    """The highest attempt number ever used; numbers are never used twice."""
+    restarts: int = 0
+    """Restarts that count against the spec's `restarts`: those the program caused (rule 7)."""
+    interruptions: int = 0
+    """Restarts that do not count: node loss, eviction, preemption, failed starts."""
+    failed_starts: int = 0
+    """Starts in a row that did not come up; the pause before the next grows with it."""
+    not_before: str = ""
+    """The next attempt is not planned before this time."""
+    resumes: int = 0
+    """The value of the spec's `resumes` that was acted on."""
+    exit_code: int | None = None
+    members: MemberCounts = MemberCounts()
+    notable: list[Notable] = []
+    findings: list[Finding] = []
+    avoid_nodes: dict[str, int] = {}
+    """Nodes on which members of this run failed, with how often; at two the run avoids the node."""
+    queued_at: str = ""
+    started_at: str = ""
+    finished_at: str = ""
+    observed_generation: int = 0
+
+
+def to_document(status: RunStatus) -> dict[str, Any]:
+    """The status as it is stored: what is at its default is left out, but never the phase or the counts."""
+    document: dict[str, Any] = msgspec.to_builtins(status)
+    document["phase"] = status.phase.value
+    document["members"] = msgspec.to_builtins(status.members)
+    return document

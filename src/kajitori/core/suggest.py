@@ -1,0 +1,70 @@
+"""The known name that somebody probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_ELSEWHERE = {
+    "entrypoint": "command",
+    "cmd": "args",
+    "arguments": "args",
+    "environment": "env",
+    "cwd": "workingDir",
+    "workdir": "workingDir",
+    "mem": "memory",
+    "ram": "memory",
+    "cores": "cpu",
+    "shmsize": "shm",
+    "mounts": "volumes",
+    "volumemounts": "volumes",
+    "mountpath": "path",
+    "nodes": "replicas",
+    "workers": "replicas",
+    "parallelism": "replicas",
+    "timeout": "timeLimit",
+    "walltime": "timeLimit",
+    "maxretries": "restarts",
+    "backofflimit": "restarts",
+    "priorityclassname": "priority",
+}
+"""What Docker, Kubernetes and batch systems call such things."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known name nearest to `word`, or None where none is near.
+
+    Case, dashes and underscores do not count: `gpu-type`, `gpu_type` and `GPUType` are all near to `gpuType`. A known
+    name that the word begins with, or that begins with the word, is near as well (`mem`, `gpus`).
+    """
+    known = list(known)
+    elsewhere = _ELSEWHERE.get(word.casefold())
+    if elsewhere in known:
+        return elsewhere
+    by_letters = {_letters(name): name for name in known}
+    letters = _letters(word[:80])
+    if letters in by_letters:
+        return by_letters[letters]
+    close = get_close_matches(letters, by_letters, n=1, cutoff=0.7)
+    if close:
+        return by_letters[close[0]]
+    if len(letters) < 3:
+        return None
+    parts = [name for name in by_letters if len(name) >= 3 and (name.startswith(letters) or letters.startswith(name))]
+    return by_letters[min(parts, key=lambda name: abs(len(name) - len(letters)))] if parts else None
+
+
+def did_you_mean(word: str, known: Iterable[str], *, shown: int = 20) -> str:
+    """A hint for an unknown name: the nearest known one, else the known ones, at most `shown` of them."""
+    names = sorted(known)
+    near = nearest(word, names)
+    if near is not None:
+        return f"did you mean {near}?"
+    if not names:
+        return ""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return f"known: {', '.join(names[:shown])}{more}"
+
+
+def _letters(word: str) -> str:
+    return word.replace("-", "").replace("_", "").casefold()

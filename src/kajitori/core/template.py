@@ -1,0 +1,310 @@
+"""The Pod template of a run: what all its members have in common, as it is stored with an attempt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.core import names
+from kajitori.core.policy_model import Policy, Volume, full_image_name
+from kajitori.core.quantity import format_cpu, format_memory
+from kajitori.core.resolve import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
+from kajitori.core.run import SHM_PATH, RunSpec, SecretUse
+from kajitori.core.snapshot import Toleration
+
+CHECKPOINT_ENV = "KAJI_CHECKPOINT_DIR"
+_SECRET_LOOKING = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
+
+Manifest = dict[str, Any]
+
+
+def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity, findings: Findings) -> Manifest:
+    """`metadata` and `spec` of every member's Pod, without what differs from member to member.
+
+    What policy adds or changes becomes a finding.
+    """
+    inject = policy.inject
+    mounts = _Mounts()
+    checkpoint_path = _mount_everything(mounts, spec, policy, resolved, run, findings)
+    container: Manifest = {
+        "name": names.MEMBER_CONTAINER,
+        "image": spec.image,
+        "env": _env(spec, policy, resolved, checkpoint_path, findings),
+        "resources": _resources(policy, resolved, findings),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    _put(container, "command", [literal(word) for word in spec.command])
+    _put(container, "args", [literal(word) for word in spec.args])
+    _put(container, "workingDir", spec.working_dir)
+    _put(container, "envFrom", [{"secretRef": {"name": use.name}} for use in spec.secrets if _is_whole_env(use)])
+    _put(container, "imagePullPolicy", policy.images.pull_policy)
+    _put(container, "ports", [{"containerPort": port} for port in spec.ports])
+    _put(container, "volumeMounts", mounts.mounts)
+    _put(container, "securityContext", _security_context(spec, policy, resolved, findings))
+
+    pod: Manifest = {
+        "restartPolicy": "Always" if spec.type == "service" else "Never",
+        "terminationGracePeriodSeconds": resolved.grace_seconds,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "preemptionPolicy": "Never",
+        "priorityClassName": policy.priorities[resolved.priority].class_name,
+        "tolerations": [*(_toleration(each) for each in resolved.tolerations), *_node_loss_is_ours()],
+        "containers": [container],
+    }
+    _put(pod, "nodeSelector", dict(sorted(resolved.node_selector.items())))
+    _put(pod, "volumes", mounts.volumes)
+    _put(pod, "imagePullSecrets", [{"name": name} for name in policy.images.pull_secrets])
+    _put(pod, "runtimeClassName", inject.runtime_class)
+    _put(pod, "schedulerName", inject.scheduler_name)
+    if policy.security.fs_group is not None:
+        pod["securityContext"] = {"fsGroup": policy.security.fs_group}
+    if spec.host_network:
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    _tell_additions(policy, resolved, findings)
+    _tell_about_image(spec, findings)
+
+    metadata: Manifest = {"labels": {**spec.labels, **inject.labels}}
+    if spec.resources.whole_node:
+        metadata["labels"][names.LABEL_WHOLE_NODE] = "true"
+    _put(metadata, "annotations", dict(inject.annotations))
+    return {"metadata": metadata, "spec": pod}
+
+
+def literal(text: str) -> str:
+    """The text as Kubernetes has to be told it, so that a program gets it unchanged.
+
+    Kubernetes replaces `$(NAME)` in commands, arguments and values, and reads `$$` as one `$`; Docker does neither.
+    """
+    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
+
+
+def checkpoint_folder(policy: Policy, run: RunIdentity) -> str:
+    """Where a run's checkpoint lies, for policies that keep them in folders."""
+    return f"{(policy.checkpoint.root or '').rstrip('/')}/{run.namespace}/{run.name}"
+
+
+def torchrun_env(replicas: int, gpus: int) -> dict[str, str]:
+    """What torchrun and its kin are told that is the same for all members: one process for each GPU, or one.
+
+    torchrun takes its options from variables that begin with PET_, so that `torchrun train.py` is all one has to write.
+    """
+    processes = str(max(1, gpus))
+    members = str(replicas)
+    return {"NNODES": members, "PET_NNODES": members, "NPROC_PER_NODE": processes, "PET_NPROC_PER_NODE": processes}
+
+
+def _is_whole_env(use: SecretUse) -> bool:
+    return use.path is None and use.env is None
+
+
+def _put(target: Manifest, key: str, value: Any) -> None:
+    if value:
+        target[key] = value
+
+
+class _Mounts:
+    """Volumes and where they are mounted; one volume for each mount."""
+
+    def __init__(self) -> None:
+        self.volumes: list[Manifest] = []
+        self.mounts: list[Manifest] = []
+
+    def add(
+        self, name: str, path: str, source: Manifest, *, read_only: bool = False, sub_path: str | None = None
+    ) -> None:
+        mount: Manifest = {"name": name, "mountPath": path}
+        _put(mount, "readOnly", read_only)
+        _put(mount, "subPath", sub_path)
+        self.volumes.append({"name": name, **source})
+        self.mounts.append(mount)
+
+
+def _mount_everything(
+    mounts: _Mounts, spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity, findings: Findings
+) -> str:
+    """Adds all mounts; answers where members find the checkpoint, or nothing."""
+    if resolved.shm_bytes:
+        limit = format_memory(resolved.shm_bytes)
+        mounts.add("shm", SHM_PATH, {"emptyDir": {"medium": "Memory", "sizeLimit": limit}})
+        if policy.mounts.own_path_only:
+            message = f"{SHM_PATH} is this machine's own: its size is not limited"
+            findings.add("ShmOfTheMachine", message, "spec.resources.shm")
+    checkpoint_path = _mount_checkpoint(mounts, spec, policy, run, findings)
+    for index, use in enumerate(spec.volumes):
+        field = f"spec.volumes[{index}]"
+        read_only = use.read_only
+        sub_path = None
+        if use.host_path is not None:
+            source: Manifest = {"hostPath": {"path": use.host_path}}
+        else:
+            volume = policy.volumes[use.name or ""]
+            source, sub_path = _source(volume), volume.sub_path
+            if volume.read_only and not use.read_only:
+                read_only = True
+                findings.add("VolumeReadOnly", f"the volume {use.name} can only be read", f"{field}.readOnly")
+        if read_only and policy.mounts.own_path_only:
+            message = f"{use.path} is the folder itself on this machine: nothing keeps programs from writing it"
+            findings.add("ReadOnlyNotEnforced", message, f"{field}.readOnly")
+        mounts.add(f"volume-{index}", use.path, source, read_only=read_only, sub_path=sub_path)
+    for index, secret in enumerate(spec.secrets):
+        if secret.path is not None:
+            source = {"secret": {"secretName": secret.name}}
+            mounts.add(f"secret-{index}", secret.path, source, read_only=True)
+    return checkpoint_path
+
+
+def _mount_checkpoint(mounts: _Mounts, spec: RunSpec, policy: Policy, run: RunIdentity, findings: Findings) -> str:
+    if spec.checkpoint is None:
+        return ""
+    path, rules = spec.checkpoint.path, policy.checkpoint
+    if rules.kind == "claim":
+        source: Manifest = {"persistentVolumeClaim": {"claimName": names.checkpoint_claim(run.name)}}
+        if rules.access_mode == "ReadWriteOnce" and spec.replicas > 1:
+            message = "the claim can be mounted on one node at a time: all members have to fit on one"
+            findings.add("CheckpointOnOneNode", message, "spec.checkpoint")
+    else:
+        folder = checkpoint_folder(policy, run)
+        source = {"hostPath": {"path": folder, "type": "DirectoryOrCreate"}}
+        if policy.mounts.own_path_only and folder != path:
+            path = folder
+            message = (
+                f"the checkpoint lies at {folder}, not at {spec.checkpoint.path}; programs find it by {CHECKPOINT_ENV}"
+            )
+            findings.add("CheckpointAtOwnPath", message, "spec.checkpoint.path")
+        if spec.checkpoint.size_bytes is not None:
+            message = "checkpoints are folders here, so the size is not used"
+            findings.add("CheckpointSizeUnused", message, "spec.checkpoint.size")
+    mounts.add("checkpoint", path, source)
+    return path
+
+
+def _source(volume: Volume) -> Manifest:
+    if volume.claim is not None:
+        return {"persistentVolumeClaim": {"claimName": volume.claim}}
+    if volume.host_path is not None:
+        return {"hostPath": {"path": volume.host_path}}
+    if volume.nfs is not None:
+        return {"nfs": {"server": volume.nfs.server, "path": volume.nfs.path}}
+    if volume.config_map is not None:
+        return {"configMap": {"name": volume.config_map}}
+    if volume.secret is not None:
+        return {"secret": {"secretName": volume.secret}}
+    empty: Manifest = {}
+    if volume.empty_dir is not None:
+        _put(empty, "medium", "Memory" if volume.empty_dir.memory else "")
+        _put(empty, "sizeLimit", volume.empty_dir.size_bytes and format_memory(volume.empty_dir.size_bytes))
+    return {"emptyDir": empty}
+
+
+def _env(spec: RunSpec, policy: Policy, resolved: Resolved, checkpoint_path: str, findings: Findings) -> list[Manifest]:
+    """The user's variables first, then policy's, then ours: where a name stands twice, the last one counts."""
+    fixed = policy.inject.env
+    env: list[Manifest] = [
+        {"name": name, "value": literal(value)} for name, value in resolved.env.items() if name not in fixed
+    ]
+    for index, secret in enumerate(spec.secrets):
+        if secret.env is not None and secret.env in fixed:
+            findings.add("EnvReplaced", f"policy sets {secret.env}", f"spec.secrets[{index}].env")
+        elif secret.env is not None:
+            reference = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
+            env.append({"name": secret.env, "valueFrom": reference})
+    env += [{"name": name, "value": value} for name, value in fixed.items()]
+    if spec.launcher == "torchrun":
+        env += [{"name": name, "value": value} for name, value in torchrun_env(spec.replicas, resolved.gpus).items()]
+    if checkpoint_path:
+        env.append({"name": CHECKPOINT_ENV, "value": checkpoint_path})
+    replaced = sorted(fixed.keys() & spec.env.keys())
+    if replaced:
+        findings.add("EnvReplaced", f"policy sets {', '.join(replaced)}", "spec.env")
+    if fixed.keys() - set(replaced):
+        findings.add("EnvAdded", f"policy adds {', '.join(sorted(fixed.keys() - set(replaced)))}", "spec.env")
+    open_secrets = sorted(name for name in spec.env if any(word in name.upper() for word in _SECRET_LOOKING))
+    if open_secrets:
+        message = f"{', '.join(open_secrets)} can be read by everybody who may see the run; name a Secret under secrets"
+        findings.add("SecretInEnv", message, "spec.env")
+    return env
+
+
+def _resources(policy: Policy, resolved: Resolved, findings: Findings) -> Manifest:
+    requests = {"cpu": format_cpu(resolved.cpu_request_millis), "memory": format_memory(resolved.memory_request_bytes)}
+    limits: dict[str, str] = {}
+    _put(limits, "cpu", resolved.cpu_limit_millis and format_cpu(resolved.cpu_limit_millis))
+    _put(limits, "memory", resolved.memory_limit_bytes and format_memory(resolved.memory_limit_bytes))
+    further = {**policy.inject.resources, **(policy.gpu.resources if resolved.gpus else {})}
+    if further:
+        listed = ", ".join(f"{name}: {amount}" for name, amount in sorted(further.items()))
+        findings.add("ResourcesAdded", f"policy adds {listed}", "spec.resources")
+    if resolved.gpus:
+        further[policy.gpu.resource] = str(resolved.gpus)
+    return {"requests": requests | further, "limits": limits | further}
+
+
+def _security_context(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> Manifest:
+    rules = policy.security
+    context: Manifest = {}
+    if resolved.user:
+        uid, _, gid = resolved.user.partition(":")
+        context["runAsUser"] = int(uid)
+        if gid:
+            context["runAsGroup"] = int(gid)
+    if not rules.allow_root:
+        context["runAsNonRoot"] = True
+        if not resolved.user:
+            message = "programs may not run as root: the image has to name another user, or the run does (--user 1000)"
+            findings.add("MustNotBeRoot", message, "spec.user")
+    if spec.privileged:
+        context["privileged"] = True
+        findings.add("Privileged", "the program has all rights on its node", "spec.privileged")
+    elif not rules.allow_privilege_escalation:
+        context["allowPrivilegeEscalation"] = False
+    capabilities: Manifest = {}
+    _put(capabilities, "drop", list(rules.drop_capabilities))
+    _put(capabilities, "add", list(rules.add_capabilities))
+    _put(context, "capabilities", capabilities)
+    if rules.seccomp_profile:
+        context["seccompProfile"] = {"type": rules.seccomp_profile}
+    _put(context, "readOnlyRootFilesystem", rules.read_only_root)
+    restrictions = [
+        (not rules.allow_privilege_escalation and not spec.privileged, "setuid programs such as sudo do not work"),
+        ("ALL" in rules.drop_capabilities, f"of root's rights it has {', '.join(rules.add_capabilities) or 'none'}"),
+        (rules.read_only_root, "the image's own files cannot be written"),
+    ]
+    if any(holds for holds, _ in restrictions):
+        message = "; ".join(text for holds, text in restrictions if holds)
+        findings.add("SecurityRestricted", message)
+    return context
+
+
+def _toleration(each: Toleration) -> Manifest:
+    toleration: Manifest = {"operator": each.operator}
+    for key, value in (("key", each.key), ("value", each.value), ("effect", each.effect)):
+        _put(toleration, key, value)
+    return toleration
+
+
+def _node_loss_is_ours() -> list[Manifest]:
+    """Without these an API server adds its own, and members of a dead node would be deleted after five minutes by
+    somebody else (rule 6)."""
+    return [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in DEAD_NODE_TAINTS]
+
+
+def _tell_additions(policy: Policy, resolved: Resolved, findings: Findings) -> None:
+    inject = policy.inject
+    tolerated = [*inject.tolerations, *(policy.gpu.tolerations if resolved.gpus else ())]
+    added = (
+        ("LabelsAdded", "labels", [f"{key}={value}" for key, value in inject.labels.items()]),
+        ("AnnotationsAdded", "annotations", list(inject.annotations)),
+        ("NodeSelectorAdded", "the node selector", [f"{key}={value}" for key, value in inject.node_selector.items()]),
+        ("TolerationsAdded", "tolerations of", [each.key or "every taint" for each in tolerated]),
+        ("RuntimeClassSet", "the runtime class", [inject.runtime_class] if inject.runtime_class else []),
+        ("SchedulerSet", "the scheduler", [inject.scheduler_name] if inject.scheduler_name else []),
+    )
+    for code, what, listed in added:
+        if listed:
+            findings.add(code, f"policy adds {what} {', '.join(listed)}", "")
+
+
+def _tell_about_image(spec: RunSpec, findings: Findings) -> None:
+    if full_image_name(spec.image).endswith(":latest"):
+        message = f"{spec.image} may be another image after a restart; name a tag or a digest"
+        findings.add("ImageTagLatest", message, "spec.image")

@@ -1,0 +1,312 @@
+"""The story that `kaji demo` tells: real commands against a real (small) cluster, as a user would type them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from kajitori.clusterfile import CLUSTER_FILE
+from kajitori.errors import KajitoriError, Unavailable, Unsupported
+from kajitori.settings import DemoOptions
+
+STEPS = 300
+SECONDS_PER_STEP = 0.03
+PATIENCE_SECONDS = 60.0
+_IMAGE = "pytorch/pytorch:2.9.1"
+_HOG = "keep = []\nwhile True: keep.append(bytearray(8 * 2**20))"
+
+
+class StoryBroken(KajitoriError):
+    """Something in the story did not happen as told: this is what a demo must never hide."""
+
+    code = "DemoFailed"
+
+
+def demo(options: DemoOptions) -> int:
+    """Tells the story, and takes everything down again. Raises StoryBroken where a promise was not kept."""
+    script = _example()
+    with _folder(options.data) as folder, _cluster(folder, options) as environment:
+        story = Story(environment, script)
+        for chapter in (story.training, story.refused, story.waiting, story.memory, story.board):
+            chapter()
+        story.say("That was it. `kaji up` starts such a cluster that stays; `kaji run --help` says what it takes.")
+        if options.keep:
+            story.say(f"The cluster runs on until Ctrl-C: kaji ps -a --cluster {folder}")
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.pause()
+    return 0
+
+
+class Story:
+    """Says what happens, types commands, and checks that what was promised came true."""
+
+    def __init__(self, environment: Mapping[str, str], script: Path) -> None:
+        self._environment = environment
+        self._script = script
+        self._color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self._began = time.monotonic()
+
+    # ------------------------------------------------------------------------------------------ chapters
+
+    def training(self) -> None:
+        """A gang of two loses a member, comes back from its checkpoint, and ends as if nothing had happened."""
+        self.title("A training that survives")
+        self.say("Two members train a network on handwritten digits. First one that nobody disturbs:")
+        self.kaji("run", "-d", "--name", "calm", *self._training_options(), quiet=True)
+        self.say("And the same once more, of which we shall kill a member half-way:")
+        self.kaji("run", "-d", "--name", "digits", *self._training_options(), quiet=True)
+        self.wait("it is half-way", lambda: self._step("digits") >= STEPS // 2)
+        victim = _member_process("digits", rank=1)
+        self.say(f"Step {self._step('digits')} of {STEPS}. kill -9 {victim}, which is member 1 of digits:")
+        os.kill(victim, signal.SIGKILL)
+        self.wait("the gang restarts", lambda: self._status("digits").get("restarts", 0) == 1)
+        self.kaji("ps", "-a", "-o", "wide")
+        self.kaji("wait", "digits", "calm", timeout_seconds=PATIENCE_SECONDS)
+        disturbed, calm = self._last_line("digits"), self._last_line("calm")
+        self.kaji("logs", "--rank", "0", "--tail", "1", "calm")
+        self.kaji("logs", "--rank", "0", "--tail", "1", "digits")
+        if not disturbed or disturbed != calm:
+            raise StoryBroken(f"the disturbed run ended with {disturbed!r}, the other with {calm!r}")
+        self.say("The whole gang went back to its checkpoint, and ended with the very accuracy of the other.")
+
+    def refused(self) -> None:
+        """Every reason at once, each with its way out."""
+        self.title("A run that policy refuses")
+        self.kaji("run", "--name", "Greedy", "-n", "two", "-m", "lots", _IMAGE, expect=2)
+        self.kaji(
+            *("run", "--gpus", "16", "--gpu-type", "h100", "-v", "/etc:/etc", "--privileged", _IMAGE),
+            expect=2,
+        )
+        self.say("Nothing of them was created.")
+
+    def waiting(self) -> None:
+        """What is missing, and who holds it; then it starts."""
+        self.title("A run that waits")
+        gpus = ("--gpus", "8", "--gpu-type", "h100", _IMAGE)
+        self.kaji("run", "-d", "-q", "--name", "large", "-n", "7", *gpus)
+        self.wait("large runs", lambda: self._phase("large") == "Running")
+        self.kaji("run", "-d", "-q", "--name", "patient", "-n", "2", *gpus)
+        self.wait("patient waits", lambda: self._status("patient").get("reason") == "WaitingForGPU")
+        self.kaji("explain", "patient")
+        self.kaji("stop", "large")
+        self.wait("patient runs", lambda: self._phase("patient") == "Running")
+        self.kaji("ps")
+        self.say("It started by itself once the GPUs were free.")
+
+    def memory(self) -> None:
+        """What is over its limit is ended where it is, and not carried to another node."""
+        self.title("A run over its memory limit")
+        options = ("--name", "hungry", "-m", "256m", "--restarts", "5")
+        self.kaji("run", *options, "python:3.12", sys.executable, "-c", _HOG, expect=137)
+        status = self._status("hungry")
+        if status.get("reason") != "OutOfMemory" or status.get("restarts", 0) or status["attempts"] != 1:
+            raise StoryBroken(f"hungry was to end as OutOfMemory after one attempt, and not {status}")
+        self.say("Five restarts were allowed, none was made: it would have eaten the next node's memory, too.")
+
+    def board(self) -> None:
+        """Who holds which GPUs."""
+        self.title("The board")
+        self.kaji("gpus")
+
+    # ------------------------------------------------------------------------------------------ telling
+
+    def title(self, text: str) -> None:
+        self._write(f"\n\033[1m{text}\033[0m" if self._color else f"\n{text}\n{'-' * len(text)}")
+
+    def say(self, text: str) -> None:
+        self._write(text)
+
+    def kaji(
+        self, *arguments: str, expect: int = 0, quiet: bool = False, timeout_seconds: float = PATIENCE_SECONDS
+    ) -> str:
+        """Types a command and shows what it prints; its output. Raises StoryBroken for another exit code."""
+        shown = shlex.join(["kaji", *(_shortened(argument) for argument in arguments)])
+        self._write(f"\033[36m$ {shown}\033[0m" if self._color else f"$ {shown}")
+        done = self._call(*arguments, timeout_seconds=timeout_seconds)
+        if not quiet or done.returncode != expect:
+            self._write(done.stdout.rstrip("\n"))
+        if done.returncode != expect:
+            raise StoryBroken(f"`{shown}` ended with exit code {done.returncode} instead of {expect}")
+        return done.stdout
+
+    def wait(self, what: str, happened: Callable[[], bool]) -> None:
+        """Until something happened. Raises StoryBroken where it takes too long."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not happened():
+            if time.monotonic() > deadline:
+                raise StoryBroken(f"waited {PATIENCE_SECONDS:.0f} s in vain until {what}")
+            time.sleep(0.2)
+
+    def _write(self, text: str) -> None:
+        if text:
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+
+    # ------------------------------------------------------------------------------------------ asking
+
+    def _call(self, *arguments: str, timeout_seconds: float = PATIENCE_SECONDS) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "kajitori.cli", *arguments],
+            env=dict(self._environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout_seconds,
+            check=False,
+        )
+
+    def _view(self, run: str) -> dict[str, Any]:
+        done = self._call("describe", "-o", "json", run)
+        if done.returncode:
+            raise StoryBroken(f"{run} can't be described: {done.stdout.strip()}")
+        view: dict[str, Any] = json.loads(done.stdout)
+        return view
+
+    def _status(self, run: str) -> dict[str, Any]:
+        status: dict[str, Any] = self._view(run)["status"]
+        return status
+
+    def _phase(self, run: str) -> str:
+        return str(self._status(run)["phase"])
+
+    def _last_line(self, run: str) -> str:
+        lines = self._call("logs", "--rank", "0", "--tail", "1", run).stdout.splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def _step(self, run: str) -> int:
+        words = self._last_line(run).replace("/", " ").split()
+        return int(words[1]) if len(words) > 1 and words[0] == "step" and words[1].isdigit() else 0
+
+    def _training_options(self) -> tuple[str, ...]:
+        folder = str(self._script.parent)
+        return (
+            *("-n", "2", "--launcher", "torchrun", "--cpus", "0.5", "-m", "512m", "--checkpoint", "/ckpt"),
+            *("--restarts", "3", "-v", f"{folder}:{folder}", "-w", folder, "python:3.12"),
+            *(sys.executable, self._script.name, "--steps", str(STEPS), "--seconds-per-step", str(SECONDS_PER_STEP)),
+        )
+
+
+def _shortened(argument: str) -> str:
+    """What a reader needs to see: not where Python happens to lie, nor a program in one argument."""
+    if argument == sys.executable:
+        return "python3"
+    return argument if "\n" not in argument else "…"
+
+
+def _example() -> Path:
+    script = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
+    if not script.is_file():
+        raise Unsupported(f"the demo's training is not there: {script}", hint="run it in a clone of the repository")
+    return script
+
+
+def _member_process(run: str, *, rank: int) -> int:
+    """The process of a member, by what the platform told it."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            environment = process.environ()
+            is_member = environment.get("KAJI_RUN") == run and environment.get("KAJI_RANK") == str(rank)
+            if is_member and any(word.endswith("train.py") for word in process.cmdline()):
+                return process.pid
+    raise StoryBroken(f"no process is member {rank} of {run}")
+
+
+@contextmanager
+def _folder(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        yield given
+        return
+    folder = Path(tempfile.mkdtemp(prefix="kaji-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _cluster(folder: Path, options: DemoOptions) -> Iterator[Mapping[str, str]]:
+    """A cluster of the demo's own, in a process of its own; the environment in which `kaji` finds it."""
+    command = [
+        sys.executable,
+        "-m",
+        "kajitori.cli",
+        "up",
+        "--data",
+        str(folder.absolute()),
+        "--nodes",
+        str(options.nodes),
+    ]
+    command += ["--gpus", str(options.gpus), "--gpu-type", "h100", "--gpu-type", "a100"]
+    command += ["--log-level", options.log_level]
+    log = folder / "up.log"
+    folder.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as output:
+        # The folder that a cluster is started in may be mounted: the demo's training lies there, wherever the clone is.
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=_example().parent
+        )
+    try:
+        described = _await_file(folder / CLUSTER_FILE, process, log)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("KAJI_")} | {
+            "KAJI_SERVER": described["url"],
+            "KAJI_TOKEN": described["token"],
+            "COLUMNS": "110",
+        }
+        try:
+            yield environment
+        finally:
+            _remove_runs(environment)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _remove_runs(environment: Mapping[str, str]) -> None:
+    """Members outlive a cluster that is stopped; the demo's must not."""
+
+    def kaji(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kajitori.cli", *arguments]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return subprocess.run(
+                command, env=dict(environment), capture_output=True, text=True, timeout=30, check=False
+            )
+        return subprocess.CompletedProcess(command, 125, "", "")
+
+    left = kaji("ps", "-a", "-q").stdout.split()
+    if not left:
+        return
+    kaji("rm", "-f", *left)
+    deadline = time.monotonic() + 15
+    while kaji("ps", "-a", "-q").stdout.split() and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def _await_file(path: Path, process: subprocess.Popen[bytes], log: Path) -> dict[str, Any]:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise Unavailable(f"the demo's cluster did not start: {log.read_text().strip()[-2000:]}")
+        with contextlib.suppress(OSError, ValueError):
+            document: dict[str, Any] = json.loads(path.read_text())
+            return document
+        time.sleep(0.1)
+    raise Unavailable("the demo's cluster did not start in time", hint=f"its log is {log}")

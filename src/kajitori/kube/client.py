@@ -1,0 +1,447 @@
+"""The verbs of the Kubernetes API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Generic, TypeVar, overload
+
+import msgspec
+
+from kajitori.core import names
+from kajitori.errors import InvalidInput
+from kajitori.kube.concurrency import ConcurrencyLimiter
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.decoding import Page, decode, decode_page
+from kajitori.kube.errors import GoneError
+from kajitori.kube.resources import PODS, Resource
+from kajitori.kube.retry import RetryPolicy
+from kajitori.kube.streams import EXEC_PROTOCOL, ByteStream, ExecStream
+from kajitori.kube.transport import Environment, Params, Transport
+
+T = TypeVar("T")
+Object = dict[str, Any]
+
+DEFAULT_TIMEOUT_SECONDS = 30.0
+DEFAULT_PAGE_SIZE = 500
+LOG_BUFFER_BYTES = 64 << 10
+"""Logs have no long lines to wait for, and thousands of them may be followed by readers who are slow."""
+
+
+class PatchKind(StrEnum):
+    """How the body of a patch is to be read."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """All objects of a collection, as they were at one resource version."""
+
+    items: list[T]
+    resource_version: str
+
+
+class KubeClient:
+    """One API server under one identity; an async context manager that belongs to one event loop.
+
+    Where no namespace is given, reading and writing one object of a namespaced kind means the body's namespace or the
+    configuration's, and a collection means all namespaces. Every verb raises the errors of `kube.errors`.
+    """
+
+    def __init__(
+        self,
+        config: KubeConfig,
+        *,
+        user_agent: str = "kajitori",
+        limiter: ConcurrencyLimiter | None = None,
+        retry: RetryPolicy | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        environment: Environment | None = None,
+        write_permit: Callable[[], float] | None = None,
+    ) -> None:
+        """write_permit is asked before each write: for how many seconds may it last? It may raise instead."""
+        self.config = config
+        self.environment = environment or Environment()
+        self.limiter = limiter or ConcurrencyLimiter(clock=self.environment.clock, sleep=self.environment.sleep)
+        self._field_manager = user_agent.partition("/")[0]
+        self._transport = Transport(
+            config,
+            user_agent=user_agent,
+            limiter=self.limiter,
+            retry=retry or RetryPolicy(),
+            timeout_seconds=timeout_seconds,
+            environment=self.environment,
+            write_permit=write_permit,
+        )
+
+    async def __aenter__(self) -> KubeClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes all connections, those of open streams included."""
+        await self._transport.close()
+        await asyncio.sleep(0)  # lets the transports say goodbye before the loop may end
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    @overload
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...
+    @overload
+    async def get(self, resource: Resource, name: str, namespace: str | None = None, *, type: type[T]) -> T: ...
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None, *, type: type[T] | None = None
+    ) -> Object | T:
+        """One object, as a dictionary or as `type`."""
+        path = self._object_path(resource, name, namespace)
+        answer = await self._transport.request("GET", path, idempotent=True, kind=f"get {resource.plural}")
+        return decode(answer, type) if type is not None else decode(answer, dict)
+
+    @overload
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = DEFAULT_PAGE_SIZE,
+    ) -> Listing[Object]: ...
+    @overload
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = DEFAULT_PAGE_SIZE,
+        type: type[T],
+    ) -> Listing[T]: ...
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = DEFAULT_PAGE_SIZE,
+        type: type[Any] | None = None,
+    ) -> Listing[Any]:
+        """The whole collection, fetched page by page."""
+        items: list[Any] = []
+        version = ""
+        pages = self.list_pages(
+            resource,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            page_size=page_size,
+            type=type or dict,
+        )
+        async for page in pages:
+            if page.first:
+                items.clear()  # the server had forgotten the pages before: they come again
+            items.extend(page.items)
+            version = page.resource_version
+        return Listing(items, version)
+
+    async def list_pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = DEFAULT_PAGE_SIZE,
+        type: type[T],
+    ) -> AsyncGenerator[Page[T]]:
+        """The collection page by page. Where a continue token expires, it starts over in one piece (`page.first`)."""
+        path = self._collection_path(resource, namespace)
+        params = _selectors(label_selector, field_selector)
+        token, limit, first = "", page_size, True
+        while True:
+            query = {**params, "limit": str(limit)} if limit else dict(params)
+            if token:
+                query["continue"] = token
+            try:
+                answer = await self._transport.request("GET", path, params=query, idempotent=True)
+            except GoneError:
+                if not token:
+                    raise
+                token, limit, first = "", 0, True
+                continue
+            page = decode_page(answer, type, first=first)
+            del answer
+            token, first = page.token, False
+            yield page
+            if not token:
+                return
+
+    async def watch_once(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int,
+        silence_seconds: float,
+    ) -> ByteStream:
+        """One watch request: lines of JSON, one event each. `kube.watch` makes of it a watch that does not end."""
+        params = {
+            **_selectors(label_selector, field_selector),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(timeout_seconds),
+        }
+        path = self._collection_path(resource, namespace)
+        response = await self._transport.stream(path, params=params, silence_seconds=silence_seconds)
+        return ByteStream(self.config, response)
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    async def create(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        """A new object. Not tried again where the connection broke after the request was sent: it may exist.
+
+        A body in bytes is JSON and needs the namespace as an argument.
+        """
+        if namespace is None and not isinstance(body, bytes):
+            namespace = (body.get("metadata") or {}).get("namespace")
+        path = self._collection_path(resource, namespace or self.config.namespace)
+        answer = await self._transport.request(
+            "POST",
+            path,
+            params={"dryRun": "All"} if dry_run else {},
+            body=_encode(body),
+            idempotent=dry_run,
+            kind=f"create {resource.plural}",
+        )
+        return decode(answer, dict)
+
+    async def replace(self, resource: Resource, body: Mapping[str, Any], *, subresource: str = "") -> Object:
+        """Replaces an object, or a subresource of it. A resourceVersion in the body makes it a compare-and-swap."""
+        metadata = body["metadata"]
+        path = self._object_path(resource, metadata["name"], metadata.get("namespace"), subresource)
+        answer = await self._transport.request(
+            "PUT", path, body=_encode(body), idempotent=True, kind=f"replace {resource.plural}"
+        )
+        return decode(answer, dict)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Any],
+        namespace: str | None = None,
+        *,
+        kind: PatchKind = PatchKind.MERGE,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Object:
+        """Changes parts of an object. `force` takes fields over from other managers when applying."""
+        params = {}
+        if field_manager or kind is PatchKind.APPLY:
+            params["fieldManager"] = field_manager or self._field_manager
+        if force:
+            params["force"] = "true"
+        answer = await self._transport.request(
+            "PATCH",
+            self._object_path(resource, name, namespace, subresource),
+            params=params,
+            body=msgspec.json.encode(patch),
+            content_type=kind.value,
+            idempotent=kind is not PatchKind.JSON,
+            kind=f"patch {resource.plural}",
+        )
+        return decode(answer, dict)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> Object:
+        """Deletes one object; answers the object as it goes, or a Status.
+
+        propagation: `Background`, `Foreground` or `Orphan`. Raises ConflictError where uid or version do not agree.
+        """
+        options = _delete_options(grace_seconds, propagation, uid, resource_version)
+        path = self._object_path(resource, name, namespace)
+        answer = await self._transport.request(
+            "DELETE", path, body=options, idempotent=True, kind=f"delete {resource.plural}"
+        )
+        return decode(answer, dict)
+
+    async def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        *,
+        label_selector: str,
+        field_selector: str = "",
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+    ) -> None:
+        """Deletes all objects that the selectors find. An empty label selector finds all of the namespace."""
+        await self._transport.request(
+            "DELETE",
+            self._collection_path(resource, namespace),
+            params=_selectors(label_selector, field_selector),
+            body=_delete_options(grace_seconds, propagation, None, None),
+            idempotent=True,
+        )
+
+    async def bind(self, pod_name: str, namespace: str, node: str) -> None:
+        """Puts a Pod on a node, as a scheduler does. Raises ConflictError where it is on one already."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod_name, "namespace": namespace},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = self._object_path(PODS, pod_name, namespace, "binding")
+        await self._transport.request("POST", path, body=_encode(body), idempotent=False, kind="bind pods")
+
+    # ------------------------------------------------------------------------------------------ streams
+
+    async def open_log(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        container: str = names.MEMBER_CONTAINER,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        since_seconds: int | None = None,
+        timestamps: bool = False,
+        previous: bool = False,
+        limit_bytes: int | None = None,
+    ) -> ByteStream:
+        """A container's log; with `follow` until it ends. Raises at once what the server refuses."""
+        params: dict[str, str] = {"container": container} if container else {}
+        numbers = {"tailLines": tail_lines, "sinceSeconds": since_seconds, "limitBytes": limit_bytes}
+        params |= {name: str(value) for name, value in numbers.items() if value is not None}
+        switches = {"follow": follow, "timestamps": timestamps, "previous": previous}
+        params |= {name: "true" for name, on in switches.items() if on}
+        response = await self._transport.stream(
+            self._object_path(PODS, pod, namespace, "log"),
+            params=params,
+            accept="*/*",
+            buffer_bytes=LOG_BUFFER_BYTES,
+        )
+        return ByteStream(self.config, response)
+
+    async def open_exec(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        command: Sequence[str],
+        container: str = names.MEMBER_CONTAINER,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> ExecStream:
+        """Starts a program in a container. With a terminal, its errors come on standard output, as terminals do it."""
+        params = [("command", part) for part in command]
+        if container:
+            params.append(("container", container))
+        params += [("stdin", str(stdin).lower()), ("stdout", "true"), ("stderr", str(not tty).lower())]
+        params.append(("tty", str(tty).lower()))
+        path = self._object_path(PODS, pod, namespace, "exec")
+        return ExecStream(self.config, await self._transport.websocket(path, params=params, protocol=EXEC_PROTOCOL))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Anything else: the body of the answer. `path` is taken as it is; headers may be Accept and Content-Type."""
+        given = {name.lower(): value for name, value in (headers or {}).items()}
+        unknown = set(given) - {"accept", "content-type"}
+        if unknown:
+            raise ValueError(f"headers that are not sent: {', '.join(sorted(unknown))}")
+        return await self._transport.request(
+            method,
+            path,
+            params=params or {},
+            body=_encode(body) if body is not None else None,
+            accept=given.get("accept", "application/json"),
+            content_type=given.get("content-type", "application/json"),
+            idempotent=method in ("GET", "HEAD", "PUT", "DELETE"),
+        )
+
+    # ------------------------------------------------------------------------------------------ paths
+
+    def _object_path(self, resource: Resource, name: str, namespace: str | None, subresource: str = "") -> str:
+        if resource.namespaced:
+            namespace = _segment(namespace or self.config.namespace, "metadata.namespace")
+        return resource.path(namespace, _segment(name, "metadata.name"), subresource)
+
+    def _collection_path(self, resource: Resource, namespace: str | None) -> str:
+        return resource.path(_segment(namespace, "metadata.namespace") if namespace is not None else None)
+
+
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:@!$&'()*+,;=")
+
+
+def _segment(name: str, field: str) -> str:
+    """A name as a part of a URL's path; refuses what would lead to another path."""
+    if name in ("", ".", "..") or not _SAFE.issuperset(name):
+        raise InvalidInput.one(field, f"{name!r:.80} is not the name of an object", value=name)
+    return name
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    chosen = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {name: value for name, value in chosen.items() if value}
+
+
+def _encode(body: Mapping[str, Any] | bytes) -> bytes:
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _delete_options(
+    grace_seconds: int | None, propagation: str | None, uid: str | None, resource_version: str | None
+) -> bytes:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    if any(preconditions.values()):
+        options["preconditions"] = {name: value for name, value in preconditions.items() if value}
+    return msgspec.json.encode(options)

@@ -1,0 +1,245 @@
+"""The mirror's Nodes, Pods and Runs as the planner and policy see them: the way from Kubernetes' words into `core`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from kajitori.core import gang, names
+from kajitori.core.decide import Decision, Facts, RunIdentity, decide
+from kajitori.core.explain import Use
+from kajitori.core.planner import MemberRequest
+from kajitori.core.policy import Policy
+from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
+from kajitori.core.reasons import Phase
+from kajitori.core.run import RunSpec, parse_spec
+from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot, Taint
+from kajitori.core.status import Attempt, RunStatus
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Node, Pod, PodSpec, RunObject
+from kajitori.kube.usage import pod_usage
+from kajitori.policyfile import PolicyFile
+
+_NOT_READY_TAINTS = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable",
+)
+"""Taints that repeat what a node's conditions and its spec say already."""
+
+
+class _Type(msgspec.Struct):
+    """What kind of run a spec is of; the rest of it does not matter here."""
+
+    type: str = "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What members of an attempt will take that no bound Pod shows yet."""
+
+    attempt: int
+    member: MemberRequest
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """An attempt's plan as it is stored, read once."""
+
+    attempt: int
+    member: MemberRequest
+    nodes: dict[str, str]
+    """Node by rank, as the label has it."""
+
+
+class ClusterView:
+    """The cluster at this moment. Facts about nodes are kept between questions; usage is read anew each time."""
+
+    def __init__(self, mirror: Mirror, policy: PolicyFile) -> None:
+        self._mirror = mirror
+        self._policy = policy
+        self._policy_version = 0
+        self._facts: dict[str, NodeFacts] = {}
+        self._table: NodeTable | None = None
+        self._version = 0
+        self._planned: dict[str, _Planned] = {}
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force now."""
+        return self._policy.current().policy
+
+    @property
+    def version(self) -> int:
+        """Grows whenever policy or what is known of nodes changes: answers to `decide` may differ then."""
+        self.table()
+        return self._version
+
+    def note_node(self, name: str) -> bool:
+        """Looks at one Node anew; whether anything changed that matters to planning (heartbeats do not)."""
+        node = self._mirror.nodes.get(name)
+        facts = node_facts(node, self.policy) if node is not None else None
+        if facts == self._facts.get(name):
+            return False
+        if facts is None:
+            self._facts.pop(name, None)
+        else:
+            self._facts[name] = facts
+        self._table = None
+        return True
+
+    def table(self) -> NodeTable:
+        """All nodes, in topology order."""
+        in_force = self._policy.current()
+        if in_force.version != self._policy_version:
+            self._policy_version = in_force.version
+            self._facts = {name: node_facts(node, in_force.policy) for name, node in self._mirror.nodes.items()}
+            self._table = None
+        if self._table is None:
+            self._table = NodeTable(self._facts.values())
+            self._version += 1
+        return self._table
+
+    def snapshot(self) -> Snapshot:
+        """What is used on every node now, by whomever."""
+        table = self.table()
+        snapshot = Snapshot.empty(table)
+        resource = self.policy.gpu.resource
+        for row, node in enumerate(table.nodes):
+            usage = self._mirror.usage_of(node.name)
+            if usage is None:
+                continue
+            snapshot.used[row, CPU] = usage.cpu_millis
+            snapshot.used[row, MEMORY] = usage.memory_bytes
+            snapshot.used[row, GPU] = usage.other(resource)
+            snapshot.used[row, PODS] = usage.pods
+            snapshot.members[row] = usage.members
+            snapshot.whole[row] = usage.whole_node_members > 0
+        return snapshot
+
+    def promises(self) -> Iterator[Promise]:
+        """Nodes that stored attempts have, but no bound Pod of theirs shows yet: free for nobody else.
+
+        They follow from the Runs alone, so that whoever comes new to a cluster knows them from the first moment.
+        """
+        starting = [run for run in self._mirror.runs.values() if self._holds_nodes(run)]
+        self._planned = {run.metadata.uid: self._plan_of(run) for run in starting}
+        known = self.table().index
+        for run in starting:
+            planned = self._planned[run.metadata.uid]
+            bound = {
+                pod.metadata.labels.get(names.LABEL_RANK)
+                for pod in self._mirror.pods_of_run(run.metadata.uid)
+                if pod.spec.node_name and pod.metadata.labels.get(names.LABEL_ATTEMPT) == str(planned.attempt)
+            }
+            nodes = tuple(node for rank, node in planned.nodes.items() if rank not in bound and node in known)
+            if nodes:
+                yield Promise(planned.attempt, planned.member, nodes)
+
+    def _holds_nodes(self, run: RunObject) -> bool:
+        """Whether members of the run's attempt are still to be made or bound, or may be without our having seen it."""
+        status = run.status
+        if status is None or status.attempt is None:
+            return False
+        if status.phase is Phase.STARTING:
+            return True
+        if status.phase is Phase.RUNNING:  # Pods are watched apart from Runs: they may be seen later
+            return len(self._mirror.pods_of_run(run.metadata.uid)) < status.members.total
+        # A service restarts one member beside the others; a batch run between two attempts holds nothing.
+        return status.phase is Phase.RESTARTING and msgspec.json.decode(run.spec, type=_Type).type == "service"
+
+    def _plan_of(self, run: RunObject) -> _Planned:
+        assert run.status is not None and run.status.attempt is not None
+        attempt = run.status.attempt
+        before = self._planned.get(run.metadata.uid)
+        if before is not None and before.attempt == attempt.number:
+            return before
+        nodes = {str(rank): node for rank, node in gang.node_by_rank(attempt).items()}
+        return _Planned(attempt.number, member_of_template(attempt, self.policy.gpu.resource), nodes)
+
+    def uses(self, node: str) -> Iterator[Use]:
+        """Who takes what of a node. DaemonSet-like Pods without GPUs count too: what they take is not free."""
+        resource = self.policy.gpu.resource
+        for pod in self._mirror.pods_on_node(node):
+            if pod.is_finished:
+                continue
+            usage = self._mirror.usage_of_pod(pod)
+            run = self._run_of(pod)
+            meta = pod.metadata
+            yield Use(
+                node=node,
+                holder=f"{meta.namespace}/{run.metadata.name if run else meta.name}",
+                owner=run.metadata.annotations.get(names.ANNOTATION_OWNER, "") if run else "",
+                is_run=run is not None,
+                cpu_millis=usage.cpu_millis,
+                memory_bytes=usage.memory_bytes,
+                gpus=usage.other(resource),
+                since=pod.status.start_time or meta.creation_timestamp,
+            )
+
+    def _run_of(self, pod: Pod) -> RunObject | None:
+        name = pod.metadata.labels.get(names.LABEL_RUN)
+        run = self._mirror.runs.get((pod.metadata.namespace, name)) if name else None
+        return run if run is not None and run.metadata.uid == pod.run_uid else None
+
+    def decide(self, run: RunObject) -> tuple[RunSpec, Decision]:
+        """What policy makes of a Run that stands in the cluster. Raises InvalidInput or Refused with every fault."""
+        spec = parse_spec(msgspec.json.decode(run.spec))
+        admitted = run.status is not None and run.status.attempts > 0
+        facts = Facts(table=self.table(), admitted=admitted)
+        identity = RunIdentity(run.metadata.name, run.metadata.namespace)
+        return spec, decide(spec, self.policy, facts, run=identity)
+
+
+def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:
+    """What a member of a stored attempt takes: by the attempt's own template, whatever policy says meanwhile."""
+    spec = msgspec.convert(attempt.template.get("spec", {}), PodSpec)
+    labels = attempt.template.get("metadata", {}).get("labels", {})
+    usage = pod_usage(spec)
+    return MemberRequest(
+        cpu_millis=usage.cpu_millis,
+        memory_bytes=usage.memory_bytes,
+        gpus=usage.other(gpu_resource),
+        whole_node=labels.get(names.LABEL_WHOLE_NODE) == "true",
+    )
+
+
+def node_facts(node: Node, policy: Policy) -> NodeFacts:
+    """What planning needs to know of a Node."""
+    amounts = node.status.allocatable or node.status.capacity
+    labels = node.metadata.labels
+    gpus = int(amounts.get(policy.gpu.resource, "0") or 0)
+    return NodeFacts(
+        name=node.metadata.name,
+        cpu_millis=parse_cpu_millis(amounts.get("cpu", "0")),
+        memory_bytes=parse_memory_bytes(amounts.get("memory", "0")),
+        gpus=gpus,
+        pods=int(amounts.get("pods", "110")),
+        gpu_type=policy.gpu.type_of(labels) if gpus else "",
+        labels=dict(labels),
+        taints=tuple(
+            Taint(taint.key, taint.value, taint.effect)
+            for taint in node.spec.taints
+            if taint.key not in _NOT_READY_TAINTS
+        ),
+        ready=node.is_ready and not any(t.key in _NOT_READY_TAINTS[:2] for t in node.spec.taints),
+        schedulable=not node.spec.unschedulable,
+        domains=tuple(labels.get(label, "") for label in policy.topology),
+    )
+
+
+def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus) -> gang.Run:
+    """A stored Run as `gang.next_step` takes it."""
+    return gang.Run(
+        type=spec.type,
+        replicas=spec.replicas,
+        limits=decision.limits,
+        status=status,
+        stopped=spec.stopped,
+        deleting=bool(run.metadata.deletion_timestamp),
+        resumes=spec.resumes,
+        generation=run.metadata.generation,
+    )

@@ -1,0 +1,186 @@
+"""From JSON to objects: fast for what Go's types write, and still right for what others write."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kajitori.kube.errors import ApiError, ServerError, error_from_status
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a collection. `token` is empty on the last one; `first` says that a collection begins with it."""
+
+    items: list[T]
+    resource_version: str
+    token: str
+    first: bool
+
+
+class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _ListOf(msgspec.Struct, Generic[T]):
+    items: list[T] | None = None
+    metadata: _ListMeta = _ListMeta()
+
+
+class EventKind(Enum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    ERROR = "ERROR"
+
+
+class WatchEvent(msgspec.Struct, Generic[T], gc=False):
+    """One line of a watch that is about an object."""
+
+    type: EventKind
+    object: T
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Generic[T]):
+    """Some lines of a watch. `error` is what the server said last; `resource_version` may be empty."""
+
+    events: list[WatchEvent[T]]
+    resource_version: str = ""
+    error: ApiError | None = None
+
+
+class _Name(msgspec.Struct, frozen=True):
+    name: Any = ""
+    namespace: Any = ""
+
+
+class _Named(msgspec.Struct):
+    """What can be told even of an object that is otherwise not understood."""
+
+    metadata: _Name = _Name()
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """Stands for an object that was deleted and could not be read."""
+
+    metadata: _Name
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _ListMeta = _ListMeta()
+
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    decoder = _decoders.get(type)
+    if decoder is None:
+        decoder = _decoders[type] = msgspec.json.Decoder(type)
+    return decoder
+
+
+def decode(document: bytes | msgspec.Raw, type: type[T]) -> T:
+    """One object. A null means that the field is not there, as it does in Go.
+
+    Raises ServerError where this is not such an object: nothing that answers so is an API server in order.
+    """
+    try:
+        value: T = _decoder(type).decode(document)
+        return value
+    except msgspec.ValidationError:
+        return _decode_with_nulls(document, type)
+    except msgspec.DecodeError as error:
+        raise _garbled(error) from error
+
+
+def decode_page(document: bytes, type: type[T], *, first: bool = True) -> Page[T]:
+    """One page of a list. What cannot be understood is left out and logged: the others are not its hostages."""
+    try:
+        page = _decoder(_ListOf[type]).decode(document)  # type: ignore[valid-type]
+    except msgspec.ValidationError:
+        rough = decode(document, _ListOf[msgspec.Raw])
+        items = []
+        for raw in rough.items or ():
+            try:
+                items.append(decode(raw.copy(), type))
+            except ServerError as error:
+                log.warning("left out of a list: %s", error)
+        return Page(items, rough.metadata.resource_version, rough.metadata.continue_, first)
+    except msgspec.DecodeError as error:
+        raise _garbled(error) from error
+    return Page(page.items or [], page.metadata.resource_version, page.metadata.continue_, first)
+
+
+def decode_events(lines: bytes, type: type[T]) -> Block[T]:
+    """Whole lines of a watch. An object that cannot be understood is left out and logged.
+
+    One that was deleted comes all the same, but holds no more than its name and namespace.
+    """
+    try:
+        events = _decoder(WatchEvent[type]).decode_lines(lines)  # type: ignore[valid-type]
+    except msgspec.MsgspecError:
+        return _decode_events_one_by_one(lines, type)
+    if any(event.type is EventKind.BOOKMARK or event.type is EventKind.ERROR for event in events):
+        return _decode_events_one_by_one(lines, type)
+    return Block(events, events[-1].object.metadata.resource_version if events else "")
+
+
+def _decode_events_one_by_one(lines: bytes, type: type[T]) -> Block[T]:
+    """Where bookmarks, errors or nulls are among the lines, which are not objects of the type in full."""
+    events: list[WatchEvent[T]] = []
+    version = ""
+    for line in lines.splitlines():
+        if not line.strip():
+            continue
+        rough = decode(line, WatchEvent[msgspec.Raw])
+        if rough.type is EventKind.ERROR:
+            return Block(events, version, error_from_status(decode(rough.object, dict)))
+        version = decode(rough.object, _Versioned).metadata.resource_version or version
+        if rough.type is EventKind.BOOKMARK:
+            continue
+        try:
+            events.append(WatchEvent(rough.type, decode(rough.object.copy(), type)))
+        except ServerError as error:
+            named = decode(rough.object, _Named).metadata
+            log.warning("left out of a watch: %s/%s: %s", named.namespace, named.name, error)
+            if rough.type is EventKind.DELETED:  # it is gone, whatever it was like: its name is enough to forget it
+                gone: Any = _Gone(named)
+                events.append(WatchEvent(rough.type, gone))
+    return Block(events, version)
+
+
+def _decode_with_nulls(document: bytes | msgspec.Raw, type: type[T]) -> T:
+    try:
+        return msgspec.convert(_without_nulls(msgspec.json.decode(document)), type)
+    except msgspec.MsgspecError as error:
+        raise _garbled(error) from error
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [_without_nulls(part) for part in value]
+    return value
+
+
+def _garbled(error: Exception) -> ServerError:
+    return ServerError(
+        f"the API server's answer cannot be understood: {error}",
+        status=502,
+        reason="Garbled",
+        hint="check that the address is that of a Kubernetes API server",
+    )

@@ -1,0 +1,156 @@
+"""Events: what a controller or a kubelet wants people to read. Written beside the work, never in its way."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from kajitori import errors
+from kajitori.core.times import format_time
+from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.resources import EVENTS, Resource
+
+log = logging.getLogger(__name__)
+
+QUEUE_LIMIT = 10_000
+REMEMBERED = 4_096
+WRITERS = 4
+
+
+class Writer(Protocol):
+    """What of a client is needed."""
+
+    async def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Any: ...
+
+    async def patch(
+        self, resource: Resource, name: str, patch: Mapping[str, Any], namespace: str | None = None
+    ) -> Any: ...
+
+
+class HasMetadata(Protocol):
+    """A Pod, however much of it was decoded."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The object that an event is about."""
+
+    kind: str
+    name: str
+    uid: str
+    namespace: str = ""
+    api_version: str = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    about: About
+    type: str
+    reason: str
+    message: str
+
+
+class EventRecorder:
+    """Writes Events in the background. The same said again only raises the count of what stands there.
+
+    Past a limit of waiting events the oldest are dropped: an Event is a courtesy, state is elsewhere.
+    """
+
+    def __init__(
+        self,
+        client: Writer,
+        component: str,
+        *,
+        host: str = "",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """component and, for a kubelet, host say who speaks."""
+        self.client = client
+        self.component = component
+        self.host = host
+        self._clock = clock
+        self._waiting: OrderedDict[Said, int] = OrderedDict()
+        self._written: OrderedDict[Said, tuple[str, int]] = OrderedDict()
+        self._wake = asyncio.Event()
+        self._numbers = itertools.count(time.time_ns())
+
+    def pod(self, pod: HasMetadata, kind: str, reason: str, message: str) -> None:
+        """Say something about a Pod; `kind` is Normal or Warning."""
+        meta = pod.metadata
+        self.say(About("Pod", meta.name, meta.uid, meta.namespace), kind, reason, message)
+
+    def say(self, about: About, kind: str, reason: str, message: str) -> None:
+        said = Said(about, kind, reason, message[:1024])
+        self._waiting[said] = self._waiting.get(said, 0) + 1
+        if len(self._waiting) > QUEUE_LIMIT:
+            self._waiting.popitem(last=False)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await asyncio.gather(*(self._write_forever() for _ in range(WRITERS)))
+
+    async def _write_forever(self) -> None:
+        while True:
+            while not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+            said, times = self._waiting.popitem(last=False)
+            try:
+                await self._write(said, times)
+            except errors.KajitoriError as cause:
+                log.debug("event %s about %s/%s not written: %s", said.reason, said.about.kind, said.about.name, cause)
+
+    async def _write(self, said: Said, times: int) -> None:
+        now = format_time(self._clock())
+        namespace = said.about.namespace or "default"
+        before = self._written.pop(said, None)
+        if before is not None:
+            name, count = before
+            try:
+                patch = {"count": count + times, "lastTimestamp": now}
+                await self.client.patch(EVENTS, name, patch, namespace)
+            except errors.NotFound:
+                before = None
+            else:
+                self._remember(said, name, count + times)
+        if before is None:
+            name = f"{said.about.name}.{next(self._numbers):x}"
+            await self.client.create(EVENTS, self._body(said, name, namespace, times, now), namespace)
+            self._remember(said, name, times)
+
+    def _remember(self, said: Said, name: str, count: int) -> None:
+        self._written[said] = (name, count)
+        if len(self._written) > REMEMBERED:
+            self._written.popitem(last=False)
+
+    def _body(self, said: Said, name: str, namespace: str, times: int, now: str) -> dict[str, Any]:
+        about = said.about
+        involved = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
+        if about.namespace:
+            involved["namespace"] = about.namespace
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": involved,
+            "type": said.type,
+            "reason": said.reason,
+            "message": said.message,
+            "source": {"component": self.component, "host": self.host} if self.host else {"component": self.component},
+            "reportingComponent": self.component,
+            "reportingInstance": self.host or self.component,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": times,
+        }

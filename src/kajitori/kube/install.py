@@ -1,0 +1,60 @@
+"""What has to be in a cluster before Kajitori's controller and Web API can work there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from kajitori.core import manifests, names
+from kajitori.core.crd import custom_resource_definition
+from kajitori.errors import Forbidden, NotFound, Unavailable
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.resources import CUSTOM_RESOURCES, PRIORITY_CLASSES
+
+log = logging.getLogger(__name__)
+
+FIELD_MANAGER = "kajitori"
+_TRIES = 100
+_PAUSE_SECONDS = 0.1
+
+
+async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    """Applies the custom resource and the PriorityClass of members, and waits until Runs are served.
+
+    Safe to repeat, by several processes at once. Where the credentials do not suffice, what somebody else installed has
+    to do; raises Forbidden where nobody has.
+    """
+    definition, priority = custom_resource_definition(), manifests.priority_class()
+    try:
+        for resource, wanted in ((PRIORITY_CLASSES, priority), (CUSTOM_RESOURCES, definition)):
+            name = wanted["metadata"]["name"]
+            await client.patch(resource, name, wanted, kind=PatchKind.APPLY, field_manager=FIELD_MANAGER, force=True)
+    except Forbidden as error:
+        if await _is_served(client):
+            log.info("what Kajitori needs in the cluster is taken as it is: %s", error.message)
+            return
+        raise Forbidden(
+            f"Kajitori is not installed in this cluster, and with these credentials it cannot be: {error.message}",
+            hint="start it once with an administrator's kubeconfig; deploy/rbac.yaml says who needs which rights",
+        ) from error
+    for _ in range(_TRIES):
+        found = await client.get(CUSTOM_RESOURCES, definition["metadata"]["name"])
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+            return
+        await sleep(_PAUSE_SECONDS)
+    raise Unavailable(
+        "the cluster took the custom resource `runs` but does not serve it", hint="look at its conditions"
+    )
+
+
+async def _is_served(client: KubeClient) -> bool:
+    """Whether the cluster knows Runs: everybody who is authenticated may ask that."""
+    try:
+        found = msgspec.json.decode(await client.request("GET", f"/apis/{names.API_VERSION}"))
+    except NotFound:
+        return False
+    return any(each.get("name") == names.PLURAL for each in found.get("resources", ()))

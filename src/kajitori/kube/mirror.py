@@ -1,0 +1,277 @@
+"""What the cluster holds, in memory: the needed fields of Nodes, Pods and Runs, with indexes.
+
+A component has one mirror, whatever the number of its parts that ask (nothing that grows with the cluster may talk to
+the API server). What is read here is a moment old: who writes must let the API server check (resourceVersion, uid).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from kajitori.core import names
+from kajitori.errors import KajitoriError
+from kajitori.kube.client import KubeClient
+from kajitori.kube.objects import Claim, Event, Namespace, Node, Pod, RunObject
+from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.kube.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
+from kajitori.kube.usage import NodeUsage, PodUsage, pod_usage
+from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watcher, WatchSettings, follow
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+Callback = Callable[[Resource, str, str], None]
+"""Told of the kind, the namespace (empty for kinds without) and the name of what changed, never of how."""
+
+_NOTHING: dict[Key, Pod] = {}
+
+
+class Mirror:
+    """Watches the given kinds. Read it from the event loop it runs in; change nothing that it hands out.
+
+    Pods that are finished stay in `pods` until they are deleted, but count for no usage.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resources: Sequence[Resource] = (NODES, PODS, RUNS),
+        *,
+        page_size: int = 1000,
+        settings: WatchSettings | None = None,
+    ) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[Key, Pod] = {}
+        self.runs: dict[Key, RunObject] = {}
+        self.claims: dict[Key, Claim] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.events: dict[Key, Event] = {}
+        self._by_run: dict[str, dict[Key, Pod]] = {}
+        self._by_node: dict[str, dict[Key, Pod]] = {}
+        self._usage: dict[str, NodeUsage] = {}
+        self._callbacks: tuple[Callback, ...] = ()
+        self._client = client
+        self._page_size = page_size
+        self._settings = settings or WatchSettings()
+        self._states = {resource: _State() for resource in resources}
+        self._tasks: list[asyncio.Task[None]] = []
+        kinds: dict[Resource, tuple[Any, Any, Any]] = {
+            NODES: (Node, self.nodes, shrink_node),
+            PODS: (Pod, self.pods, shrink_pod),
+            RUNS: (RunObject, self.runs, shrink_run),
+            CLAIMS: (Claim, self.claims, shrink_meta),
+            NAMESPACES: (Namespace, self.namespaces, shrink_meta),
+            EVENTS: (Event, self.events, shrink_meta),
+        }
+        unknown = [resource.plural for resource in resources if resource not in kinds]
+        if unknown:
+            raise ValueError(f"a mirror knows no {', '.join(unknown)}")
+        self._kinds = kinds
+
+    # ------------------------------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Begins to watch, in tasks of the running event loop."""
+        if self._tasks:
+            raise RuntimeError("this mirror was started already")
+        self._tasks = [
+            asyncio.create_task(self._mirror(resource, state), name=f"mirror-{resource.plural}")
+            for resource, state in self._states.items()
+        ]
+
+    async def wait_synced(self) -> None:
+        """Returns when every kind was read once. Raises what the API server refuses for good (401, 403, 404)."""
+        for state in self._states.values():
+            await state.first_sync.wait()
+            if state.fatal is not None:
+                raise state.fatal
+
+    @property
+    def synced(self) -> bool:
+        """Every kind was read once, and nothing has failed for good."""
+        return all(state.first_sync.is_set() and state.fatal is None for state in self._states.values())
+
+    @property
+    def trouble(self) -> str:
+        """Why the mirror may be stale now, or nothing."""
+        said = [f"{resource.plural}: {s.trouble}" for resource, s in self._states.items() if s.trouble is not None]
+        return "; ".join(said)
+
+    async def stop(self) -> None:
+        """Stops watching; what was read stays readable."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def __aenter__(self) -> Mirror:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def on_change(self, callback: Callback) -> Callable[[], None]:
+        """Calls back after every change, from the first list on; answers what ends that."""
+        self._callbacks += (callback,)
+
+        def unsubscribe() -> None:
+            self._callbacks = tuple(known for known in self._callbacks if known is not callback)
+
+        return unsubscribe
+
+    # ------------------------------------------------------------------------------------------ questions
+
+    def pods_of_run(self, uid: str) -> list[Pod]:
+        """The Pods that belong to a Run: label and owner both say so."""
+        return list(self._by_run.get(uid, _NOTHING).values())
+
+    def pods_on_node(self, node: str) -> list[Pod]:
+        """All Pods that are bound to a node, finished ones included."""
+        return list(self._by_node.get(node, _NOTHING).values())
+
+    def usage_of(self, node: str) -> NodeUsage | None:
+        """What the unfinished Pods on a node take together, or None where there are none. Not to be changed."""
+        return self._usage.get(node)
+
+    def usage_of_pod(self, pod: Pod) -> PodUsage:
+        """What the scheduler reserves for one Pod."""
+        return pod_usage(pod.spec)
+
+    # ------------------------------------------------------------------------------------------ watching
+
+    async def _mirror(self, resource: Resource, state: _State) -> None:
+        type, store, shrink = self._kinds[resource]
+
+        def note(error: Exception | None) -> None:
+            state.trouble = error
+
+        watcher: Watcher[Any] = Watcher(
+            self._client,
+            resource,
+            type,
+            page_size=self._page_size,
+            shrink=shrink,
+            store=store,
+            settings=self._settings,
+            on_trouble=note,
+        )
+        try:
+            async with aclosing(follow(watcher)) as changes:
+                async for change in changes:
+                    if isinstance(change, Synced):
+                        self._note_synced(resource, state)
+                        continue
+                    if resource is PODS:
+                        self._index(change)
+                    meta = change.object.metadata
+                    self._tell(resource, meta.namespace, meta.name)
+        except KajitoriError as error:
+            state.trouble = state.fatal = error
+            state.first_sync.set()
+
+    def _note_synced(self, resource: Resource, state: _State) -> None:
+        if not state.first_sync.is_set():
+            log.debug("%s mirrored: %d", resource.plural, len(self._kinds[resource][1]))
+            gc.collect()
+            gc.freeze()  # what was read stays; the collector need not look at it over and over
+            state.first_sync.set()
+
+    def _tell(self, resource: Resource, namespace: str, name: str) -> None:
+        for callback in self._callbacks:
+            try:
+                callback(resource, namespace, name)
+            except Exception:
+                log.exception("a callback for %s %s/%s failed; this is a bug", resource.plural, namespace, name)
+
+    # ------------------------------------------------------------------------------------------ indexes
+
+    def _index(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
+        if isinstance(change, Deleted):
+            self._unindex_pod(change.object)
+        elif isinstance(change, Added):
+            self._index_pod(change.object)
+        elif _stays_where_it_is(change.old, change.object):
+            self._replace_pod(change.object)
+        else:
+            self._unindex_pod(change.old)
+            self._index_pod(change.object)
+
+    def _index_pod(self, pod: Pod) -> None:
+        key = (pod.metadata.namespace, pod.metadata.name)
+        run_uid, node = pod.run_uid, pod.spec.node_name
+        if run_uid:
+            self._by_run.setdefault(run_uid, {})[key] = pod
+        if node:
+            self._by_node.setdefault(node, {})[key] = pod
+            if not pod.is_finished:
+                self._usage.setdefault(node, NodeUsage())
+                self._count(pod, run_uid, 1)
+
+    def _replace_pod(self, pod: Pod) -> None:
+        key = (pod.metadata.namespace, pod.metadata.name)
+        run_uid, node = pod.run_uid, pod.spec.node_name
+        if run_uid:
+            self._by_run[run_uid][key] = pod
+        if node:
+            self._by_node[node][key] = pod
+
+    def _unindex_pod(self, pod: Pod) -> None:
+        key = (pod.metadata.namespace, pod.metadata.name)
+        run_uid, node = pod.run_uid, pod.spec.node_name
+        if run_uid:
+            _remove(self._by_run, run_uid, key)
+        if node:
+            _remove(self._by_node, node, key)
+            if not pod.is_finished:
+                self._count(pod, run_uid, -1)
+                if not self._usage[node].pods:
+                    del self._usage[node]
+
+    def _count(self, pod: Pod, run_uid: str, times: int) -> None:
+        is_whole_node = bool(run_uid) and pod.metadata.labels.get(names.LABEL_WHOLE_NODE) == "true"
+        self._usage[pod.spec.node_name].add(
+            pod_usage(pod.spec), is_member=bool(run_uid), is_whole_node=is_whole_node, times=times
+        )
+
+
+@dataclass(slots=True, init=False)
+class _State:
+    """How one kind's watch stands."""
+
+    first_sync: asyncio.Event
+    fatal: KajitoriError | None
+    trouble: Exception | None
+
+    def __init__(self) -> None:
+        self.first_sync = asyncio.Event()
+        self.fatal = None
+        self.trouble = None
+
+
+def _stays_where_it_is(old: Pod, new: Pod) -> bool:
+    """Neither indexes nor usage change: what they depend on was not touched (see kube.shrink)."""
+    return (
+        new.spec is old.spec
+        and new.metadata.labels is old.metadata.labels
+        and new.metadata.owner_references is old.metadata.owner_references
+        and new.is_finished is old.is_finished
+    )
+
+
+def _remove(index: dict[str, dict[Key, Pod]], name: str, key: Key) -> None:
+    pods = index[name]
+    del pods[key]
+    if not pods:
+        del index[name]

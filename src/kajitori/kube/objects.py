@@ -1,0 +1,267 @@
+"""What the cluster sends, reduced to the fields that are used here. Names as in the Kubernetes API.
+
+Times are RFC 3339 text; quantities are text, too, and `kube.usage` makes numbers of them. A field that is not there
+has its empty value. The structs are not tracked by the garbage collector: they hold no cycles, and there are millions.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kajitori.core import names
+from kajitori.core.status import RunStatus
+
+Quantities = dict[str, str]
+"""Resource name to quantity: `{"cpu": "500m", "nvidia.com/gpu": "8"}`."""
+
+
+class _Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False, frozen=True, kw_only=True):
+    pass
+
+
+class OwnerReference(_Wire, frozen=True):
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class ObjectMeta(_Wire, frozen=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    deletion_grace_period_seconds: int | None = None
+
+    @property
+    def controller_uid(self) -> str:
+        """The UID of the owner that manages this object, or nothing."""
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner.uid
+        return ""
+
+
+class Condition(_Wire, frozen=True):
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+# ---------------------------------------------------------------------------------------------- Pods
+
+
+class ResourceRequirements(_Wire, frozen=True):
+    requests: Quantities = {}
+    limits: Quantities = {}
+
+
+class Container(_Wire, frozen=True):
+    name: str
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str = ""
+    """`Always` makes an init container a sidecar: it counts as long as the Pod lives."""
+
+
+class PodSpec(_Wire, frozen=True):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int = 0
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Quantities = {}
+    resources: ResourceRequirements | None = None
+    """Requests of the Pod as a whole, which replace the sum of its containers'."""
+
+
+class Waiting(_Wire, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class Running(_Wire, frozen=True):
+    started_at: str = ""
+
+
+class Terminated(_Wire, frozen=True):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: str = ""
+    finished_at: str = ""
+
+
+class ContainerState(_Wire, frozen=True):
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(_Wire, frozen=True):
+    name: str
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodStatus(_Wire, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    start_time: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(_Wire, frozen=True):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def run_uid(self) -> str:
+        """The UID of the Run that this is a member of, if its owner says so, too (rule 1); else nothing."""
+        uid = self.metadata.labels.get(names.LABEL_RUN_UID, "")
+        return uid if uid and uid == self.metadata.controller_uid else ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Its containers have ended for good: it takes nothing from its node any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+# ---------------------------------------------------------------------------------------------- Nodes
+
+
+class Taint(_Wire, frozen=True):
+    key: str
+    effect: str = ""
+    value: str = ""
+
+
+class NodeSpec(_Wire, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    pod_cidr: str = msgspec.field(name="podCIDR", default="")
+
+
+class NodeAddress(_Wire, frozen=True):
+    type: str
+    address: str
+
+
+class DaemonEndpoint(_Wire, frozen=True):
+    port: int = msgspec.field(name="Port", default=0)
+
+
+class DaemonEndpoints(_Wire, frozen=True):
+    kubelet_endpoint: DaemonEndpoint = DaemonEndpoint()
+
+
+class NodeStatus(_Wire, frozen=True):
+    allocatable: Quantities = {}
+    capacity: Quantities = {}
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+    daemon_endpoints: DaemonEndpoints = DaemonEndpoints()
+
+
+class Node(_Wire, frozen=True):
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Its kubelet reports, and says that it can run Pods."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def kubelet_port(self) -> int:
+        """Where the kubelet's own API listens."""
+        return self.status.daemon_endpoints.kubelet_endpoint.port
+
+    def address(self, *types: str) -> str:
+        """The first address of the first of these types that it has (`InternalIP`, `Hostname`), or nothing."""
+        for wanted in types:
+            for entry in self.status.addresses:
+                if entry.type == wanted:
+                    return entry.address
+        return ""
+
+
+# ---------------------------------------------------------------------------------------------- other kinds
+
+
+class RunObject(_Wire, frozen=True):
+    """A Run. `spec` is what its writer wrote, in bytes: `core.run` reads it."""
+
+    metadata: ObjectMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: RunStatus | None = None
+
+
+class Namespace(_Wire, frozen=True):
+    metadata: ObjectMeta
+
+
+class ClaimSpec(_Wire, frozen=True):
+    volume_name: str = ""
+    storage_class_name: str = ""
+    access_modes: tuple[str, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class ClaimStatus(_Wire, frozen=True):
+    phase: str = ""
+    capacity: Quantities = {}
+
+
+class Claim(_Wire, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    metadata: ObjectMeta
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class ObjectReference(_Wire, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    field_path: str = ""
+
+
+class EventSource(_Wire, frozen=True):
+    component: str = ""
+    host: str = ""
+
+
+class Event(_Wire, frozen=True):
+    """A core/v1 Event."""
+
+    metadata: ObjectMeta
+    involved_object: ObjectReference = ObjectReference()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int = 0
+    first_timestamp: str = ""
+    last_timestamp: str = ""
+    event_time: str = ""
+    source: EventSource = EventSource()

@@ -1,0 +1,162 @@
+"""Makes mirrored objects small: what is the same in many is held once, what nobody reads is dropped.
+
+An object that changed shares with its old self whatever did not change, so that one can see by identity what did.
+Interned strings die with their last user, so nothing here grows with what has passed through.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from sys import intern
+from typing import Protocol
+
+from msgspec.structs import force_setattr
+
+from kajitori.core import names
+from kajitori.kube.objects import (
+    Condition,
+    Container,
+    ContainerStatus,
+    Node,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    RunObject,
+)
+
+
+class HasMeta(Protocol):
+    """Any object of the API."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+_POD_CONDITIONS = frozenset({"PodScheduled", "Ready", "DisruptionTarget"})
+_OURS = f"{names.GROUP}/"
+_EMPTY: dict[str, str] = {}
+
+
+def shrink_pod(pod: Pod, old: Pod | None) -> None:
+    """Leaves a Pod our annotations only, and the conditions that say something about its run."""
+    _shrink_meta(pod.metadata, old.metadata if old is not None else None)
+    if old is not None and pod.spec == old.spec:
+        force_setattr(pod, "spec", old.spec)
+    else:
+        _shrink_pod_spec(pod.spec)
+    status = pod.status
+    force_setattr(status, "phase", intern(status.phase))
+    force_setattr(status, "host_ip", intern(status.host_ip))
+    conditions = [
+        _condition(c.type, c.status, c.reason, c.message) for c in status.conditions if c.type in _POD_CONDITIONS
+    ]
+    force_setattr(status, "conditions", tuple(conditions))
+    if old is not None and status.container_statuses == old.status.container_statuses:
+        force_setattr(status, "container_statuses", old.status.container_statuses)
+    else:
+        for container in status.container_statuses:
+            _shrink_status(container)
+    for container in status.init_container_statuses:
+        _shrink_status(container)
+
+
+def shrink_node(node: Node, old: Node | None) -> None:
+    """Lets a Node share its words with every other node."""
+    _shrink_meta(node.metadata, old.metadata if old is not None else None)
+    status = node.status
+    force_setattr(status, "allocatable", _shared(status.allocatable))
+    force_setattr(status, "capacity", _shared(status.capacity))
+    for condition in status.conditions:
+        for name in ("type", "status", "reason", "message"):
+            force_setattr(condition, name, intern(getattr(condition, name)))
+    for address in status.addresses:
+        force_setattr(address, "type", intern(address.type))
+
+
+def shrink_run(run: RunObject, old: RunObject | None) -> None:
+    """Gives a Run a spec of its own, which does not hold on to the answer that it came in."""
+    force_setattr(run, "spec", run.spec.copy())
+
+
+def shrink_meta(thing: HasMeta, old: HasMeta | None) -> None:
+    """Lets any other object share the words of its metadata."""
+    _shrink_meta(thing.metadata, old.metadata if old is not None else None)
+
+
+def _shrink_meta(meta: ObjectMeta, old: ObjectMeta | None) -> None:
+    force_setattr(meta, "namespace", intern(meta.namespace))
+    ours = {name: value for name, value in meta.annotations.items() if name.startswith(_OURS)}
+    force_setattr(meta, "annotations", ours or _EMPTY)
+    if old is not None:
+        for name in ("name", "uid", "creation_timestamp"):
+            force_setattr(meta, name, getattr(old, name))
+        if meta.labels == old.labels:
+            force_setattr(meta, "labels", old.labels)
+        if meta.owner_references == old.owner_references:
+            force_setattr(meta, "owner_references", old.owner_references)
+            return
+    else:
+        force_setattr(meta, "creation_timestamp", intern(meta.creation_timestamp))
+    labels = meta.labels
+    if labels:
+        for label, value in labels.items():
+            labels[label] = intern(value)
+    else:
+        force_setattr(meta, "labels", _EMPTY)
+    if meta.owner_references:
+        owners = tuple([_owner(o.kind, o.name, o.uid, o.controller) for o in meta.owner_references])
+        force_setattr(meta, "owner_references", owners)
+
+
+def _shrink_pod_spec(spec: PodSpec) -> None:
+    force_setattr(spec, "node_name", intern(spec.node_name))
+    force_setattr(spec, "scheduler_name", intern(spec.scheduler_name))
+    force_setattr(spec, "containers", tuple([_container(c) for c in spec.containers]))
+    if spec.init_containers:
+        force_setattr(spec, "init_containers", tuple([_container(c) for c in spec.init_containers]))
+    if not spec.overhead:
+        force_setattr(spec, "overhead", _EMPTY)
+
+
+def _shared(quantities: dict[str, str]) -> dict[str, str]:
+    return _quantities(tuple(quantities.items()))
+
+
+def _container(container: Container) -> Container:
+    resources = container.resources
+    return _shared_container(
+        container.name, tuple(resources.requests.items()), tuple(resources.limits.items()), container.restart_policy
+    )
+
+
+def _shrink_status(status: ContainerStatus) -> None:
+    force_setattr(status, "name", intern(status.name))
+    state = status.state
+    if state.running is not None:
+        force_setattr(state.running, "started_at", intern(state.running.started_at))
+
+
+_Pairs = tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=16384)
+def _quantities(pairs: _Pairs) -> dict[str, str]:
+    return dict(pairs)
+
+
+@lru_cache(maxsize=16384)
+def _shared_container(name: str, requests: _Pairs, limits: _Pairs, restart_policy: str) -> Container:
+    resources = ResourceRequirements(requests=_quantities(requests), limits=_quantities(limits))
+    return Container(name=name, resources=resources, restart_policy=restart_policy)
+
+
+@lru_cache(maxsize=4096)
+def _condition(type: str, status: str, reason: str, message: str) -> Condition:
+    return Condition(type=type, status=status, reason=reason, message=message)
+
+
+@lru_cache(maxsize=16384)
+def _owner(kind: str, name: str, uid: str, controller: bool) -> OwnerReference:
+    return OwnerReference(kind=kind, name=name, uid=uid, controller=controller)

@@ -1,0 +1,137 @@
+"""Answers that go on for long: logs, watches, and the WebSocket of exec."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from enum import IntEnum
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.errors import ConnectionFailed
+from kajitori.kube.transport import connection_failed
+
+EXEC_PROTOCOL = "v5.channel.k8s.io"
+
+
+class ByteStream:
+    """The body of an answer, in pieces as they arrive. Close it, or use it as an async context manager."""
+
+    def __init__(self, config: KubeConfig, response: aiohttp.ClientResponse) -> None:
+        self._config = config
+        self._response = response
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        """Raises ConnectionFailed where the connection breaks, TimeoutError where it is silent for too long."""
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except TimeoutError:
+            raise
+        except (aiohttp.ClientError, OSError) as error:
+            raise connection_failed(self._config, error) from error
+        finally:
+            self._response.close()
+
+    async def aclose(self) -> None:
+        """Hangs up."""
+        self._response.close()
+
+    async def __aenter__(self) -> ByteStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._response.close()
+
+
+class Channel(IntEnum):
+    """The first byte of each message of `v5.channel.k8s.io`."""
+
+    STDIN = 0
+    STDOUT = 1
+    STDERR = 2
+    ERROR = 3
+    RESIZE = 4
+    CLOSE = 255
+
+
+class ExecStream:
+    """A program running in a container. Iterate for its output; `exit_code` is known when the iteration has ended."""
+
+    def __init__(self, config: KubeConfig, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._config = config
+        self._socket = socket
+        self.exit_code: int | None = None
+        self.message = ""
+        """What the server says of the end: empty where the program exited with 0."""
+
+    async def __aiter__(self) -> AsyncGenerator[tuple[Channel, bytes]]:
+        """Pieces of standard output and error. Raises ConnectionFailed where the connection breaks before the end."""
+        try:
+            async for message in self._socket:
+                if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                    continue
+                channel, payload = message.data[0], message.data[1:]
+                if channel in (Channel.STDOUT, Channel.STDERR) and payload:
+                    yield Channel(channel), payload
+                elif channel == Channel.ERROR:
+                    self.exit_code, self.message = exit_of(payload)
+                    return
+        except (aiohttp.ClientError, OSError) as error:
+            raise connection_failed(self._config, error) from error
+        finally:
+            await self._socket.close()
+        raise ConnectionFailed(
+            f"the API server at {self._config.server} broke the connection before the program ended", hint="try again"
+        )
+
+    async def write(self, data: bytes) -> None:
+        """Sends a piece of standard input."""
+        await self._send(Channel.STDIN, data)
+
+    async def close_stdin(self) -> None:
+        """Says that standard input has ended."""
+        await self._send(Channel.CLOSE, bytes([Channel.STDIN]))
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Says how large the terminal is now."""
+        await self._send(Channel.RESIZE, msgspec.json.encode({"Width": columns, "Height": rows}))
+
+    async def aclose(self) -> None:
+        """Hangs up; what becomes of the program is the kubelet's business."""
+        await self._socket.close()
+
+    async def __aenter__(self) -> ExecStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._socket.close()
+
+    async def _send(self, channel: Channel, payload: bytes) -> None:
+        try:
+            await self._socket.send_bytes(bytes([channel]) + payload)
+        except (aiohttp.ClientError, OSError) as error:
+            raise connection_failed(self._config, error) from error
+
+
+def exit_of(payload: bytes) -> tuple[int | None, str]:
+    """Exit code and message of the Status that ends an exec; no code where the program was not run to its end."""
+    try:
+        document: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None, payload.decode(errors="replace")
+    if document.get("status") == "Success":
+        return 0, ""
+    message = str(document.get("message") or document.get("reason") or "")
+    if document.get("reason") == "NonZeroExitCode":
+        for cause in (document.get("details") or {}).get("causes") or ():
+            if cause.get("reason") == "ExitCode" and str(cause.get("message", "")).isdigit():
+                return int(cause["message"]), message
+    return None, message

@@ -1,0 +1,334 @@
+"""HTTP to one API server: credentials, TLS, proxies, retries, and errors as our own types."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import random
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from kajitori.kube.concurrency import ConcurrencyLimiter
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.credentials import Credential, CredentialSource
+from kajitori.kube.errors import ApiError, ConnectionFailed, UnauthorizedError, raise_for_status
+from kajitori.kube.retry import RetryPolicy
+
+READ_BUFFER_BYTES = 1 << 21
+"""Lines of a watch are as long as objects are."""
+
+CONNECT_SECONDS = 10.0
+
+Params = Mapping[str, str] | Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a test replaces: time, sleep and chance."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chance: Callable[[], float] = random.random
+
+
+class Transport:
+    """Requests, streams and WebSockets to one API server under one identity."""
+
+    def __init__(
+        self,
+        config: KubeConfig,
+        *,
+        user_agent: str,
+        limiter: ConcurrencyLimiter,
+        retry: RetryPolicy,
+        timeout_seconds: float,
+        environment: Environment,
+        write_permit: Callable[[], float] | None = None,
+    ) -> None:
+        self.config = config
+        self._timeout_seconds = timeout_seconds
+        self._write_permit = write_permit
+        self._credentials = CredentialSource(config)
+        self._user_agent = user_agent
+        self._limiter = limiter
+        self._retry = retry
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, connect=CONNECT_SECONDS)
+        self._environment = environment
+        self._proxy = proxy_for(config)
+        self._http: aiohttp.ClientSession | None = None
+        self._is_closed = False
+
+    async def open(self) -> aiohttp.ClientSession:
+        """The session, made on first use: it belongs to the running event loop."""
+        if self._is_closed:
+            raise ConnectionFailed("this client was closed", maybe_applied=False)
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),  # the limiter bounds them
+                headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=READ_BUFFER_BYTES,
+                auto_decompress=True,
+                trust_env=False,  # would send ~/.netrc's passwords, too
+            )
+        return self._http
+
+    async def close(self) -> None:
+        """Closes every connection; nothing can be asked afterwards."""
+        self._is_closed = True
+        if self._http is not None:
+            await self._http.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        idempotent: bool,
+        kind: str = "",
+    ) -> bytes:
+        """The body of a successful answer. Tried again as the retry policy says.
+
+        kind: requests of the same kind are expected to take equally long; empty where that cannot be said. Raises
+        ApiError's subclasses and ConnectionFailed.
+        """
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        began = self._environment.clock()
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return await self._once(method, path, params, body, headers, kind)
+            except (ApiError, ConnectionFailed) as error:
+                pause = self._retry.pause(
+                    error,
+                    tried=tried,
+                    elapsed_seconds=self._environment.clock() - began,
+                    idempotent=idempotent,
+                    chance=self._environment.chance(),
+                )
+                if pause is None:
+                    raise
+            await self._environment.sleep(pause)
+
+    async def _once(
+        self, method: str, path: str, params: Params, body: bytes | None, headers: Mapping[str, str], kind: str
+    ) -> bytes:
+        http = await self.open()
+        credential: Credential | None = None
+        while True:
+            refused, credential = credential, await self._credentials.get(refused=credential)
+            async with self._limiter.slot(kind) as slot:
+                with self._translated():
+                    async with http.request(
+                        method,
+                        self._url(path),
+                        params=params,
+                        data=body,
+                        timeout=self._timeout_of(method),
+                        **self._identity(credential, headers),
+                    ) as response:
+                        answer = await response.read()
+                try:
+                    raise_for_status(response.status, answer, response.headers)
+                except UnauthorizedError:
+                    slot.answered(response.status)
+                    if refused is not None or not self._credentials.renewable:
+                        raise
+                except ApiError as error:
+                    slot.answered(error.status, error.retry_after_seconds)
+                    raise
+                else:
+                    slot.answered(response.status)
+                    return answer
+
+    def _timeout_of(self, method: str) -> aiohttp.ClientTimeout:
+        """A write has to be permitted at the moment it is sent, and may not outlive its permission."""
+        if self._write_permit is None or method in ("GET", "HEAD"):
+            return self._timeout
+        left_seconds = self._write_permit()
+        if left_seconds >= self._timeout_seconds:
+            return self._timeout
+        return aiohttp.ClientTimeout(total=left_seconds, connect=min(CONNECT_SECONDS, left_seconds))
+
+    async def stream(
+        self,
+        path: str,
+        *,
+        params: Params,
+        accept: str = "application/json",
+        silence_seconds: float | None = None,
+        buffer_bytes: int = READ_BUFFER_BYTES,
+    ) -> aiohttp.ClientResponse:
+        """A successful answer to GET whose body is still to be read; the caller closes it.
+
+        silence_seconds: the longest pause between two pieces of the body before reading fails with TimeoutError.
+        buffer_bytes: how much is read ahead of a slow reader.
+        """
+        http = await self.open()
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence_seconds)
+        credential: Credential | None = None
+        while True:
+            refused, credential = credential, await self._credentials.get(refused=credential)
+            with self._translated():
+                response = await http.get(
+                    self._url(path),
+                    params=params,
+                    timeout=timeout,
+                    read_bufsize=buffer_bytes,
+                    **self._identity(credential, {"Accept": accept}),
+                )
+                if response.status < 400:
+                    return response
+                async with response:
+                    answer = await response.read()
+            try:
+                raise_for_status(response.status, answer, response.headers)
+            except UnauthorizedError:
+                if refused is not None or not self._credentials.renewable:
+                    raise
+
+    async def websocket(self, path: str, *, params: Params, protocol: str) -> aiohttp.ClientWebSocketResponse:
+        """An open WebSocket that speaks `protocol`; the caller closes it."""
+        http = await self.open()
+        credential: Credential | None = None
+        while True:
+            refused, credential = credential, await self._credentials.get(refused=credential)
+            try:
+                with self._translated():
+                    socket: aiohttp.ClientWebSocketResponse = await http.ws_connect(
+                        self._url(path).extend_query(list(_pairs(params))),
+                        protocols=(protocol,),
+                        max_msg_size=0,
+                        heartbeat=None,
+                        **self._identity(credential, {}),
+                    )
+            except _HandshakeRefused as refusal:
+                if refusal.status == 401 and refused is None and self._credentials.renewable:
+                    continue
+                await self._explain(path, params, refusal.status)
+            else:
+                if socket.protocol == protocol:
+                    return socket
+                await socket.close()
+                raise ConnectionFailed(
+                    f"the API server at {self.config.server} does not speak {protocol}",
+                    hint="exec needs Kubernetes 1.30 or newer",
+                    maybe_applied=False,
+                )
+
+    async def _explain(self, path: str, params: Params, status: int) -> None:
+        """Raises what the server says in words: a refused handshake loses its body, a plain request does not."""
+        try:
+            (await self.stream(path, params=params)).close()
+        except ApiError as error:
+            if error.status == status:
+                raise
+        raise_for_status(status, b"", {})
+        raise ConnectionFailed(f"the API server at {self.config.server} opened no WebSocket (HTTP {status})")
+
+    def _url(self, path: str) -> URL:
+        return URL(self.config.server + path, encoded=True)
+
+    def _identity(self, credential: Credential, headers: Mapping[str, str]) -> dict[str, Any]:
+        """What every call to aiohttp carries: who we are, TLS, proxy."""
+        merged = CIMultiDict(headers)
+        merged.extend(credential.headers)
+        options: dict[str, Any] = {"headers": merged}
+        if credential.tls is not None:
+            options["ssl"] = credential.tls
+        if self.config.tls_server_name:
+            options["server_hostname"] = self.config.tls_server_name
+        if self._proxy:
+            options["proxy"] = self._proxy
+        return options
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Failures of the network as ConnectionFailed, with the address and a way out."""
+        try:
+            yield
+        except aiohttp.WSServerHandshakeError as error:
+            raise _HandshakeRefused(error.status) from error
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            raise connection_failed(self.config, error) from error
+
+
+class _HandshakeRefused(Exception):
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+def connection_failed(config: KubeConfig, error: Exception) -> ConnectionFailed:
+    """What to tell a user about a network failure while talking to this API server."""
+    where = f"the API server at {config.server}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return ConnectionFailed(
+            f"{where} cannot be trusted: {error}",
+            hint="check certificate-authority and tls-server-name in the kubeconfig",
+            maybe_applied=False,
+        )
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError | aiohttp.ConnectionTimeoutError):
+        said = getattr(error, "os_error", None) or error
+        through = f" through the proxy {_without_secret(config.proxy_url)}" if config.proxy_url else ""
+        return ConnectionFailed(
+            f"{where} cannot be reached{through}: {said or 'no answer in time'}",
+            hint="check that it runs and that the kubeconfig's address is right",
+            maybe_applied=False,
+        )
+    if isinstance(error, TimeoutError):
+        return ConnectionFailed(f"{where} did not answer in time", hint="it may be overloaded; try again later")
+    return ConnectionFailed(f"{where} broke the connection: {error or type(error).__name__}", hint="try again")
+
+
+def proxy_for(config: KubeConfig) -> str | None:
+    """The proxy to use: the kubeconfig's, else $HTTPS_PROXY or $HTTP_PROXY unless $NO_PROXY or loopback says no.
+
+    As Go's http.ProxyFromEnvironment: $NO_PROXY may hold addresses, networks, and domains with their subdomains.
+    """
+    if config.proxy_url:
+        return config.proxy_url
+    parts = urlsplit(config.server)
+    host = parts.hostname or ""
+    environment = urllib.request.getproxies_environment()
+    proxy = environment.get(parts.scheme)
+    if not proxy or host == "localhost":
+        return None
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None if urllib.request.proxy_bypass(host) else proxy
+    if address.is_loopback:
+        return None
+    for entry in environment.get("no", "").split(","):
+        try:
+            if address in ipaddress.ip_network(entry.strip(), strict=False):
+                return None
+        except ValueError:
+            if entry.strip() == "*":
+                return None
+    return proxy
+
+
+def _without_secret(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _pairs(params: Params) -> Iterator[tuple[str, str]]:
+    yield from params.items() if isinstance(params, Mapping) else params

@@ -1,0 +1,126 @@
+"""What Pods take from nodes, in plain integers, kept up to date one Pod at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
+from kajitori.kube.objects import Container, PodSpec
+
+Amounts = dict[str, int]
+"""Resource name to amount: millicores for `cpu`, else bytes or pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """What the scheduler reserves for one Pod."""
+
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    others: tuple[tuple[str, int], ...] = ()
+
+    def other(self, resource: str) -> int:
+        """How much it takes of an extended resource, such as GPUs."""
+        for name, amount in self.others:
+            if name == resource:
+                return amount
+        return 0
+
+
+@dataclass(slots=True)
+class NodeUsage:
+    """What all Pods on a node that are not finished take together."""
+
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    pods: int = 0
+    members: int = 0
+    """Pods of Kajitori's runs among them."""
+    whole_node_members: int = 0
+    """Members that want no other member beside them."""
+    others: Amounts = field(default_factory=dict)
+
+    def other(self, resource: str) -> int:
+        """How much is taken of an extended resource, such as GPUs."""
+        return self.others.get(resource, 0)
+
+    def add(self, usage: PodUsage, *, is_member: bool, is_whole_node: bool, times: int = 1) -> None:
+        """Counts a Pod in, or out with `times=-1`."""
+        self.cpu_millis += times * usage.cpu_millis
+        self.memory_bytes += times * usage.memory_bytes
+        self.pods += times
+        self.members += times * is_member
+        self.whole_node_members += times * is_whole_node
+        for name, amount in usage.others:
+            left = self.others.get(name, 0) + times * amount
+            if left:
+                self.others[name] = left
+            else:
+                del self.others[name]
+
+
+def pod_usage(spec: PodSpec) -> PodUsage:
+    """What the scheduler reserves for a Pod.
+
+    Per resource the larger of what runs at the same time: all containers with all sidecars, or one init container with
+    the sidecars before it; requests of the whole Pod instead where it has them; plus overhead. A limit without a
+    request is the request: the API server wrote it so. As `PodRequests` in k8s.io/component-helpers/resource.
+    """
+    return _effective(
+        tuple(_requests(container) for container in spec.containers),
+        tuple((_requests(container), container.restart_policy == "Always") for container in spec.init_containers),
+        _pairs(spec.resources.requests) if spec.resources is not None else (),
+        _pairs(spec.overhead),
+    )
+
+
+_Pairs = tuple[tuple[str, str], ...]
+
+
+def _pairs(quantities: Mapping[str, str]) -> _Pairs:
+    return tuple(quantities.items())
+
+
+def _requests(container: Container) -> _Pairs:
+    return tuple(container.resources.requests.items())
+
+
+@lru_cache(maxsize=16384)
+def _effective(
+    containers: tuple[_Pairs, ...], inits: tuple[tuple[_Pairs, bool], ...], whole: _Pairs, overhead: _Pairs
+) -> PodUsage:
+    """Pods that were made from one template answer this once."""
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for requests, is_sidecar in inits:
+        if is_sidecar:
+            _add(sidecars, requests)
+            _raise(peak, sidecars)
+        else:
+            _raise(peak, _add(dict(sidecars), requests))
+    running = sidecars
+    for requests in containers:
+        _add(running, requests)
+    _raise(running, peak)
+    for name, text in whole:
+        running[name] = _amount(name, text)
+    _add(running, overhead)
+    cpu, memory = running.pop("cpu", 0), running.pop("memory", 0)
+    return PodUsage(cpu, memory, tuple(sorted((name, amount) for name, amount in running.items() if amount)))
+
+
+def _add(total: Amounts, requests: Iterable[tuple[str, str]]) -> Amounts:
+    for name, text in requests:
+        total[name] = total.get(name, 0) + _amount(name, text)
+    return total
+
+
+def _raise(total: Amounts, other: Amounts) -> None:
+    for name, amount in other.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def _amount(name: str, text: str) -> int:
+    return parse_cpu_millis(text) if name == "cpu" else parse_memory_bytes(text)

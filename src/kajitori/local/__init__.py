@@ -1,0 +1,1 @@
+"""The embedded cluster: a Kubernetes API server, nodes that run processes, simulated nodes."""

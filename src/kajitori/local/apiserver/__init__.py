@@ -1,0 +1,1 @@
+"""A small Kubernetes-compatible API server: to Kubernetes what SQLite is to PostgreSQL."""

@@ -1,0 +1,444 @@
+"""Sets of fields in the form of FieldsV1, and what objects have in them (structured-merge-diff `fieldpath`, `typed`).
+
+A set is a tree of path elements: `f:name` (a field), `k:{…}` (a list element by its keys), `v:…` (an element of a set).
+A node is in the set itself if it is empty or holds ".".
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from kajitori.local.apiserver.schema import ANY, Schema
+
+FieldSet: TypeAlias = dict[str, Any]
+
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+class Repeated(ValueError):
+    """Two elements of a list with keys, or of a set, are the same."""
+
+
+# --- algebra ---------------------------------------------------------------------------------------------------------
+
+
+def _is_member(node: FieldSet) -> bool:
+    return not node or "." in node
+
+
+def _node(member: bool, children: FieldSet) -> FieldSet | None:
+    if children:
+        return {".": {}, **children} if member else children
+    return {} if member else None
+
+
+def union(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in either."""
+    if not one:
+        return other
+    if not other:
+        return one
+    result = {name: node for name, node in one.items() if name != "."}
+    for name, node in other.items():
+        if name == ".":
+            continue
+        mine = result.get(name)
+        if mine is None:
+            result[name] = node
+        else:
+            joined = _node(_is_member(mine) or _is_member(node), union(_children(mine), _children(node)))
+            assert joined is not None
+            result[name] = joined
+    return result
+
+
+def difference(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in `one` and not in `other`; below a common member each is looked at on its own."""
+    result: FieldSet = {}
+    for name, node in one.items():
+        if name == ".":
+            continue
+        theirs = other.get(name)
+        if theirs is None:
+            result[name] = node
+            continue
+        left = _node(_is_member(node) and not _is_member(theirs), difference(_children(node), _children(theirs)))
+        if left is not None:
+            result[name] = left
+    return result
+
+
+def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in both."""
+    result: FieldSet = {}
+    for name, node in one.items():
+        theirs = other.get(name)
+        if name == "." or theirs is None:
+            continue
+        both = _node(_is_member(node) and _is_member(theirs), intersection(_children(node), _children(theirs)))
+        if both is not None:
+            result[name] = both
+    return result
+
+
+def without(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in `one`, without the members of `other` and everything below them."""
+    result: FieldSet = {}
+    for name, node in one.items():
+        theirs = other.get(name)
+        if theirs is None or name == ".":
+            result[name] = node
+        elif not _is_member(theirs):
+            left = _node(_is_member(node), without(_children(node), theirs))
+            if left is not None:
+                result[name] = left
+    return result
+
+
+def paths(fields: FieldSet, prefix: str = "") -> list[str]:
+    """Every member as messages name it: `.spec.containers[name="main"].image`."""
+    found = []
+    for name in sorted(fields):
+        if name == ".":
+            continue
+        node = fields[name]
+        path = prefix + _shown(name)
+        if _is_member(node):
+            found.append(path)
+        found += paths(_children(node), path)
+    return found
+
+
+def _shown(element: str) -> str:
+    kind, _, rest = element.partition(":")
+    if kind == "f":
+        return f".{rest}"
+    if kind == "k":
+        keys = msgspec.json.decode(rest)
+        return (
+            "["
+            + ",".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in sorted(keys.items()))
+            + "]"
+        )
+    return f"[={rest}]" if kind == "v" else f"[{rest}]"
+
+
+def _children(node: FieldSet) -> FieldSet:
+    return {name: one for name, one in node.items() if name != "."} if "." in node else node
+
+
+# --- objects ---------------------------------------------------------------------------------------------------------
+
+
+def part_of(schema: Schema, name: str) -> Schema:
+    """The schema of a field."""
+    return schema.properties.get(name) or schema.items or ANY
+
+
+def is_map(schema: Schema, value: Any) -> bool:
+    return type(value) is dict and schema.map_type != "atomic" and not _is_scalar_type(schema)
+
+
+def is_keyed_list(schema: Schema, value: Any) -> bool:
+    return type(value) is list and schema.list_type in ("set", "map")
+
+
+def _is_scalar_type(schema: Schema) -> bool:
+    return schema.type not in ("object", "map", "any", "array")
+
+
+def element_of(schema: Schema, item: Any) -> str:
+    """The path element of an item of a keyed list or set.
+
+    Raises:
+        Repeated: it has none of the list's keys.
+    """
+    if schema.list_type == "set":
+        return f"v:{_encode_sorted(item).decode()}"
+    if type(item) is not dict:
+        raise Repeated(f"expected an object with the keys {', '.join(schema.list_map_keys)}, found {item!r}")
+    keys = {}
+    for name in schema.list_map_keys:
+        value = item.get(name)
+        if value is None:
+            value = part_of(schema.items or ANY, name).default
+        if value is not None:
+            keys[name] = value
+    if not keys:
+        raise Repeated(
+            f"associative list with keys has an element that omits all key fields {list(schema.list_map_keys)}"
+        )
+    return f"k:{_encode_sorted(keys).decode()}"
+
+
+def index_list(schema: Schema, items: list[Any]) -> dict[str, Any]:
+    """The items of a keyed list by their path elements, in order; of repeated ones the first."""
+    found: dict[str, Any] = {}
+    for item in items:
+        found.setdefault(element_of(schema, item), item)
+    return found
+
+
+_SCALARS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "string": (str, "string"),
+    "boolean": (bool, "boolean"),
+    "integer": ((int, float), "numeric (int or float)"),
+    "number": ((int, float), "numeric (int or float)"),
+}
+
+
+def type_fault(schema: Schema, value: Any, path: str = "") -> str:
+    """What a configuration has that its schema does not: the first fault, in structured-merge-diff's words, or ""."""
+    if value is None:
+        return ""
+    if schema.type in ("object", "map") or (schema.type == "any" and type(value) is dict):
+        return _map_fault(schema, value, path)
+    if schema.type == "array":
+        return _list_fault(schema, value, path)
+    expected = _SCALARS.get(schema.type)
+    if expected is None:
+        return ""
+    kinds, name = expected
+    if (isinstance(value, bool) and kinds is not bool) or not isinstance(value, kinds):
+        return f"{path}: expected {name}, got {_go_value(value)}"
+    return ""
+
+
+def _map_fault(schema: Schema, value: Any, path: str) -> str:
+    if type(value) is not dict:
+        return f"{path}: expected map, got {_go_value(value)}"
+    closed = schema.type == "object" and not schema.preserve_unknown
+    for name, one in value.items():
+        if closed and name not in schema.properties:
+            return f"{path}.{name}: field not declared in schema"
+        fault = type_fault(part_of(schema, name), one, f"{path}.{name}")
+        if fault:
+            return fault
+    return ""
+
+
+def _list_fault(schema: Schema, value: Any, path: str) -> str:
+    if type(value) is not list:
+        return f"{path}: expected list, got {_go_value(value)}"
+    keyed = is_keyed_list(schema, value)
+    seen = set()
+    for index, item in enumerate(value):
+        element = f"i:{index}"
+        if keyed:
+            try:
+                element = element_of(schema, item)
+            except Repeated as error:
+                return f"{path}: element {index}: {error}"
+            if element in seen:
+                return f"{path}: duplicate entries for key {_shown(element)}"
+            seen.add(element)
+        fault = type_fault(schema.items or ANY, item, path + _shown(element))
+        if fault:
+            return fault
+    return ""
+
+
+def _go_value(value: Any) -> str:
+    return f"&value.valueUnstructured{{Value:{msgspec.json.encode(value).decode()}}}"
+
+
+def fields_of(schema: Schema, value: Any) -> FieldSet:
+    """The fields that an applied configuration holds (ToFieldSet)."""
+    found: FieldSet = {}
+    if is_map(schema, value):
+        known = schema.properties
+        for name, one in value.items():
+            part = part_of(schema, name)
+            children = fields_of(part, one) if one is not None else {}
+            member = _is_leaf(part, one) or one is None or one == {} or name not in known
+            node = _node(member, children)
+            if node is not None:
+                found[f"f:{name}"] = node
+    elif is_keyed_list(schema, value):
+        items = schema.items or ANY
+        for item in value:
+            node = _node(True, fields_of(items, item))
+            assert node is not None
+            found[element_of(schema, item)] = node
+    return found
+
+
+def _is_leaf(schema: Schema, value: Any) -> bool:
+    return not is_map(schema, value) and not is_keyed_list(schema, value)
+
+
+class Comparison:
+    """What differs between two objects, as sets of fields."""
+
+    __slots__ = ("added", "modified", "removed")
+
+    def __init__(self, schema: Schema, old: Any, new: Any) -> None:
+        self.added: FieldSet = {}
+        self.modified: FieldSet = {}
+        self.removed: FieldSet = {}
+        self._maps(schema, old, new, self.added, self.modified, self.removed)
+
+    @property
+    def is_same(self) -> bool:
+        """Nothing differs."""
+        return not (self.added or self.modified or self.removed)
+
+    def _maps(self, schema: Schema, old: Any, new: Any, added: FieldSet, modified: FieldSet, removed: FieldSet) -> None:
+        for name, value in new.items():
+            if name not in old:
+                added[f"f:{name}"] = whole(part_of(schema, name), value)
+            elif old[name] is not value and old[name] != value:
+                self._values(part_of(schema, name), f"f:{name}", old[name], value, added, modified, removed)
+        for name, value in old.items():
+            if name not in new:
+                removed[f"f:{name}"] = whole(part_of(schema, name), value)
+
+    def _values(
+        self, schema: Schema, element: str, old: Any, new: Any, added: FieldSet, modified: FieldSet, removed: FieldSet
+    ) -> None:
+        below: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
+        if is_map(schema, new) and is_map(schema, old):
+            self._maps(schema, old, new, *below)
+        elif is_keyed_list(schema, new) and is_keyed_list(schema, old):
+            self._lists(schema, old, new, *below)
+        elif old is None and not _is_leaf(schema, new):
+            # An absent list or map that is null in the old object: its contents are new, the field itself is not.
+            below = (_children(whole(schema, new)), {}, {})
+        else:
+            modified[element] = {}
+            return
+        for found, into in zip(below, (added, modified, removed), strict=True):
+            if found:
+                into[element] = found
+
+    def _lists(
+        self, schema: Schema, old: list[Any], new: list[Any], added: FieldSet, modified: FieldSet, removed: FieldSet
+    ) -> None:
+        before, after = index_list(schema, old), index_list(schema, new)
+        items = schema.items or ANY
+        for element, item in after.items():
+            if element not in before:
+                added[element] = whole(items, item)
+            elif before[element] != item:
+                self._values(items, element, before[element], item, added, modified, removed)
+        for element, item in before.items():
+            if element not in after:
+                removed[element] = whole(items, item)
+
+
+def whole(schema: Schema, value: Any) -> FieldSet:
+    """The node of a value that is there or not as a whole: it and everything in it."""
+    found: FieldSet = {}
+    if is_map(schema, value):
+        for name, one in value.items():
+            found[f"f:{name}"] = whole(part_of(schema, name), one)
+    elif is_keyed_list(schema, value):
+        items = schema.items or ANY
+        for item in value:
+            found[element_of(schema, item)] = whole(items, item)
+    return {".": {}, **found} if found else found
+
+
+# --- changing objects ------------------------------------------------------------------------------------------------
+
+
+def merge(schema: Schema, live: Any, applied: Any) -> Any:
+    """The live value with an applied configuration merged in; neither is changed."""
+    if is_map(schema, applied):
+        if type(live) is not dict:
+            live = {}
+        result = dict(live)
+        for name, value in applied.items():
+            result[name] = merge(part_of(schema, name), live.get(name), value)
+        return result
+    if is_keyed_list(schema, applied) and type(live) is list:
+        return _merge_lists(schema, live, applied)
+    return applied
+
+
+def _merge_lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any]:
+    """Items that only one list has keep their place in it; shared ones come in the applied order."""
+    left_elements = [element_of(schema, item) for item in live]
+    left, right = index_list(schema, live), index_list(schema, applied)
+    right_elements = list(right)
+    shared = [element for element in right_elements if element in left]
+    items = schema.items or ANY
+    merged: set[str] = set()
+    result: list[Any] = []
+
+    def take(element: str) -> None:
+        merged.add(element)
+        item = right[element]
+        result.append(merge(items, left[element], item) if element in left else item)
+        if shared and shared[0] == element:
+            shared.pop(0)
+
+    i = j = 0
+    while i < len(left_elements) or j < len(right_elements):
+        if i < len(left_elements) and j < len(right_elements):
+            element = left_elements[i]
+            if element == right_elements[j]:
+                take(element)
+                i, j = i + 1, j + 1
+                continue
+            if element in right and shared and shared[0] != element:
+                i += 1
+                continue
+        if i < len(left_elements):
+            element = left_elements[i]
+            if element not in right:
+                result.append(live[i])
+                i += 1
+                continue
+            if element in merged:
+                i += 1
+        if j < len(right_elements):
+            take(right_elements[j])
+            j += 1
+    return result
+
+
+def remove(schema: Schema, value: Any, fields: FieldSet) -> Any:
+    """The value without the members of a set; what becomes empty goes as well (None)."""
+    if is_map(schema, value):
+        result = {}
+        for name, one in value.items():
+            node = fields.get(f"f:{name}")
+            if node is None:
+                result[name] = one
+            elif not _is_member(node):
+                left = remove(part_of(schema, name), one, node)
+                if left is not None:
+                    result[name] = left
+        return result or None
+    if is_keyed_list(schema, value):
+        items = schema.items or ANY
+        kept = []
+        for item in value:
+            node = fields.get(element_of(schema, item))
+            if node is None:
+                kept.append(item)
+            elif not _is_member(node):
+                left = remove(items, item, node)
+                kept.append({} if left is None else left)
+        return kept or None
+    # An atomic value is one field: there is nothing to take out of it.
+    return value
+
+
+def with_named_fields(schema: Schema, fields: FieldSet) -> FieldSet:
+    """The set with every named field that has members below it as a member (EnsureNamedFieldsAreMembers)."""
+    result: FieldSet = {}
+    for name, node in fields.items():
+        if name == ".":
+            result[name] = node
+            continue
+        kind, _, rest = name.partition(":")
+        part = part_of(schema, rest) if kind == "f" else (schema.items or ANY)
+        below = with_named_fields(part, node)
+        if kind == "f" and rest in schema.properties and below and "." not in below:
+            below = {".": {}, **below}
+        result[name] = below
+    return result

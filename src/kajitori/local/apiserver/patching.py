@@ -1,0 +1,295 @@
+"""The four kinds of patches."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+
+from kajitori.local.apiserver import managed
+from kajitori.local.apiserver.causes import invalid
+from kajitori.local.apiserver.formats import JSON, check_identity, duplicate_fields, parse_body, report_unknown
+from kajitori.local.apiserver.kinds import Kind, Object
+from kajitori.local.apiserver.objects import Caller, Objects, Written
+from kajitori.local.apiserver.options import WriteOptions
+from kajitori.local.apiserver.requests import Target, check_name, check_namespace
+from kajitori.local.apiserver.schema import ANY
+from kajitori.local.apiserver.status import StatusError
+from kajitori.local.apiserver.strategic import BadPatch, go_text, strategic_merge
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+_OPERATIONS_MAX = 10_000
+_FRACTION = re.compile(r"json: cannot unmarshal number \S*\.\S* into .* of type (int32|int64)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch, parsed."""
+
+    media_type: str
+    document: Any
+    kind: Kind
+    text: str = ""
+    """As it came."""
+    duplicates: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, body: bytes, content_type: str, kind: Kind) -> Patch:
+        """The patch in a body.
+
+        Raises:
+            StatusError: 415, 400.
+        """
+        media_type = check_media_type(content_type, kind)
+        try:
+            document = parse_body(body, "application/yaml" if media_type == APPLY_PATCH else "application/json")
+        except ValueError as error:
+            what = {APPLY_PATCH: "error decoding YAML: ", STRATEGIC_PATCH: ""}.get(media_type, "error decoding patch: ")
+            raise StatusError.bad_request(f"{what}{error}") from error
+        if not isinstance(document, list if media_type == JSON_PATCH else dict):
+            raise StatusError.bad_request(_wrong_document(media_type, document))
+        if media_type == JSON_PATCH and len(document) > _OPERATIONS_MAX:
+            said = f"The allowed maximum operations in a JSON patch is {_OPERATIONS_MAX}, got {len(document)}"
+            raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {said}")
+        twice: list[str] = []
+        if isinstance(document, dict) and media_type in (MERGE_PATCH, STRATEGIC_PATCH):
+            twice = duplicate_fields(body, JSON, document)
+        return cls(media_type, document, kind, body.decode(errors="replace"), tuple(twice))
+
+    @property
+    def is_apply(self) -> bool:
+        """Server-side apply."""
+        return self.media_type == APPLY_PATCH
+
+    def on(self, obj: Object) -> Object:
+        """The object, which may be changed, with the patch applied.
+
+        Raises:
+            StatusError: 400, 422: it can't be.
+        """
+        if self.media_type == JSON_PATCH:
+            return self._json(obj)
+        if self.media_type == MERGE_PATCH:
+            merged: Object = merge_patch(obj, self.document)
+            return merged
+        try:
+            return strategic_merge(obj, deepcopy(self.document), self.kind.schema)
+        except BadPatch as error:
+            raise StatusError(500, "", str(error)) from error
+
+    def on_plain(self, obj: Object) -> Object:
+        """The same for an object without a schema (a Scale)."""
+        if self.media_type in (JSON_PATCH, MERGE_PATCH):
+            return self.on(obj)
+        return strategic_merge(obj, deepcopy(self.document), ANY)
+
+    def refused(self, why: str) -> StatusError:
+        """422: the patched object can't be read."""
+        shown = go_text(self.document) if self.media_type == STRATEGIC_PATCH else self.text
+        return StatusError.invalid("", "", "", [invalid("patch", shown, why)])
+
+    def _json(self, obj: Object) -> Object:
+        try:
+            patched = jsonpatch.JsonPatch(self.document).apply(obj)
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
+            raise StatusError(
+                422, "Invalid", "the server rejected our request due to an error in our request", {}
+            ) from error
+        if not isinstance(patched, dict):
+            raise StatusError.bad_request("the patched object is no object")
+        return patched
+
+
+def _as_strategic(why: str) -> str:
+    """What a decoder says of a value, as strategic patches have it: they decode a tree and not a text."""
+    found = _FRACTION.match(why)
+    if found:
+        return f"cannot convert float64 to {found[1]}"
+    return f"error decoding from json: {why}" if why.startswith("illegal base64") else why
+
+
+def check_media_type(content_type: str, kind: Kind) -> str:
+    """Which of the four a patch is.
+
+    Raises:
+        StatusError: 415.
+    """
+    media_type = content_type.partition(";")[0].strip().lower()
+    served = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+    if media_type not in served:
+        raise StatusError.unsupported_media_type()
+    if media_type == STRATEGIC_PATCH and kind.custom is not None:
+        raise StatusError.unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
+    return media_type
+
+
+def _wrong_document(media_type: str, document: Any) -> str:
+    found = "array" if isinstance(document, list) else "object" if isinstance(document, dict) else "string"
+    if media_type == JSON_PATCH:
+        return f"error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
+    if media_type == MERGE_PATCH and document is None:
+        return "Invalid JSON Patch"
+    return f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386. The target may be changed."""
+    if not isinstance(patch, dict):
+        return patch
+    if not isinstance(target, dict):
+        target = {}
+    for name, value in patch.items():
+        if value is None:
+            target.pop(name, None)
+        else:
+            target[name] = merge_patch(target.get(name), value)
+    return target
+
+
+async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller, options: WriteOptions) -> Written:
+    """Patch a stored object; an applied one is created where it does not exist.
+
+    Raises:
+        StatusError: 404, 409, 422 …
+    """
+    if patch.is_apply:
+        return await _apply(objects, target, patch.document, caller, options)
+    kind = target.kind
+
+    def change(old: Object) -> Object:
+        new = patch.on(old)
+        if patch.media_type == STRATEGIC_PATCH:
+            new["apiVersion"], new["kind"] = kind.resource.api_version, kind.resource.kind
+        if patch.media_type != STRATEGIC_PATCH and kind.custom is None and new.get("kind") != kind.resource.kind:
+            raise patch.refused(f"unable to convert a {new.get('kind')} to a {kind.resource.kind}")
+        meta = new.get("metadata")
+        if isinstance(meta, dict) and meta.get("managedFields") == []:
+            # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
+            meta["managedFields"] = [{}]
+        try:
+            check_identity(new, kind)
+            faults = [*kind.conform(new), *patch.duplicates]
+        except StatusError as error:
+            why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
+            if not why:
+                raise
+            raise patch.refused(_as_strategic(why) if patch.media_type == STRATEGIC_PATCH else why) from error
+        if faults and options.field_validation == "Strict":
+            raise patch.refused(f"strict decoding error: {', '.join(faults)}")
+        report_unknown(kind, faults, options.field_validation, caller.warnings)
+        check_name(new, target)
+        check_namespace(new, target)
+        return new
+
+    def own(new: Object, old: Object | None) -> None:
+        manager = options.field_manager or caller.manager
+        managed.manage(kind, new, old, manager=manager, subresource=target.subresource)
+
+    return await objects.update(
+        kind, target.namespace, target.name, change, caller, options, subresource=target.subresource, own=own
+    )
+
+
+async def _apply(objects: Objects, target: Target, config: Object, caller: Caller, options: WriteOptions) -> Written:
+    kind = target.kind
+    where = _check_config(target, config)
+    entries: list[managed.Entry] = []
+
+    def own(new: Object, _old: Object | None) -> None:
+        if entries:
+            new["metadata"]["managedFields"] = entries
+        else:
+            new["metadata"].pop("managedFields", None)
+
+    def result(live: Object | None) -> Object:
+        merged, found = managed.apply(
+            kind,
+            live,
+            deepcopy(config),
+            manager=options.field_manager,
+            subresource=target.subresource,
+            force=options.force,
+        )
+        try:
+            kind.conform(merged)
+        except StatusError as error:
+            why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
+            what = f"{kind.resource.group}/{kind.resource.version}, Kind={kind.resource.kind}"
+            if why.startswith("illegal base64"):
+                why = f"error decoding from json: {why}"
+            convert = f"unable to convert unstructured object to {what}: {why}"
+            text = f"failed to convert new object ({where}; {what}) to proper version: {convert}"
+            raise StatusError(500, "", text) from error
+        entries[:] = found
+        return merged
+
+    while True:
+        if objects.find(kind, target.namespace, target.name) is None:
+            if target.subresource:
+                raise StatusError.not_found(kind.resource, target.name)
+            if where.endswith("/"):
+                text = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+                raise StatusError.bad_request(text)
+            uid = config["metadata"].get("uid")
+            if uid:
+                why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                raise StatusError.conflict(kind.resource, target.name, why)
+            config["metadata"].pop("resourceVersion", None)
+            try:
+                return await objects.create(kind, target.namespace, result(None), caller, options, own=own)
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+        try:
+            return await objects.update(
+                kind, target.namespace, target.name, result, caller, options, subresource=target.subresource, own=own
+            )
+        except StatusError as error:
+            if error.code != 404 or objects.find(kind, target.namespace, target.name) is not None:
+                raise
+            if target.subresource:
+                raise
+
+
+def _check_config(target: Target, config: Object) -> str:
+    """Refuses what no configuration may be; answers how the object is called in messages.
+
+    Raises:
+        StatusError: 400, 500.
+    """
+    kind = target.kind
+    for name in ("apiVersion", "kind"):
+        if not config.get(name):
+            version = str(config.get("apiVersion") or "")
+            which = version if "/" in version or not version else f"/{version}"
+            raise StatusError.bad_request(f"invalid object type: {which or '/'}, Kind={config.get('kind') or ''}")
+    resource = kind.resource
+    if (config["apiVersion"], config["kind"]) != (resource.api_version, resource.kind):
+        version = config["apiVersion"] if "/" in config["apiVersion"] else f"/{config['apiVersion']}"
+        raise StatusError.bad_request(f"invalid object type: {version}, Kind={config['kind']}")
+    check_identity(config, kind)
+    meta = config["metadata"]
+    if meta.get("managedFields") is not None:
+        raise StatusError.bad_request("metadata.managedFields must be nil")
+    if meta.get("name") not in (None, "", target.name):
+        raise StatusError.bad_request(
+            f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})"
+        )
+    if kind.resource.namespaced and meta.get("namespace") not in (None, "", target.namespace):
+        text = "the namespace of the provided object does not match the namespace sent on the request"
+        raise StatusError.bad_request(text)
+    managed.check_typed(kind, config)
+    where = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
+    meta["name"] = target.name
+    if kind.resource.namespaced:
+        meta["namespace"] = target.namespace
+    else:
+        meta.pop("namespace", None)
+    return where

@@ -1,0 +1,46 @@
+"""The structure of a kind: types, merge keys, list types. Patches, pruning, OpenAPI and `kubectl explain` read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schema:
+    """One node of a kind's structure."""
+
+    type: str = "any"
+    """"object" (named properties), "map" (free keys, values are `items`), "array", "string", "integer", "number",
+    "boolean", "quantity", "intorstring", "time", "microtime", "bytes" (base64), "any"."""
+    properties: Mapping[str, Schema] = field(default_factory=lambda: _EMPTY)
+    items: Schema | None = None
+    list_type: str = "atomic"
+    """Server-side apply: "atomic" | "set" | "map"."""
+    list_map_keys: tuple[str, ...] = ()
+    map_type: str = "granular"
+    """Server-side apply, objects and maps: "granular" | "atomic"."""
+    patch_merge_key: str = ""
+    patch_strategy: tuple[str, ...] = ()
+    """Strategic merge patch: "merge", "replace", "retainKeys"."""
+    required: tuple[str, ...] = ()
+    preserve_unknown: bool = False
+    """Fields that the schema does not name are kept, of whatever type."""
+    description: str = ""
+    nullable: bool = False
+    default: Any = None
+    """The value that a missing field gets (custom resources); None means that there is none."""
+    constraints: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """Value validations of custom resources, as in the definition: enum, pattern, minimum, oneOf, format …"""
+    embedded_resource: bool = False
+    """x-kubernetes-embedded-resource: apiVersion, kind and metadata are always kept."""
+    reference: str = ""
+    """Name of the type in OpenAPI (`io.k8s.api.core.v1.Container`); empty for what stands in place."""
+
+
+ANY = Schema(preserve_unknown=True)
+"""Whatever stands there is kept."""

@@ -1,0 +1,51 @@
+"""Namespaces."""
+
+from __future__ import annotations
+
+from kajitori.local.apiserver import names
+from kajitori.local.apiserver.causes import Cause, invalid
+from kajitori.local.apiserver.kinds import Object, Strategy
+from kajitori.local.apiserver.metadata import STANDARD_FINALIZERS, UNQUALIFIED
+
+FINALIZER = "kubernetes"
+"""In `spec.finalizers`: the namespace's objects have to go first."""
+
+
+class NamespaceStrategy(Strategy):
+    has_status = True
+    name_rule = staticmethod(names.dns_label)
+
+    def default(self, obj: Object) -> None:
+        name = obj["metadata"].get("name")
+        if name:
+            obj["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", name)
+            obj["metadata"]["labels"]["kubernetes.io/metadata.name"] = name
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        # A generated name is known only now.
+        self.default(obj)
+        spec = obj.setdefault("spec", {})
+        if FINALIZER not in spec.setdefault("finalizers", []):
+            spec["finalizers"].append(FINALIZER)
+        obj["status"] = {"phase": "Active"}
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        # Only `/finalize` changes them.
+        new["spec"] = old.get("spec", {})
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        causes: list[Cause] = []
+        for one in obj["spec"]["finalizers"]:
+            faults = names.qualified_name(one)
+            causes += [invalid("spec.finalizers", one, fault) for fault in faults]
+            if not faults and "/" not in one and one not in STANDARD_FINALIZERS:
+                causes.append(invalid("spec.finalizers", one, UNQUALIFIED))
+        return causes
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return []
+
+    def fields(self, obj: Object) -> dict[str, str]:
+        return {"status.phase": obj.get("status", {}).get("phase", ""), "name": obj["metadata"].get("name", "")}

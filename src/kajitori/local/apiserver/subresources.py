@@ -1,0 +1,367 @@
+"""Subresources that are more than a part of their object: binding, eviction, scale, finalize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kajitori.kube.resources import Resource
+from kajitori.local.apiserver import deletion
+from kajitori.local.apiserver.causes import Cause, invalid, not_supported, required
+from kajitori.local.apiserver.crds import version_of
+from kajitori.local.apiserver.formats import encode_json
+from kajitori.local.apiserver.kinds import Kind, Object, Strategy
+from kajitori.local.apiserver.managed import manage_scale
+from kajitori.local.apiserver.models import model_schema
+from kajitori.local.apiserver.objects import (
+    Caller,
+    Objects,
+    Own,
+    encode_plain,
+    not_that_uid,
+    not_that_version,
+    now_text,
+    store_key,
+)
+from kajitori.local.apiserver.options import DeleteOptions, WriteOptions
+from kajitori.local.apiserver.requests import Target
+from kajitori.local.apiserver.selectors import LabelSelector, Requirement
+from kajitori.local.apiserver.status import StatusError
+from kajitori.local.store import Stale
+
+_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+_RETRY_SECONDS = 10
+
+
+SCALES = Kind(
+    Resource("autoscaling", "v1", "scales", "Scale"),
+    "scale",
+    Strategy(),
+    verbs=(),
+    virtual=True,
+    custom={
+        "spec": {
+            "versions": [
+                {
+                    "name": "v1",
+                    "additionalPrinterColumns": [
+                        {
+                            "name": "Desired",
+                            "type": "integer",
+                            "jsonPath": ".spec.replicas",
+                            "description": "Number of desired replicas",
+                        },
+                        {
+                            "name": "Available",
+                            "type": "integer",
+                            "jsonPath": ".status.replicas",
+                            "description": "Number of actual replicas",
+                        },
+                        {
+                            "name": "Age",
+                            "type": "date",
+                            "jsonPath": ".metadata.creationTimestamp",
+                            "description": model_schema("meta_v1", "ObjectMeta")
+                            .properties["creationTimestamp"]
+                            .description,
+                        },
+                    ],
+                }
+            ]
+        }
+    },
+)
+"""How a Scale is shown as a Table; not served as a kind of its own."""
+
+
+class Subresources:
+    """What happens on them."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    async def bind(self, target: Target, body: Object, options: WriteOptions) -> bytes:
+        """Put a Pod on a node.
+
+        Raises:
+            StatusError: 404, 409 (it is on one already), 422.
+        """
+        pods, name = target.kind, target.name
+        if (body.get("metadata") or {}).get("name") != name:
+            raise StatusError.bad_request("name in URL does not match name in Binding object")
+        _check_binding(body)
+        node = body["target"]["name"]
+        where = Resource("", "v1", "pods/binding", "Binding")
+        while True:
+            record = self._objects.get(pods, target.namespace, name)
+            pod = record.decode()
+            meta, spec = pod["metadata"], pod["spec"]
+            given = body.get("metadata") or {}
+            uid, version = given.get("uid"), given.get("resourceVersion")
+            if uid and uid != meta["uid"]:
+                raise not_that_uid(pods, target.namespace, name, uid, meta["uid"])
+            if version and version != meta["resourceVersion"]:
+                raise not_that_version(pods, target.namespace, name, version, meta["resourceVersion"])
+            if meta.get("deletionTimestamp"):
+                raise StatusError.conflict(where, name, f"pod {name} is being deleted, cannot be assigned to a host")
+            if spec.get("nodeName"):
+                why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+                raise StatusError.conflict(where, name, why)
+            if spec.get("schedulingGates"):
+                raise StatusError.conflict(where, name, f"pod {name} has non-empty .spec.schedulingGates")
+            spec["nodeName"] = node
+            for kept in ("annotations", "labels"):
+                given = (body.get("metadata") or {}).get(kept)
+                if given:
+                    meta[kept] = {**(meta.get(kept) or {}), **given}
+            _set_condition(pod, "PodScheduled")
+            if options.dry_run:
+                break
+            try:
+                stored = self._objects.put(pods, record, pod)
+            except Stale:
+                continue
+            await self._objects.durable(stored.revision)
+            break
+        return encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+    async def evict(self, target: Target, body: Object, caller: Caller, options: WriteOptions) -> bytes:
+        """Delete a Pod if its disruption budget allows that now.
+
+        Raises:
+            StatusError: 404, 429 (not now), 500 (two budgets).
+        """
+        name = target.name
+        if (body.get("metadata") or {}).get("name") != name:
+            raise StatusError.bad_request("name in URL does not match name in Eviction object")
+        wanted = body.get("deleteOptions") or {}
+        preconditions = wanted.get("preconditions") or {}
+        delete = DeleteOptions(
+            wanted.get("gracePeriodSeconds"),
+            preconditions.get("uid"),
+            preconditions.get("resourceVersion"),
+            wanted.get("propagationPolicy") or "",
+            wanted.get("orphanDependents"),
+            options.dry_run or bool(wanted.get("dryRun")),
+        )
+        pod = self._objects.get(target.kind, target.namespace, name).object
+        if _counts(pod):
+            self._check_budget(target, pod, delete)
+        await deletion.delete(self._objects, target.kind, target.namespace, name, caller, delete)
+        return encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+    def _check_budget(self, target: Target, pod: Object, delete: DeleteOptions) -> None:
+        budgets = self._objects.registry.find(_BUDGETS.group, _BUDGETS.version, _BUDGETS.plural)
+        if budgets is None:
+            return
+        labels = pod["metadata"].get("labels") or {}
+        found = [
+            record
+            for record in self._objects.store.records(store_key(budgets), target.namespace)
+            if (selector := label_selector((record.object.get("spec") or {}).get("selector"))) is not None
+            and selector.matches(labels)
+        ]
+        if not found:
+            return
+        if len(found) > 1:
+            raise StatusError.internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            )
+        record = found[0]
+        budget = record.decode()
+        spec, status = budget.get("spec") or {}, budget.setdefault("status", {})
+        healthy = _is_ready(pod)
+        if not healthy and (spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"):
+            return
+        if not healthy and status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0:
+            return
+        if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+            why = f"The disruption budget {record.name} is still being processed by the server."
+            raise _not_now(record.name, why)
+        if status.get("disruptionsAllowed", 0) <= 0:
+            why = (
+                f"The disruption budget {record.name} needs {status.get('desiredHealthy', 0)} healthy pods and has "
+                f"{status.get('currentHealthy', 0)} currently"
+            )
+            raise _not_now(record.name, why)
+        if delete.dry_run:
+            return
+        status["disruptionsAllowed"] -= 1
+        status.setdefault("disruptedPods", {})[pod["metadata"]["name"]] = now_text()
+        self._objects.put(budgets, record, budget)
+
+    async def finalize(self, target: Target, obj: Object, options: WriteOptions, own: Own) -> bytes:
+        """Take a namespace's own finalizers away; the last one lets it go.
+
+        Raises:
+            StatusError: 404, 409.
+        """
+        while True:
+            record = self._objects.get(target.kind, "", target.name)
+            stored = record.decode()
+            version = obj["metadata"].get("resourceVersion")
+            if version and version != stored["metadata"]["resourceVersion"]:
+                raise StatusError.conflict(target.kind.resource, target.name)
+            stored.setdefault("spec", {})["finalizers"] = (obj.get("spec") or {}).get("finalizers") or []
+            if not stored["spec"]["finalizers"]:
+                del stored["spec"]["finalizers"]
+            own(stored, record.decode())
+            if options.dry_run or (stored == record.object and not self._is_done(stored)):
+                return encode_plain(stored)
+            try:
+                if self._is_done(stored):
+                    self._objects.remove(target.kind, record)
+                else:
+                    stored = self._objects.put(target.kind, record, stored).object
+            except Stale:
+                continue
+            await self._objects.durable(self._objects.store.revision)
+            return encode_plain(stored)
+
+    @staticmethod
+    def _is_done(namespace: Object) -> bool:
+        meta = namespace["metadata"]
+        held = meta.get("finalizers") or (namespace.get("spec") or {}).get("finalizers")
+        return bool(meta.get("deletionTimestamp")) and not held
+
+    # --- scale -------------------------------------------------------------------------------------------------------
+
+    async def scale(self, target: Target) -> bytes:
+        """How many there are to be, and are (autoscaling/v1 Scale).
+
+        Raises:
+            StatusError: 404.
+        """
+        record = self._objects.get(target.kind, target.namespace, target.name)
+        value = encode_plain(_scale_of(target.kind, target.kind.decode(record.decode())))
+        await self._objects.durable(record.revision)
+        return value
+
+    async def rescale(
+        self, target: Target, change: Callable[[Object], Object], caller: Caller, options: WriteOptions
+    ) -> bytes:
+        """Say how many there are to be.
+
+        Raises:
+            StatusError: 404, 409, 422.
+        """
+        kind = target.kind
+        path = _scale_paths(kind)["specReplicasPath"]
+
+        def apply(old: Object) -> Object:
+            scale = change(_scale_of(kind, old))
+            replicas = (scale.get("spec") or {}).get("replicas", 0)
+            if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+                cause = invalid("spec.replicas", replicas, "should be a non-negative integer")
+                raise StatusError.invalid("autoscaling", "Scale", target.name, [cause])
+            _put_path(old, path, replicas)
+            version = (scale.get("metadata") or {}).get("resourceVersion")
+            if version:
+                old["metadata"]["resourceVersion"] = version
+            return old
+
+        def own(new: Object, old: Object | None) -> None:
+            manager = options.field_manager or caller.manager
+            if old is not None and _at_path(new, path) != _at_path(old, path):
+                manage_scale(kind, new, old, path, manager=manager)
+
+        await self._objects.update(kind, target.namespace, target.name, apply, caller, options, own=own)
+        return await self.scale(target)
+
+
+def label_selector(selector: Object | None) -> LabelSelector | None:
+    """A meta.k8s.io/v1 LabelSelector; None selects nothing, an empty one everything."""
+    if selector is None:
+        return None
+    found = [Requirement(key, "in", frozenset({value})) for key, value in (selector.get("matchLabels") or {}).items()]
+    for one in selector.get("matchExpressions") or []:
+        operator = _OPERATORS.get(one.get("operator", ""), "in")
+        found.append(Requirement(one.get("key", ""), operator, frozenset(one.get("values") or ())))
+    return LabelSelector(tuple(found))
+
+
+def _check_binding(body: Object) -> None:
+    target = body.get("target")
+    causes: list[Cause] = []
+    if not isinstance(target, dict):
+        target = {}
+    if target.get("kind") not in (None, "", "Node"):
+        causes.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        causes.append(required("target.name"))
+    if causes:
+        texts = [str(one) for one in causes]
+        raise StatusError(500, "", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+
+
+def _set_condition(pod: Object, kind: str) -> None:
+    conditions: list[Any] = pod.setdefault("status", {}).setdefault("conditions", [])
+    for one in conditions:
+        if one.get("type") == kind:
+            if one.get("status") != "True":
+                one["lastTransitionTime"] = now_text()
+            one["status"] = "True"
+            one.pop("reason", None)
+            one.pop("message", None)
+            return
+    conditions.append({"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": now_text()})
+
+
+def _counts(pod: Object) -> bool:
+    """Whether evicting it disturbs anything: not what has ended, is ending, or never began."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get("deletionTimestamp")
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _not_now(budget: str, why: str) -> StatusError:
+    cause = Cause("DisruptionBudget", "", why)
+    error = StatusError.too_many_requests(
+        "Cannot evict pod as it would violate the pod's disruption budget.", retry_seconds=_RETRY_SECONDS
+    )
+    error.details = {
+        "causes": [{"reason": cause.reason, "message": cause.message}],
+        "retryAfterSeconds": _RETRY_SECONDS,
+    }
+    return error
+
+
+def _scale_paths(kind: Kind) -> Object:
+    found: Object = (version_of(kind).get("subresources") or {}).get("scale") or {}
+    return found
+
+
+def _scale_of(kind: Kind, obj: Object) -> Object:
+    paths, meta = _scale_paths(kind), obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: Object = {"replicas": _at_path(obj, paths.get("statusReplicasPath", "")) or 0}
+    selector = _at_path(obj, paths.get("labelSelectorPath", ""))
+    if selector:
+        status["selector"] = selector
+    replicas = _at_path(obj, paths.get("specReplicasPath", ""))
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: meta[name] for name in kept if name in meta},
+        "spec": {} if not replicas else {"replicas": replicas},
+        "status": status,
+    }
+
+
+def _at_path(obj: Object, path: str) -> Any:
+    value: Any = obj
+    for name in path.strip(".").split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _put_path(obj: Object, path: str, value: Any) -> None:
+    *parents, last = path.strip(".").split(".")
+    for name in parents:
+        obj = obj.setdefault(name, {})
+    obj[last] = value

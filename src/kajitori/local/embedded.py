@@ -1,0 +1,141 @@
+"""The embedded cluster as a whole: store, API server, binder and the small controllers, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from kajitori.errors import InvalidInput
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.local.apiserver.auth import Authenticator
+from kajitori.local.apiserver.certificates import (
+    Certificates,
+    ensure_certificates,
+    ensure_token,
+    write_kubeconfig,
+)
+from kajitori.local.apiserver.server import ApiServer
+from kajitori.local.manager import Manager
+from kajitori.local.store import Store
+from kajitori.privatefile import write_private
+
+PORTS_FILE = "ports.json"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSettings:
+    folder: Path
+    """Everything that is kept: objects, certificates, token, volumes, kubeconfig."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: the last one of this folder if it is free, else any."""
+    in_memory: bool = False
+    namespace: str = "default"
+    """What kubectl uses where nothing is said."""
+
+
+class EmbeddedCluster:
+    """A small Kubernetes of one's own; an async context manager.
+
+    Raises DataFolderInUse where another process has the folder, and InvalidInput where the port is taken.
+    """
+
+    def __init__(self, settings: EmbeddedSettings) -> None:
+        self.settings = settings
+        self.kubeconfig = settings.folder / "kubeconfig"
+        self.volumes = settings.folder / "volumes"
+        self.certificates: Certificates
+        self.token = ""
+        self.url = ""
+        self._closing = AsyncExitStack()
+
+    async def __aenter__(self) -> EmbeddedCluster:
+        folder, settings = self.settings.folder, self.settings
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        async with AsyncExitStack() as closing:
+            store = await Store.open(None if settings.in_memory else folder / "objects")
+            closing.push_async_callback(store.close)
+            self.certificates = await asyncio.to_thread(ensure_certificates, folder / "pki", names=_names(settings))
+            self.token = ensure_token(folder / "token")
+            authenticator = Authenticator()
+            authenticator.add_token(self.token)
+            server = await self._started(store, authenticator)
+            closing.push_async_callback(server.stop)
+            self.url = server.url
+            write_kubeconfig(
+                self.kubeconfig,
+                server=self.url,
+                certificates=self.certificates,
+                token=self.token,
+                namespace=settings.namespace,
+            )
+            self._closing = closing.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._closing.aclose()
+
+    def client_config(self) -> KubeConfig:
+        """How to talk to it as its administrator."""
+        return KubeConfig.from_file(self.kubeconfig)
+
+    async def run_controllers(self, client: KubeClient, stop: asyncio.Event) -> None:
+        """What a cluster needs beside its API server: somebody who binds Pods, judges nodes, makes volumes."""
+        await Manager(client, self.volumes).run(stop)
+
+    async def _started(self, store: Store, authenticator: Authenticator) -> ApiServer:
+        settings = self.settings
+        for port in _ports_to_try(settings):
+            server = ApiServer(
+                store, certificates=self.certificates, authenticator=authenticator, host=settings.host, port=port
+            )
+            try:
+                await server.start()
+            except OSError as error:
+                if settings.port:
+                    hint = "choose another, or leave --kube-port out for a free one"
+                    raise InvalidInput.one(
+                        "--kube-port", f"port {port} of {settings.host}: {error.strerror}", value=str(port), hint=hint
+                    ) from error
+                if not port:
+                    raise
+                continue
+            remember_port(settings.folder, "kubernetes", server.port)
+            return server
+        raise AssertionError("the last port to try is 0")
+
+
+def _ports_to_try(settings: EmbeddedSettings) -> list[int]:
+    if settings.port:
+        return [settings.port]
+    last = last_port(settings.folder, "kubernetes")
+    return [last, 0] if last else [0]
+
+
+def _names(settings: EmbeddedSettings) -> tuple[str, ...]:
+    return () if settings.host in ("127.0.0.1", "::1", "localhost") else (settings.host,)
+
+
+def last_port(folder: Path, server: str) -> int:
+    """The port that a server of this folder had last, so that what was told about it stays true; 0 for none."""
+    try:
+        port = json.loads((folder / PORTS_FILE).read_text()).get(server, 0)
+    except (OSError, ValueError, AttributeError):
+        return 0
+    return port if isinstance(port, int) and 0 < port < 65536 else 0
+
+
+def remember_port(folder: Path, server: str, port: int) -> None:
+    """For the next start in this folder."""
+    try:
+        known = json.loads((folder / PORTS_FILE).read_text())
+    except (OSError, ValueError):
+        known = {}
+    write_private(folder / PORTS_FILE, json.dumps({**known, server: port}).encode())

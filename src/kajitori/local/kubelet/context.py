@@ -1,0 +1,86 @@
+"""What all Pods of one kubelet share: the machine, the cluster, and who holds how much of the node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kajitori.local.kubelet import admission
+from kajitori.local.kubelet import pod as pods
+from kajitori.local.kubelet.admission import Refusal
+from kajitori.local.kubelet.cluster import Cluster
+from kajitori.local.kubelet.environment import PodFacts
+from kajitori.local.kubelet.events import EventRecorder
+from kajitori.local.kubelet.gpus import GpuLedger
+from kajitori.local.kubelet.machine import Machine
+from kajitori.local.kubelet.network import PodNetwork
+from kajitori.local.kubelet.pod import Manifest, Request
+from kajitori.local.kubelet.settings import KubeletSettings
+from kajitori.local.kubelet.volumes import Volumes
+
+
+@dataclass
+class Context:
+    settings: KubeletSettings
+    cluster: Cluster
+    machine: Machine
+    events: EventRecorder
+    volumes: Volumes
+    gpus: GpuLedger
+    address: str
+    network: PodNetwork
+    clock: Callable[[], float] = time.time
+    """Seconds since 1970."""
+    admitted: dict[str, Request] = field(default_factory=dict)
+    """By UID: what those Pods hold that were let in and have not ended."""
+    node_labels: dict[str, str] = field(default_factory=dict)
+    """As they stand on the Node, foreign ones too."""
+    draining: bool = False
+    """Nothing is started any more: this kubelet is about to end everything."""
+
+    @property
+    def capacity(self) -> Request:
+        settings, machine = self.settings, self.machine
+        return Request(
+            machine.cpu_millis if settings.cpu_millis is None else settings.cpu_millis,
+            machine.memory_bytes if settings.memory_bytes is None else settings.memory_bytes,
+            len(machine.gpus),
+            machine.ephemeral_bytes,
+        )
+
+    @property
+    def used(self) -> Request:
+        return sum(self.admitted.values(), Request())
+
+    def admit(self, pod: Manifest) -> tuple[Refusal | None, list[str]]:
+        """Lets a Pod in: None and its GPUs. Or says why not; then nothing is held."""
+        uid = pods.uid(pod)
+        used = sum((held for owner, held in self.admitted.items() if owner != uid), Request())
+        count = sum(owner != uid for owner in self.admitted)
+        labels = {"kubernetes.io/hostname": self.settings.node_name, **self.node_labels}
+        refused = admission.refusal(
+            pod, self.capacity, used, count, self.settings.max_pods, self.settings.node_name, labels
+        )
+        if refused is not None:
+            return refused, []
+        asked = pods.pod_request(pod)
+        identifiers = self.gpus.take(uid, asked.gpus) if asked.gpus else []
+        if identifiers is None:
+            return Refusal("OutOfnvidia.com/gpu", "the node's GPUs are all in use"), []
+        self.admitted[uid] = asked
+        return None, identifiers
+
+    def release(self, uid: str) -> None:
+        """What the Pod held is free again."""
+        self.admitted.pop(uid, None)
+        self.gpus.release(uid)
+
+    def facts(self, pod_ip: str) -> PodFacts:
+        return PodFacts(
+            pod_ip=pod_ip,
+            host_ip=self.address,
+            node_name=self.settings.node_name,
+            allocatable_cpu_millis=self.capacity.cpu_millis,
+            allocatable_memory_bytes=self.capacity.memory_bytes,
+        )

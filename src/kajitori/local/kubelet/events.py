@@ -1,0 +1,20 @@
+"""Events about Pods, in the kubelet's name."""
+
+from __future__ import annotations
+
+from kajitori.kube import events
+from kajitori.local.kubelet.cluster import Cluster
+from kajitori.local.kubelet.pod import Manifest
+
+
+class EventRecorder(events.EventRecorder):
+    """`record` returns at once; `run` writes."""
+
+    def __init__(self, cluster: Cluster, node_name: str) -> None:
+        super().__init__(cluster, "kubelet", host=node_name)
+
+    def record(self, pod: Manifest, reason: str, message: str, *, warning: bool = False) -> None:
+        """Says something about a Pod."""
+        metadata = pod["metadata"]
+        about = events.About("Pod", metadata["name"], metadata["uid"], metadata.get("namespace", "default"))
+        self.say(about, "Warning" if warning else "Normal", reason, message)

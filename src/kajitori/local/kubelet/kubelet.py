@@ -1,0 +1,264 @@
+"""The process kubelet: makes this machine a node of a Kubernetes cluster and runs its Pods as plain processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from kajitori.errors import Unavailable
+from kajitori.kube.client import KubeClient
+from kajitori.local.kubelet import eviction, machine
+from kajitori.local.kubelet import pod as pods
+from kajitori.local.kubelet.cluster import Cluster, PodGone, PodSeen, PodsListed
+from kajitori.local.kubelet.context import Context
+from kajitori.local.kubelet.events import EventRecorder
+from kajitori.local.kubelet.eviction import Candidate, Pressure
+from kajitori.local.kubelet.gpus import GpuLedger
+from kajitori.local.kubelet.kube_cluster import KubeCluster
+from kajitori.local.kubelet.network import HostNetwork, NamespaceNetwork, PodNetwork
+from kajitori.local.kubelet.node import NodeStatus
+from kajitori.local.kubelet.pod import Manifest
+from kajitori.local.kubelet.records import PodRecord, saved_records
+from kajitori.local.kubelet.server import KubeletServer
+from kajitori.local.kubelet.settings import KubeletSettings
+from kajitori.local.kubelet.stats import Statistics
+from kajitori.local.kubelet.volumes import Volumes
+from kajitori.local.kubelet.worker import PodWorker
+
+RETRY_SECONDS = 1.0
+
+
+class Kubelet:
+    """Runs until told to stop. Its containers outlive it; the next kubelet of the same root folder adopts them."""
+
+    def __init__(
+        self,
+        client: KubeClient | Cluster,
+        settings: KubeletSettings,
+        *,
+        available_memory: Callable[[], int] = eviction.available_memory_bytes,
+        detect: Callable[..., machine.Machine] = machine.detect,
+    ) -> None:
+        self.cluster: Cluster = KubeCluster(client) if isinstance(client, KubeClient) else client
+        self.settings = settings
+        self.workers: dict[str, PodWorker] = {}
+        self.registered = asyncio.Event()
+        self._available_memory = available_memory
+        self._detect = detect
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._statistics = Statistics()
+        self._pressure = Pressure(settings.eviction)
+        self._listed = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serves as a node until `stop` is set. Pods run on afterwards.
+
+        Raises Unavailable where another kubelet uses the same root folder.
+        """
+        self.settings.root_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with _alone(self.settings.root_dir):
+            await self._run(stop)
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        settings = self.settings
+        # Names the containers' control groups: the same for every kubelet of this root folder, and no other's.
+        group = f"kajitori-{hashlib.sha256(str(settings.root_dir.resolve()).encode()).hexdigest()[:12]}"
+        detected = await asyncio.to_thread(
+            self._detect,
+            settings.root_dir,
+            group,
+            namespaces=settings.namespaces,
+            cgroups=settings.cgroups,
+            gpus=settings.gpus,
+        )
+        address = settings.address or await self.cluster.own_address()
+        network: PodNetwork = HostNetwork(address)
+        if settings.pod_network == "namespace":
+            network = NamespaceNetwork(settings.root_dir / "addresses", settings.pod_cidr)
+        self.context = Context(
+            settings,
+            self.cluster,
+            detected,
+            EventRecorder(self.cluster, settings.node_name),
+            Volumes(self.cluster),
+            GpuLedger(detected.gpus),
+            address,
+            network,
+        )
+        self.node = NodeStatus(self.context)
+        records = list(saved_records(settings.root_dir))
+        await network.start({pods.uid(record.pod) for record in records})
+        self._restore(records)
+        server = KubeletServer(self)
+        self.node.port = await server.start()
+        background: list[asyncio.Task[None]] = []
+        try:
+            if not await self._register(stop):
+                return
+            node, events = self.node, self.context.events
+            jobs = (node.run(), node.run_lease(), events.run(), self._evict(), self._watch())
+            background += [asyncio.create_task(job) for job in jobs]
+            stopped = asyncio.create_task(stop.wait())
+            done, _ = await asyncio.wait({stopped, *background}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            for task in done - {stopped}:
+                task.result()  # none of them ends by itself: what went wrong goes up
+        finally:
+            for task in (*background, *self._tasks.values()):
+                task.cancel()
+            await asyncio.gather(*background, *self._tasks.values(), return_exceptions=True)
+            await server.stop()
+            detected.cgroups.remove()
+
+    async def _register(self, stop: asyncio.Event) -> bool:
+        while not stop.is_set():
+            try:
+                await self.node.register()
+                self.registered.set()
+                return True
+            except Unavailable:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
+        return False
+
+    # Pods
+
+    def _restore(self, records: Sequence[PodRecord]) -> None:
+        """Before anything else is heard: the Pods that an earlier kubelet ran, and what they hold."""
+        for record in records:
+            uid = pods.uid(record.pod)
+            if not record.final_phase:
+                self.context.admitted[uid] = pods.pod_request(record.pod)
+                self.context.gpus.restore(uid, record.gpus)
+            self._add(record.pod, record)
+
+    async def _watch(self) -> None:
+        async for change in self.cluster.watch_pods(self.settings.node_name):
+            if isinstance(change, PodsListed):
+                self._take_list(change.pods)
+            elif isinstance(change, PodSeen):
+                self._take(change.pod)
+            elif isinstance(change, PodGone) and (worker := self.workers.get(pods.uid(change.pod))) is not None:
+                worker.removed()
+
+    def _take_list(self, listed: tuple[Manifest, ...]) -> None:
+        for uid, worker in list(self.workers.items()):
+            if uid not in {pods.uid(pod) for pod in listed}:
+                worker.removed()
+        for pod in listed:
+            self._take(pod)
+        if not self._listed:
+            self._listed = True
+            self._remove_strangers()
+
+    def _take(self, pod: Manifest) -> None:
+        worker = self.workers.get(pods.uid(pod))
+        if worker is None:
+            self._add(pod)
+        else:
+            worker.update(pod)
+
+    def _add(self, pod: Manifest, record: PodRecord | None = None) -> None:
+        uid = pods.uid(pod)
+        worker = PodWorker(self.context, pod, record)
+        self.workers[uid] = worker
+        task = asyncio.create_task(worker.run(), name=f"pod {pods.key(pod)}")
+        self._tasks[uid] = task
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self.workers.pop(uid, None)
+            self._tasks.pop(uid, None)
+            self._statistics.forget(uid)
+            self.context.release(uid)
+
+        task.add_done_callback(ended)
+
+    def _remove_strangers(self) -> None:
+        """Folders whose record a crash never wrote: nothing was started from them."""
+        with contextlib.suppress(FileNotFoundError):
+            for folder in (self.settings.root_dir / "pods").iterdir():
+                if folder.name not in self.workers:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def find(self, namespace: str, name: str) -> PodWorker | None:
+        """The Pod of that name; the one that still lives, where an older one is on its way out."""
+        found = [
+            worker
+            for worker in self.workers.values()
+            if (worker.pod["metadata"].get("namespace", "default"), worker.pod["metadata"]["name"]) == (namespace, name)
+        ]
+        return max(found, key=lambda worker: (worker.active, worker.record.started_at), default=None)
+
+    async def end_all(self, grace_seconds: float) -> None:
+        """Ends every container of this node, for whoever takes a whole local cluster down; Pods see it as SIGTERM.
+
+        The kubelet must still be running; nothing is started by it any more.
+        """
+        self.context.draining = True
+        slots = [slot for worker in self.workers.values() for slot in worker.slots.values() if slot.running]
+        containers = [slot.container for slot in slots if slot.container is not None]
+        await asyncio.gather(*(container.stop(grace_seconds) for container in containers))
+        await asyncio.gather(*(container.ended.wait() for container in containers))
+
+    # Memory pressure
+
+    async def _evict(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.eviction.interval_seconds)
+            with contextlib.suppress(OSError, ValueError):
+                await self.relieve()
+
+    async def relieve(self) -> str | None:
+        """Looks at the machine's memory once; evicts at most one Pod and answers its UID."""
+        now = self.context.clock()
+        available = self._available_memory()
+        low = self._pressure.observe(available, now)
+        if self._pressure.holds(now) != self.node.pressure:
+            self.node.pressure = self._pressure.holds(now)
+            self.node.changed()
+        if not low:
+            return None
+        running = [worker for worker in self.workers.values() if worker.active and not worker.record.failed_reason]
+        usages = await asyncio.to_thread(lambda: [self._statistics.pod_usage_bytes(worker) for worker in running])
+        candidates = [
+            Candidate(worker.uid, used, pods.pod_request(worker.pod).memory_bytes, pods.priority(worker.pod))
+            for worker, used in zip(running, usages, strict=True)
+        ]
+        if not candidates:
+            return None
+        victim = eviction.rank(candidates)[0]
+        threshold = self.settings.eviction.memory_available_bytes
+        self.workers[victim.uid].fail("Evicted", eviction.message(victim, available, threshold))
+        return victim.uid
+
+    def summary(self) -> dict[str, object]:
+        """The `/stats/summary` document. Blocks while the kernel counts pages."""
+        try:
+            available = self._available_memory()
+        except (OSError, ValueError):
+            available = 0
+        return self._statistics.summary(
+            self.settings.node_name, list(self.workers.values()), self.context.machine.memory_bytes, available
+        )
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    fd = os.open(root / "kubelet.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise Unavailable(
+            f"another kubelet uses {root}", hint="stop it first, or give this one a root folder of its own"
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,170 @@
+"""Where Pods are in the network: on this machine's own addresses, or each in a namespace with an address of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import ipaddress
+import os
+import shutil
+import socket
+from collections.abc import Collection
+from pathlib import Path
+from typing import Protocol
+
+from kajitori.errors import KajitoriError, Unsupported
+
+NAMESPACES = Path("/run/netns")
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+
+
+class NetworkError(KajitoriError):
+    """A Pod's network could not be set up; it is tried again."""
+
+    code = "FailedCreatePodSandBox"
+
+
+class PodNetwork(Protocol):
+    async def start(self, living: Collection[str]) -> None:
+        """Prepares the machine, and takes away what belongs to Pods (by UID) that are not living any more."""
+
+    async def attach(self, uid: str) -> tuple[str, str]:
+        """(path of the network namespace or nothing, address) of a Pod: the same at every call."""
+        ...
+
+    async def detach(self, uid: str) -> None:
+        """Takes away what `attach` made."""
+
+
+class HostNetwork:
+    """Every Pod has the machine's own address, and its ports are the machine's."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def start(self, living: Collection[str]) -> None:
+        return None
+
+    async def attach(self, uid: str) -> tuple[str, str]:
+        return "", self._address
+
+    async def detach(self, uid: str) -> None:
+        return None
+
+
+class NamespaceNetwork:
+    """A bridge on this machine, and for each Pod a namespace that hangs on it. What leaves the machine is masqueraded.
+
+    Which Pod has which address is kept in files, so that a kubelet that comes back, and a machine that restarts, agree.
+    """
+
+    def __init__(self, folder: Path, cidr: str) -> None:
+        self._folder = folder
+        self._cidr = ipaddress.IPv4Network(cidr)
+        self._id = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
+        self._bridge = f"kaji-{self._id}"
+        self._gateway = self._cidr.network_address + 1
+        self._lock = asyncio.Lock()
+
+    async def start(self, living: Collection[str]) -> None:
+        if os.geteuid() != 0 or shutil.which("ip") is None:
+            raise Unsupported(
+                "network namespaces for Pods need root and the program `ip`",
+                hint="leave pod_network at `host`, or run the kubelet as root",
+            )
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _has_interface(self._bridge):
+            await _ip("link", "add", "name", self._bridge, "type", "bridge")
+        await _ip("addr", "replace", f"{self._gateway}/{self._cidr.prefixlen}", "dev", self._bridge)
+        await _ip("link", "set", self._bridge, "up")
+        _let_packets_through()
+        if shutil.which("nft") is not None:
+            await _run(["nft", "-f", "-"], self._rules().encode())
+        for uid in self._leases():
+            if uid not in living:
+                await self.detach(uid)
+
+    async def attach(self, uid: str) -> tuple[str, str]:
+        async with self._lock:
+            address = self._lease(uid)
+            name = self._name(uid)
+            path = NAMESPACES / name
+            host_end = f"kj{name[-12:]}"
+            if _has_interface(host_end) and path.is_mount():
+                return str(path), address
+            await self._take_down(uid)
+            await _ip("netns", "add", name)
+            await _ip("link", "add", host_end, "type", "veth", "peer", "name", "eth0", "netns", name)
+            await _ip("-n", name, "addr", "add", f"{address}/{self._cidr.prefixlen}", "dev", "eth0")
+            await _ip("-n", name, "link", "set", "lo", "up")
+            await _ip("-n", name, "link", "set", "eth0", "up")
+            await _ip("-n", name, "route", "add", "default", "via", str(self._gateway))
+            await _ip("link", "set", host_end, "master", self._bridge, "up")
+            return str(path), address
+
+    async def detach(self, uid: str) -> None:
+        async with self._lock:
+            await self._take_down(uid)
+            with contextlib.suppress(FileNotFoundError):
+                (self._folder / uid).unlink()
+
+    async def _take_down(self, uid: str) -> None:
+        with contextlib.suppress(NetworkError):
+            await _ip("netns", "del", self._name(uid))  # its end of the pair goes with it, and that takes ours along
+
+    def _name(self, uid: str) -> str:
+        return f"kaji-{self._id}-{hashlib.sha256(uid.encode()).hexdigest()[:12]}"
+
+    def _leases(self) -> dict[str, str]:
+        return {file.name: file.read_text() for file in self._folder.iterdir() if not file.name.endswith(".new")}
+
+    def _lease(self, uid: str) -> str:
+        leases = self._leases()
+        if uid in leases:
+            return leases[uid]
+        taken = set(leases.values()) | {str(self._gateway)}
+        for host in self._cidr.hosts():
+            if str(host) not in taken:
+                fresh = self._folder / f"{uid}.new"
+                fresh.write_text(str(host))
+                fresh.replace(self._folder / uid)
+                return str(host)
+        raise NetworkError(f"all addresses of {self._cidr} are in use")
+
+    def _rules(self) -> str:
+        # Added, emptied and filled in one transaction: the same however often it is done.
+        table = f"kajitori_{self._id}"
+        return (
+            f"add table ip {table}\n"
+            f"flush table ip {table}\n"
+            f"add chain ip {table} out {{ type nat hook postrouting priority srcnat; }}\n"
+            f'add rule ip {table} out ip saddr {self._cidr} oifname != "{self._bridge}" masquerade\n'
+        )
+
+
+def _let_packets_through() -> None:
+    _FORWARDING.write_text("1")
+
+
+def _has_interface(name: str) -> bool:
+    # Not /sys/class/net: that shows the network of whoever mounted it.
+    try:
+        socket.if_nametoindex(name)
+    except OSError:
+        return False
+    return True
+
+
+async def _ip(*arguments: str) -> None:
+    await _run(["ip", *arguments])
+
+
+async def _run(command: list[str], stdin: bytes = b"") -> None:
+    """Raises NetworkError with what the program said."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate(stdin)
+    if process.returncode:
+        raise NetworkError(f"{' '.join(command)}: {said.decode(errors='replace').strip()}")

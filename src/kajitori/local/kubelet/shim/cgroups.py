@@ -1,0 +1,116 @@
+"""Control groups of one container, version 1 and 2: made, joined, read and taken away again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+
+class Cgroup:
+    """One directory in one hierarchy. `writes` are (file, value, required) in the order in which they are written."""
+
+    def __init__(
+        self, path: str, version: int, counts_memory: bool, writes: Iterable[tuple[str, str, bool]] = ()
+    ) -> None:
+        self.path = path
+        self.version = version
+        self.counts_memory = counts_memory
+        self.writes = [(str(name), str(value), bool(required)) for name, value, required in writes]
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Cgroup:
+        return cls(document["path"], document["version"], document["counts_memory"], document["writes"])
+
+    def as_document(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "version": self.version,
+            "counts_memory": self.counts_memory,
+            "writes": self.writes,
+        }
+
+    def create(self) -> None:
+        """Makes the directory and sets its limits.
+
+        Raises OSError where the kernel refuses a limit that has to hold.
+        """
+        os.makedirs(self.path, exist_ok=True)
+        for name, value, required in self.writes:
+            try:
+                _write(os.path.join(self.path, name), value)
+            except OSError:
+                if required:
+                    raise
+
+    def join(self) -> None:
+        """Moves the calling process in."""
+        _write(os.path.join(self.path, "cgroup.procs"), "0")
+
+    def pids(self) -> list[int]:
+        try:
+            with open(os.path.join(self.path, "cgroup.procs")) as file:
+                return [int(line) for line in file]
+        except OSError:
+            return []
+
+    def kill(self) -> bool:
+        """Asks the kernel to kill everything inside, at once. False where it can't (version 1, Linux before 5.14)."""
+        try:
+            _write(os.path.join(self.path, "cgroup.kill"), "1")
+        except OSError:
+            return False
+        return True
+
+    def remove(self) -> bool:
+        """Takes the directory away. The kernel may need a moment after the last process died."""
+        for attempt in range(20):
+            try:
+                os.rmdir(self.path)
+                return True
+            except FileNotFoundError:
+                return True
+            except OSError:
+                time.sleep(0.002 * (attempt + 1))
+        return False
+
+    def oom_kills(self) -> int:
+        """How many processes inside the kernel killed because the limit was reached."""
+        name = "memory.events" if self.version == 2 else "memory.oom_control"
+        return self._keyed(name).get("oom_kill", 0)
+
+    def usage_bytes(self) -> int:
+        """The working set, as Kubernetes counts it: what is used without file pages that could be dropped at once."""
+        if self.version == 2:
+            return max(0, self._number("memory.current") - self._keyed("memory.stat").get("inactive_file", 0))
+        return max(0, self._number("memory.usage_in_bytes") - self._keyed("memory.stat").get("total_inactive_file", 0))
+
+    def peak_bytes(self) -> int:
+        return self._number("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
+
+    def _number(self, name: str) -> int:
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(self.path, name)) as file:
+            return int(file.read())
+        return 0
+
+    def _keyed(self, name: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(self.path, name)) as file:
+            for line in file:
+                key, _, value = line.partition(" ")
+                found[key] = int(value)
+        return found
+
+
+def _write(path: str, value: str) -> None:
+    # Not open(..., "w"): a control file is written with one write, and never made where it does not exist.
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, value.encode())
+    finally:
+        os.close(fd)

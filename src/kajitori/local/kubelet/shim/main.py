@@ -1,0 +1,422 @@
+"""The shim's event loop: one container from its start to its last process."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import socket
+import sys
+import time
+
+from . import process, syscalls, tree
+from .logfile import PARTIAL_AFTER_SECONDS, LogWriter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+STATE_FILE = "state.json"
+LOCK_FILE = "lock"
+CONTROL_SOCKET = "control"
+MESSAGE_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
+RUNNING, EXITED, FAILED = "running", "exited", "failed"
+
+WATCH_SECONDS = 0.25
+KILL_AGAIN_SECONDS = 0.02
+
+
+def write_atomically(path: str, document: dict[str, Any]) -> None:
+    """The file holds either what it held or all of `document`, whenever the machine stops."""
+    fresh = f"{path}.new"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(fd, json.dumps(document).encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(fresh, path)
+
+
+class Shim:
+    def __init__(self, document: dict[str, Any], lock: int, report: int) -> None:
+        self.directory: str = document["directory"]
+        self.identity = process.Identity(document)
+        self.argv: list[str] = document["argv"]
+        self.tty: bool = document["tty"]
+        self.memory_limit_bytes: int = document["memory_limit_bytes"]
+        self.memory_cgroup = next((one for one in self.identity.cgroups if one.counts_memory), None)
+        self.lock = lock
+        self.report = report
+        self.log = LogWriter(document["log_path"], document["log_max_bytes"], document["log_max_files"])
+        self.poll = select.poll()
+        self.streams: dict[int, str] = {}
+        self.connections: dict[int, Connection] = {}
+        self.leader = 0
+        self.exit_code: int | None = None
+        self.killing = False
+        self.kill_at: float | None = None
+        self.over_memory_limit = False
+        self.peak_bytes = 0
+        self.state: dict[str, Any] = {
+            "shim_pid": os.getpid(),
+            "boot_id": boot_id(),
+            "pid": 0,
+            "started_at": 0.0,
+            "finished_at": 0.0,
+            "exit_code": None,
+            "oom_killed": False,
+            "peak_bytes": 0,
+            "message": "",
+        }
+
+    # Start
+
+    def run(self) -> None:
+        self._listen()
+        self._wake_on_signals()
+        try:
+            self._start_program()
+        except (OSError, process.StartFailure) as error:
+            self.exit_code = error.exit_code if isinstance(error, process.StartFailure) else 128
+            self._finish(FAILED, str(error))
+            self._tell(f"failed {error}")
+            return
+        self.state["pid"] = self.leader
+        self.state["started_at"] = time.time()
+        self._write_state(RUNNING)
+        self._tell("running")
+        while self.leader or self._has_children():
+            self._turn()
+        self._drain()
+        self._finish(EXITED, "")
+
+    def _listen(self) -> None:
+        # The address of a Unix socket holds 107 bytes; a folder's path may be longer.
+        folder = os.open(self.directory, os.O_PATH | os.O_DIRECTORY)
+        address = f"/proc/self/fd/{folder}/{CONTROL_SOCKET}"
+        self.server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address)
+        self.server.bind(address)
+        self.server.listen(16)
+        self.server.setblocking(False)
+        os.close(folder)
+        self.poll.register(self.server, select.POLLIN)
+
+    def _wake_on_signals(self) -> None:
+        self.wakeup, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # A machine that shuts down tells everybody; the program hears it from us.
+        signal.signal(signal.SIGTERM, lambda *_: self._signal_leader(signal.SIGTERM))
+        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(ignored, signal.SIG_IGN)
+        self.poll.register(self.wakeup, select.POLLIN)
+
+    def _start_program(self) -> None:
+        for cgroup in self.identity.cgroups:
+            cgroup.create()
+        if self.tty:
+            ours, theirs = pty.openpty()
+            child_ends = [theirs]
+            stdio = (theirs, theirs, theirs)
+            self.stdin = ours
+            self._collect(ours, "stdout")
+        else:
+            out_read, out_write = os.pipe2(os.O_CLOEXEC)
+            err_read, err_write = os.pipe2(os.O_CLOEXEC)
+            stdin = self._stdin()
+            child_ends = [stdin, out_write, err_write]
+            stdio = (stdin, out_write, err_write)
+            self._collect(out_read, "stdout")
+            self._collect(err_read, "stderr")
+        self.leader = process.start(self.identity, self.argv, stdio, tty=self.tty, beside=None, dies_with_us=True)
+        for fd in child_ends:
+            os.close(fd)
+
+    def _stdin(self) -> int:
+        if not self.keeps_stdin:
+            return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        read, self.stdin = os.pipe2(os.O_CLOEXEC)
+        return read
+
+    keeps_stdin = False
+    stdin = -1
+
+    def _collect(self, fd: int, stream: str) -> None:
+        os.set_inheritable(fd, False)
+        os.set_blocking(fd, False)
+        self.streams[fd] = stream
+        self.poll.register(fd, select.POLLIN)
+
+    # One turn of the loop
+
+    def _turn(self) -> None:
+        for fd, _ in self.poll.poll(self._timeout_milliseconds()):
+            if fd in self.streams:
+                self._read_stream(fd)
+            elif fd == self.wakeup:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self.wakeup, 4096)
+            elif fd == self.server.fileno():
+                self._accept()
+            elif fd in self.connections:
+                self.connections[fd].receive()
+        self._reap()
+        now = time.monotonic()
+        if self.kill_at is not None and now >= self.kill_at:
+            self.killing = True
+        if self.memory_limit_bytes and not self.killing:
+            self._watch_memory()
+        if self.killing:
+            self._kill_everything()
+        if self.log.partial_since is not None and now - self.log.partial_since >= PARTIAL_AFTER_SECONDS:
+            self.log.flush_partial()
+
+    def _timeout_milliseconds(self) -> int | None:
+        if self.killing:
+            return int(KILL_AGAIN_SECONDS * 1000)
+        waits = []
+        if self.memory_limit_bytes:
+            waits.append(WATCH_SECONDS)
+        if self.log.partial_since is not None:
+            waits.append(PARTIAL_AFTER_SECONDS)
+        if self.kill_at is not None:
+            waits.append(max(0.0, self.kill_at - time.monotonic()))
+        return int(min(waits) * 1000) + 1 if waits else None
+
+    def _read_stream(self, fd: int) -> None:
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""  # a terminal whose last user is gone answers EIO
+        if data:
+            self.log.write(self.streams[fd], data)
+        else:
+            self.poll.unregister(fd)
+            del self.streams[fd]
+            os.close(fd)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            accepted, _ = self.server.accept()
+            self.connections[accepted.fileno()] = Connection(self, accepted)
+            self.poll.register(accepted, select.POLLIN)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            code = os.waitstatus_to_exitcode(status)
+            code = 128 - code if code < 0 else code
+            if pid == self.leader:
+                self.leader = 0
+                self.exit_code = code
+                self.state["finished_at"] = time.time()
+                # A container ends with its first process, whatever that one left behind.
+                self.killing = True
+            for connection in list(self.connections.values()):
+                if connection.pid == pid:
+                    connection.ended(code)
+
+    def _has_children(self) -> bool:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+    def _kill_everything(self) -> None:
+        for cgroup in self.identity.cgroups:
+            if cgroup.version == 2:
+                cgroup.kill()
+        tree.kill_all(tree.descendants(os.getpid()))
+
+    def _watch_memory(self) -> None:
+        if self.memory_cgroup is not None:
+            self.over_memory_limit = self.memory_cgroup.oom_kills() > 0
+        else:
+            used = tree.memory_bytes(tree.descendants(os.getpid()), at_least=self.memory_limit_bytes)
+            self.peak_bytes = max(self.peak_bytes, used)
+            self.over_memory_limit = used > self.memory_limit_bytes
+        # Half a container is worth nothing: what the limit hit goes as a whole, as with memory.oom.group.
+        self.killing = self.over_memory_limit
+
+    # Orders
+
+    def _signal_leader(self, number: int) -> None:
+        if self.leader:
+            with contextlib.suppress(OSError):
+                os.kill(self.leader, number)
+
+    def stop(self, number: int, grace_seconds: float) -> None:
+        """The signal now, SIGKILL for everything after the grace. A second order may only shorten it."""
+        if self.kill_at is None:
+            self._signal_leader(number)
+        deadline = time.monotonic() + max(0.0, grace_seconds)
+        self.kill_at = deadline if self.kill_at is None else min(self.kill_at, deadline)
+
+    # End
+
+    def _drain(self) -> None:
+        for fd in list(self.streams):
+            before = -1
+            while fd in self.streams and before != 0:
+                before = len(select.select([fd], [], [], 0)[0])
+                if before:
+                    self._read_stream(fd)
+
+    def _finish(self, status: str, message: str) -> None:
+        self.log.close()
+        oom_kills = self.memory_cgroup.oom_kills() if self.memory_cgroup is not None else 0
+        oom_killed = self.over_memory_limit or oom_kills > 0
+        if oom_killed and not self.exit_code:
+            self.exit_code = 137  # a shell survives its child's death and exits with 0
+        if self.memory_cgroup is not None:
+            self.peak_bytes = self.memory_cgroup.peak_bytes()
+        self.state.update(
+            exit_code=self.exit_code,
+            oom_killed=oom_killed,
+            peak_bytes=self.peak_bytes,
+            message=message,
+            finished_at=self.state["finished_at"] or time.time(),
+        )
+        for cgroup in self.identity.cgroups:
+            cgroup.remove()
+        self._write_state(status)
+
+    def _write_state(self, status: str) -> None:
+        self.state["status"] = status
+        # On a full disk the exit code is worth waiting for: nobody else knows it.
+        while True:
+            try:
+                write_atomically(os.path.join(self.directory, STATE_FILE), self.state)
+                return
+            except OSError:
+                if not os.path.isdir(self.directory):
+                    return
+                time.sleep(1)
+
+    def _tell(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self.report, text.encode())
+        os.close(self.report)
+
+
+class Connection:
+    """A kubelet's connection: orders to the container, or one command executed in it.
+
+    Messages are JSON: `{"do": "stop", "signal": 15, "grace_seconds": 30}`, `{"do": "signal", "signal": 1}`,
+    `{"do": "exec", "argv": [...], "tty": false}` with the descriptors for its standard streams. An exec is answered
+    by `{"pid": …}` and, when it ended, `{"exit_code": …}`; or by `{"error": …, "exit_code": …}`. Who hangs up ends
+    the command.
+    """
+
+    def __init__(self, shim: Shim, connected: socket.socket) -> None:
+        self.shim = shim
+        self.socket = connected
+        self.pid = 0
+
+    def receive(self) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(self.socket, MESSAGE_BYTES, 3)
+        except OSError:
+            data, fds = b"", []
+        if not data:
+            self.close()
+            return
+        try:
+            self._obey(json.loads(data), fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _obey(self, order: dict[str, Any], fds: list[int]) -> None:
+        shim = self.shim
+        if order["do"] == "stop":
+            shim.stop(int(order["signal"]), float(order["grace_seconds"]))
+            self._answer({"done": True})
+        elif order["do"] == "signal":
+            if self.pid:
+                with contextlib.suppress(OSError):
+                    os.killpg(self.pid, int(order["signal"]))
+            else:
+                shim._signal_leader(int(order["signal"]))
+            self._answer({"done": True})
+        elif order["do"] == "exec":
+            if not shim.leader or shim.killing:
+                self._answer({"error": "the container's program has ended", "exit_code": 126})
+                return
+            tty = bool(order["tty"])
+            stdio = (fds[0], fds[0], fds[0]) if tty else (fds[0], fds[1], fds[2])
+            try:
+                self.pid = process.start(
+                    shim.identity, order["argv"], stdio, tty=tty, beside=shim.leader, dies_with_us=False
+                )
+            except process.StartFailure as failure:
+                self._answer({"error": failure.message, "exit_code": failure.exit_code})
+                return
+            self._answer({"pid": self.pid})
+
+    def ended(self, exit_code: int) -> None:
+        self.pid = 0
+        self._answer({"exit_code": exit_code})
+        self.close()
+
+    def close(self) -> None:
+        if self.pid:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.pid = 0
+        if self.socket.fileno() in self.shim.connections:
+            self.shim.poll.unregister(self.socket)
+            del self.shim.connections[self.socket.fileno()]
+        self.socket.close()
+
+    def _answer(self, document: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.send(json.dumps(document).encode())
+
+
+def boot_id() -> str:
+    """Names this run of the machine; a state of another one is of processes that are gone."""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+    return ""
+
+
+def main() -> None:
+    """`argv[1]` is the descriptor of the locked lock file; the launch document comes on stdin, the report goes to
+    stdout.
+
+    The lock is held for as long as this process lives, by whoever inherited it: it is how a later kubelet tells a
+    living shim from a number that some other process has now.
+    """
+    lock = int(sys.argv[1])
+    os.set_inheritable(lock, False)
+    with open(0, "rb", closefd=False) as stdin:
+        document = json.loads(stdin.read())
+    report = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    with contextlib.suppress(OSError):
+        os.chdir("/")
+    shim = Shim(document, lock, report)
+    shim.keeps_stdin = bool(document["stdin"])
+    shim.run()

@@ -1,0 +1,90 @@
+"""A process and everything below it: who belongs to it, how much memory it holds, and how to end it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below `pid`, parents first. With a subreaper at `pid` that includes those that were
+    double-forked.
+    """
+    children_of = _children if os.path.exists("/proc/thread-self/children") else _children_by_scan()
+    found: list[int] = []
+    seen = {pid}
+    front = [pid]
+    while front:
+        front = [child for parent in front for child in children_of(parent) if child not in seen]
+        seen.update(front)
+        found += front
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    # Children stand with the thread that forked them.
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += [int(child) for child in file.read().split()]
+    return found
+
+
+def _children_by_scan() -> Callable[[int], list[int]]:
+    by_parent: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
+                # The command's name may hold anything, spaces and brackets too: fields begin after the last bracket.
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+                by_parent.setdefault(parent, []).append(int(name))
+    return lambda pid: by_parent.get(pid, [])
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot: with its pid this names one process. None when it is
+    gone.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def memory_bytes(pids: Iterable[int], at_least: int = 0) -> int:
+    """What the processes hold together, shared pages counted once (proportional set size).
+
+    The kernel walks page tables for that; so where even the cheap, too high sum (resident set sizes) stays below
+    `at_least`, that one is the answer.
+    """
+    pids = list(pids)
+    resident = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/statm", "rb") as file:
+            resident += int(file.read().split()[1]) * PAGE_BYTES
+    if resident <= at_least:
+        return resident
+    return sum(_proportional_bytes(pid) for pid in pids)
+
+
+def _proportional_bytes(pid: int) -> int:
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+        for line in file:
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def kill_all(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)

@@ -1,0 +1,78 @@
+"""Memory that Pods hold now and at most held, for eviction and for `/stats/summary`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from kajitori.core.times import format_time
+from kajitori.local.kubelet.shim import tree
+from kajitori.local.kubelet.slot import Slot
+from kajitori.local.kubelet.worker import PodWorker
+
+
+def container_usage_bytes(slot: Slot) -> int:
+    """What the container's processes hold: from its control group, else summed up proportionally."""
+    if slot.container is None or not slot.running:
+        return 0
+    group = slot.container.memory_cgroup()
+    return group.usage_bytes() if group is not None else tree.memory_bytes(slot.container.pids())
+
+
+class Statistics:
+    """Remembers the peaks of those containers for which the kernel keeps none."""
+
+    def __init__(self) -> None:
+        self._peaks: dict[tuple[str, str], int] = {}
+
+    def pod_usage_bytes(self, worker: PodWorker) -> int:
+        """Blocks for as long as the kernel counts pages."""
+        total = 0
+        for slot in worker.slots.values():
+            used = container_usage_bytes(slot)
+            key = (worker.uid, slot.name)
+            self._peaks[key] = max(self._peaks.get(key, 0), used)
+            total += used
+        return total
+
+    def peak_bytes(self, worker: PodWorker, slot: Slot) -> int:
+        group = slot.container.memory_cgroup() if slot.container is not None and slot.running else None
+        kernel = group.peak_bytes() if group is not None else slot.state.peak_bytes if slot.state else 0
+        return max(kernel, self._peaks.get((worker.uid, slot.name), 0))
+
+    def forget(self, uid: str) -> None:
+        self._peaks = {key: peak for key, peak in self._peaks.items() if key[0] != uid}
+
+    def summary(self, node_name: str, workers: Iterable[PodWorker], node_bytes: int, available: int) -> dict[str, Any]:
+        """The `/stats/summary` document, as far as this kubelet knows it; `peakBytes` is an addition of ours."""
+        now = format_time(datetime.now(UTC))
+        shown = []
+        for worker in workers:
+            if not worker.active:
+                continue
+            used = self.pod_usage_bytes(worker)
+            metadata = worker.pod["metadata"]
+            shown.append(
+                {
+                    "podRef": {
+                        "name": metadata["name"],
+                        "namespace": metadata.get("namespace", "default"),
+                        "uid": worker.uid,
+                    },
+                    "memory": {"time": now, "workingSetBytes": used},
+                    "containers": [
+                        {
+                            "name": slot.name,
+                            "memory": {
+                                "time": now,
+                                "workingSetBytes": container_usage_bytes(slot),
+                                "peakBytes": self.peak_bytes(worker, slot),
+                            },
+                        }
+                        for slot in worker.slots.values()
+                    ],
+                }
+            )
+        memory = {"time": now, "availableBytes": available, "workingSetBytes": max(0, node_bytes - available)}
+        return {"node": {"nodeName": node_name, "memory": memory}, "pods": shown}

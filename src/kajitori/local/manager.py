@@ -1,0 +1,45 @@
+"""Everything that makes an API server a cluster, in one place: binder and controllers over one cache."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from kajitori.kube.client import KubeClient
+from kajitori.local.binder import Binder
+from kajitori.local.cache import Cache
+from kajitori.local.controller import Controller
+from kajitori.local.disruption import Disruption
+from kajitori.local.endpoints import Endpoints
+from kajitori.local.health import GRACE_SECONDS
+from kajitori.local.lifecycle import QUARANTINE_SECONDS, NodeLifecycle
+from kajitori.local.tasks import run_until
+from kajitori.local.volumes import Provisioner
+
+
+class Manager:
+    """Binder, node life cycle, claims, EndpointSlices, disruption budgets; each kind is watched once for all of them.
+
+    volumes: the folder below which claims get theirs; only the cluster's owner should be able to enter it.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        volumes: Path,
+        *,
+        grace_seconds: float = GRACE_SECONDS,
+        quarantine_seconds: float = QUARANTINE_SECONDS,
+    ) -> None:
+        self.cache = Cache(client)
+        self.loops: list[Binder | Controller] = [
+            Binder(client, self.cache),
+            NodeLifecycle(client, self.cache, grace_seconds=grace_seconds, quarantine_seconds=quarantine_seconds),
+            Provisioner(client, volumes, self.cache),
+            Endpoints(client, self.cache),
+            Disruption(client, self.cache),
+        ]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set. Raises ApiError where the API server refuses for good."""
+        await run_until(stop, self.cache.run(), *(loop.run(stop) for loop in self.loops))

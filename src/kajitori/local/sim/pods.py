@@ -1,0 +1,180 @@
+"""The Pods of all simulated nodes: who has to be looked at now, and what is done about it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from kajitori import errors
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.resources import PODS
+from kajitori.local.informer import Key
+from kajitori.local.sim.addresses import NodeAddresses
+from kajitori.local.sim.admission import Rooms
+from kajitori.local.sim.behaviour import SimPod, Step, next_step
+from kajitori.local.sim.settings import SimSettings
+from kajitori.local.sim.timers import Timers
+from kajitori.local.tasks import Background
+
+log = logging.getLogger(__name__)
+
+HOST_ADDRESS = "127.0.0.1"
+RETRY_SECONDS = 1.0
+AT_ONCE = 64
+"""Pods that are worked on at the same time; the client's own limiter may allow fewer requests."""
+
+
+class SimulatedPods:
+    """Looks at a Pod whenever it changed, or its time has come. `numbers` are the nodes' numbers by name."""
+
+    def __init__(
+        self, client: KubeClient, settings: SimSettings, numbers: Mapping[str, int], clock: Callable[[], datetime]
+    ) -> None:
+        self.client = client
+        self.settings = settings
+        self.pods: dict[Key, SimPod] = {}
+        self.labels: dict[str, Mapping[str, str]] = {}
+        """Labels of the nodes, for the kubelet's check of node affinity."""
+        self._numbers = numbers
+        self._clock = clock
+        self._silent: set[str] = set()
+        self._of_node: defaultdict[str, set[Key]] = defaultdict(set)
+        self._addresses = {name: NodeAddresses(settings.pod_network, number) for name, number in numbers.items()}
+        self._rooms = Rooms(settings)
+        self._dirty: dict[Key, None] = {}
+        self._busy: set[Key] = set()
+        self._timers: Timers[Key] = Timers()
+        self._wake = asyncio.Event()
+        self._background = Background()
+
+    def see(self, key: Key, pod: SimPod | None) -> None:
+        """The newest state of a Pod of any node; None where it is gone."""
+        old = self.pods.get(key)
+        if old is not None and (pod is None or pod.metadata.uid != old.metadata.uid):
+            self._forget(key, old)
+        if pod is None or pod.spec.node_name not in self._numbers:
+            return
+        if old is not None and pod.metadata.uid == old.metadata.uid and not _is_news(pod, old):
+            return
+        self._remember(key, pod)
+        self._look_at(key)
+
+    def set_silent(self, node: str, silent: bool) -> None:
+        """A silent node's Pods are neither updated nor deleted."""
+        if silent:
+            self._silent.add(node)
+        elif node in self._silent:
+            self._silent.discard(node)
+            for key in self._of_node[node]:
+                self._look_at(key)
+
+    async def work(self) -> None:
+        """Look at Pods until cancelled."""
+        try:
+            while True:
+                now = self._clock()
+                for key in self._timers.pop_due(now):
+                    self._look_at(key)
+                while self._dirty and len(self._background) < AT_ONCE:
+                    key = next(iter(self._dirty))
+                    del self._dirty[key]
+                    self._begin(key, now)
+                await self._pause(now)
+        finally:
+            await self._background.cancel()
+
+    async def _pause(self, now: datetime) -> None:
+        self._wake.clear()
+        if self._dirty and len(self._background) < AT_ONCE:
+            return
+        due = self._timers.next_due()
+        try:
+            await asyncio.wait_for(self._wake.wait(), None if due is None else max(0.0, (due - now).total_seconds()))
+        except TimeoutError:
+            return
+
+    def _begin(self, key: Key, now: datetime) -> None:
+        pod = self.pods.get(key)
+        if pod is None or key in self._busy or pod.spec.node_name in self._silent:
+            return
+        node = pod.spec.node_name
+        refusal = None
+        if self.settings.check_admission and pod.status.start_time is None and not pod.is_finished:
+            refusal = self._rooms.refusal(pod, self.labels.get(node, {}))
+        address = HOST_ADDRESS
+        if refusal is None and not pod.is_finished:
+            try:
+                if not pod.spec.host_network:
+                    address = self._addresses[node].take(pod.metadata.uid, pod.status.pod_ip)
+                self._rooms.take(pod)
+            except errors.Unavailable as cause:
+                refusal = ("UnexpectedAdmissionError", cause.message)
+        step = next_step(pod, now, address, HOST_ADDRESS, refusal)
+        if step.wake_at is not None:
+            self._timers.set(key, step.wake_at)
+        if step.status is not None or step.delete:
+            self._busy.add(key)
+            self._background.start(self._carry_out(key, pod, step))
+
+    async def _carry_out(self, key: Key, pod: SimPod, step: Step) -> None:
+        namespace, name = key
+        uid = pod.metadata.uid
+        try:
+            if step.delete:
+                await self.client.delete(PODS, name, namespace, grace_seconds=0, uid=uid)
+            elif step.status is not None:
+                patch = {"metadata": {"uid": uid}, "status": step.status}
+                written = await self.client.patch(
+                    PODS, name, patch, namespace, kind=PatchKind.STRATEGIC, subresource="status"
+                )
+                self._busy.discard(key)
+                with contextlib.suppress(msgspec.ValidationError):  # then the watch tells it, a moment later
+                    self.see(key, msgspec.convert(written, SimPod))
+        except errors.NotFound:
+            log.debug("pod %s/%s is not there any more", namespace, name)
+        except errors.KajitoriError as cause:
+            log.warning("pod %s/%s could not be updated, trying again: %s", namespace, name, cause)
+            self._timers.set(key, self._clock() + timedelta(seconds=RETRY_SECONDS))
+        finally:
+            self._busy.discard(key)
+            if self.pods.get(key) is not pod:
+                self._look_at(key)
+            self._wake.set()
+
+    def _look_at(self, key: Key) -> None:
+        self._dirty[key] = None
+        self._wake.set()
+
+    def _remember(self, key: Key, pod: SimPod) -> None:
+        node, uid = pod.spec.node_name, pod.metadata.uid
+        self.pods[key] = pod
+        self._of_node[node].add(key)
+        if pod.is_finished:
+            self._addresses[node].release(uid)
+            self._rooms.leave(uid)
+            return
+        if pod.status.start_time is not None:
+            self._rooms.take(pod)
+        if pod.status.pod_ip and not pod.spec.host_network:
+            self._addresses[node].take(uid, pod.status.pod_ip)
+
+    def _forget(self, key: Key, pod: SimPod) -> None:
+        node, uid = pod.spec.node_name, pod.metadata.uid
+        del self.pods[key]
+        self._of_node[node].discard(key)
+        self._addresses[node].release(uid)
+        self._rooms.leave(uid)
+        self._timers.cancel(key)
+        self._dirty.pop(key, None)
+
+
+def _is_news(pod: SimPod, than: SimPod) -> bool:
+    """Versions of one object grow; what a watch still has to tell may be older than an answer that we had."""
+    mine, other = pod.metadata.resource_version, than.metadata.resource_version
+    return not (mine.isdigit() and other.isdigit()) or int(mine) > int(other)

@@ -1,0 +1,49 @@
+"""What can go wrong in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kajitori.errors import Conflict, KajitoriError, Unavailable
+
+
+class KeyTaken(Exception):
+    """Something is stored under that key already."""
+
+
+class Stale(Exception):
+    """The record was changed or deleted meanwhile."""
+
+
+class Compacted(Exception):
+    """That revision is no longer kept; `oldest` is the first that still is."""
+
+    def __init__(self, revision: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {revision} ({oldest})")
+        self.revision = revision
+        self.oldest = oldest
+
+
+class NotStored(KajitoriError):
+    """A change could not be made durable; it was not made, nor was anything that came after it."""
+
+    code = "NotStored"
+    http_status = 507
+
+
+class DataFolderInUse(Conflict):
+    """Another server has this data folder."""
+
+    code = "DataFolderInUse"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"another server is using the data folder {folder}",
+            hint="stop it first (`kaji up` runs in the foreground there), or choose another folder with --data",
+        )
+
+
+class DataFolderUnusable(Unavailable):
+    """The data folder can't be read or written, or holds something else."""
+
+    code = "DataFolderUnusable"

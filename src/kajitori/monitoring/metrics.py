@@ -1,0 +1,89 @@
+"""What is measured, under which names, in which units. Base units as Prometheus wants them: seconds, bytes, counts.
+
+A process makes one registry (`new_registry`) and what it measures itself; what follows from the state of the cluster is
+worked out when somebody reads it, by a collector that yields the families below.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, PlatformCollector
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.process_collector import ProcessCollector
+
+REQUEST_SECONDS = "kajitori_api_request_seconds"
+OPEN_STREAMS = "kajitori_api_open_streams"
+BROKEN_STREAMS = "kajitori_api_broken_streams"
+MIRROR_LAG_SECONDS = "kajitori_mirror_lag_seconds"
+MIRROR_SYNCED = "kajitori_mirror_synced"
+MIRROR_TROUBLED = "kajitori_mirror_troubled"
+POLICY_FAULTS = "kajitori_policy_faults"
+RUNS = "kajitori_runs"
+NODES = "kajitori_nodes"
+GPUS = "kajitori_gpus"
+
+_REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+
+
+def new_registry() -> CollectorRegistry:
+    """A registry with what every Python process tells of itself."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+class ApiMetrics:
+    """What the Web API measures while it works."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.request_seconds = Histogram(
+            REQUEST_SECONDS,
+            "Time from a request's arrival to the beginning of its answer.",
+            ("method", "route", "status"),
+            buckets=_REQUEST_BUCKETS,
+            registry=registry,
+        )
+        self.open_streams = Gauge(
+            OPEN_STREAMS, "Answers that are still being written, by kind.", ("kind",), registry=registry
+        )
+        self.broken_streams = Counter(
+            BROKEN_STREAMS, "Answers that were cut off because their source failed.", ("kind",), registry=registry
+        )
+        self.mirror_lag_seconds = Histogram(
+            MIRROR_LAG_SECONDS,
+            "Time from the API server's answer to a write until the watch shows what was written.",
+            buckets=_LAG_BUCKETS,
+            registry=registry,
+        )
+
+
+def mirror_synced() -> GaugeMetricFamily:
+    """1 when every kind was read once."""
+    return GaugeMetricFamily(MIRROR_SYNCED, "Whether the cluster's state was read completely.")
+
+
+def mirror_troubled() -> GaugeMetricFamily:
+    """1 while a watch is broken: what is answered may be stale."""
+    return GaugeMetricFamily(MIRROR_TROUBLED, "Whether a watch on the API server is broken now.")
+
+
+def policy_faults() -> GaugeMetricFamily:
+    """Faults of the newest policy file; above zero the policy before it is in force."""
+    return GaugeMetricFamily(POLICY_FAULTS, "Faults in the policy file; the policy before it is then in force.")
+
+
+def runs_by_phase() -> GaugeMetricFamily:
+    """Runs by phase."""
+    return GaugeMetricFamily(RUNS, "Runs, by phase.", labels=("phase",))
+
+
+def nodes_by_state() -> GaugeMetricFamily:
+    """Nodes that take work, are cordoned, or are not ready."""
+    return GaugeMetricFamily(NODES, "Nodes, by state.", labels=("state",))
+
+
+def gpus_by_state() -> GaugeMetricFamily:
+    """GPUs by type and state; the states of a type add up to all its GPUs."""
+    return GaugeMetricFamily(GPUS, "GPUs, by type and state (used, free, broken).", labels=("type", "state"))

@@ -1,0 +1,246 @@
+"""What each process of ours may be told when it starts: frozen, checked once, every fault at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kajitori.errors import Fault, InvalidInput
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+MAX_SIMULATED_NODES = 65_000
+LEASE_NAMESPACE = "kajitori"
+"""Where the controllers of a cluster agree on who leads, unless they are told otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """An API server of Kubernetes, and how much is said about what is done."""
+
+    kubeconfig: Path | None = None
+    """None: $KUBECONFIG, ~/.kube/config, or the Pod's own service account."""
+    context: str | None = None
+    """None: the kubeconfig's current one."""
+    log_level: str = "info"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions:
+    """The whole platform in one process."""
+
+    data: Path
+    """Everything that outlives the process: objects, Pods, logs, kubeconfig, kaji.json."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """Of the Web API; 0 is the last one of this folder if it is free, else any."""
+    kube_port: int = 0
+    """Of the embedded API server; 0 as above."""
+    nodes: int = 0
+    """Simulated nodes beside this machine."""
+    gpus: int = 8
+    """GPUs of each simulated node."""
+    gpu_type: tuple[str, ...] = ()
+    """Types of the simulated nodes' GPUs, spread over them evenly, in this order."""
+    kubeconfig: Path | None = None
+    """An existing cluster to serve, instead of an embedded one."""
+    context: str | None = None
+    policy: Path | None = None
+    """None: the policy of one's own machine (embedded), or the strict default one (an existing cluster)."""
+    kubelet: bool = True
+    """Whether this machine is a node of the embedded cluster."""
+    in_memory: bool = False
+    """Objects of the embedded cluster are not kept."""
+    namespace: str = "default"
+    """Where runs are made that name no namespace."""
+    log_level: str = "warning"
+
+    def __post_init__(self) -> None:
+        faults = [
+            *_port_faults(("--port", self.port), ("--kube-port", self.kube_port)),
+            *_simulation_faults(self.nodes, self.gpus, least_nodes=0),
+            *_file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy)),
+        ]
+        if self.kubeconfig is not None and (self.nodes or self.kube_port or self.in_memory):
+            hint = "leave --nodes, --kube-port and --memory out; kaji sim adds simulated nodes to any cluster"
+            faults.append(Fault("--kubeconfig", "an existing cluster is served as it is", str(self.kubeconfig), hint))
+        if self.kubeconfig is None and not self.kubelet and not self.nodes:
+            hint = "leave --no-kubelet out, or add --nodes 4"
+            faults.append(Fault("--no-kubelet", "the cluster would have no nodes at all", hint=hint))
+        if self.kubeconfig is None and self.context is not None:
+            faults.append(Fault("--context", "names a context, but no kubeconfig", self.context, "add --kubeconfig"))
+        if faults:
+            raise InvalidInput(faults)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """The story that `kaji demo` tells."""
+
+    data: Path | None = None
+    """None: a temporary folder that is removed at the end."""
+    nodes: int = 16
+    gpus: int = 8
+    keep: bool = False
+    """Leave the cluster running at the end."""
+    log_level: str = "error"
+
+    def __post_init__(self) -> None:
+        _raise(_simulation_faults(self.nodes, self.gpus, least_nodes=4))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions(ClusterOptions):
+    """The Web API alone."""
+
+    host: str = "127.0.0.1"
+    port: int = 8600
+    policy: Path | None = None
+    namespace: str = "default"
+    certificate: Path | None = None
+    key: Path | None = None
+    """PEM files for TLS; neither: plain HTTP, for a proxy before it or for this machine only."""
+
+    def __post_init__(self) -> None:
+        files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
+        faults = [*_port_faults(("--port", self.port)), *_file_faults(*files)]
+        faults += _file_faults(("--tls-cert", self.certificate), ("--tls-key", self.key))
+        if (self.certificate is None) != (self.key is None):
+            faults.append(Fault("--tls-cert", "certificate and key go together", hint="give both, or neither"))
+        _raise(faults)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerOptions(ClusterOptions):
+    """The controller alone. Several may run; one leads."""
+
+    policy: Path | None = None
+    namespace: str = LEASE_NAMESPACE
+    """Where the Lease lies by which one of several is chosen."""
+    identity: str = ""
+    """Its name in that Lease; empty: host name and process."""
+
+    def __post_init__(self) -> None:
+        _raise(_file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeOptions(ClusterOptions):
+    """This machine as a node: a process kubelet."""
+
+    data: Path
+    """Pods, logs and the node's identity; the same for a node that comes back."""
+    name: str = ""
+    """Empty: this machine's host name."""
+    labels: tuple[str, ...] = ()
+    """`key=value`."""
+    taints: tuple[str, ...] = ()
+    """`key=value:effect`."""
+    cpus: str | None = None
+    memory: str | None = None
+    gpus: int | None = None
+    """Less or more than the machine has; None asks the machine."""
+    gpu_type: str = ""
+    address: str = ""
+    port: int = 10250
+    """Of the kubelet's own API (logs, exec); 0 is any."""
+    client_ca: Path | None = None
+    pod_network: str = "host"
+    """`host`, or `namespace` (as root: an address for each Pod)."""
+    max_pods: int = 110
+
+    def __post_init__(self) -> None:
+        faults = [*_port_faults(("--port", self.port))]
+        faults += _file_faults(("--kubeconfig", self.kubeconfig), ("--client-ca", self.client_ca))
+        for label in self.labels:
+            if "=" not in label:
+                faults.append(Fault("--label", f"{label!r:.80} names no value", label, "write KEY=VALUE"))
+        for taint in self.taints:
+            if taint.rpartition(":")[2] not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+                hint = "write KEY[=VALUE]:EFFECT; effects are NoSchedule, PreferNoSchedule, NoExecute"
+                faults.append(Fault("--taint", f"{taint!r:.80} is no taint", taint, hint))
+        if self.pod_network not in ("host", "namespace"):
+            hint = "host or namespace"
+            faults.append(Fault("--pod-network", f"there is no {self.pod_network!r:.80}", self.pod_network, hint))
+        for option, amount in (("--gpus", self.gpus), ("--max-pods", self.max_pods)):
+            if amount is not None and amount < 0:
+                faults.append(Fault(option, f"{amount} is negative", str(amount), "0 or more"))
+        faults += _quantity_faults(self.cpus, self.memory)
+        _raise(faults)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimOptions(ClusterOptions):
+    """Simulated nodes in one process."""
+
+    nodes: int
+    prefix: str = "sim-"
+    first: int = 1
+    """Number of the first node, so that several processes can share the work."""
+    gpus: int = 0
+    gpu_type: tuple[str, ...] = ()
+    """As in UpOptions."""
+    cpus: str = "32"
+    memory: str = "256Gi"
+    max_pods: int = 110
+    heartbeat_seconds: float = 10.0
+    remove_not_ready_taint: bool = False
+    delete_nodes_at_stop: bool = False
+
+    def __post_init__(self) -> None:
+        faults = [*_simulation_faults(self.nodes, self.gpus, least_nodes=1)]
+        faults += _file_faults(("--kubeconfig", self.kubeconfig))
+        for option, amount, least in (("--first", self.first, 0), ("--max-pods", self.max_pods, 1)):
+            if amount < least:
+                faults.append(Fault(option, f"{amount} is below {least}", str(amount), f"{least} or more"))
+        if self.heartbeat_seconds < 0:
+            faults.append(Fault("--heartbeat", "cannot be negative", str(self.heartbeat_seconds), "0 sends none"))
+        if self.gpu_type and not self.gpus:
+            faults.append(Fault("--gpu-type", "a GPU type, but no GPUs", ",".join(self.gpu_type), "add --gpus 8"))
+        faults += _quantity_faults(self.cpus, self.memory)
+        _raise(faults)
+
+
+def _raise(faults: Iterable[Fault]) -> None:
+    found = list(faults)
+    if found:
+        raise InvalidInput(found)
+
+
+def _port_faults(*ports: tuple[str, int]) -> list[Fault]:
+    return [
+        Fault(option, f"{port} is no port", str(port), "between 1 and 65535; 0 takes a free one")
+        for option, port in ports
+        if not 0 <= port <= 65535
+    ]
+
+
+def _file_faults(*files: tuple[str, Path | None]) -> list[Fault]:
+    return [
+        Fault(option, f"there is no file {path}", str(path), "check the path")
+        for option, path in files
+        if path is not None and not path.is_file()
+    ]
+
+
+def _simulation_faults(nodes: int, gpus: int, *, least_nodes: int) -> list[Fault]:
+    faults = []
+    if not least_nodes <= nodes <= MAX_SIMULATED_NODES:
+        hint = f"between {least_nodes} and {MAX_SIMULATED_NODES}"
+        faults.append(Fault("--nodes", f"{nodes} nodes cannot be simulated", str(nodes), hint))
+    if not 0 <= gpus <= 1024:
+        faults.append(Fault("--gpus", f"{gpus} GPUs in a node", str(gpus), "between 0 and 1024"))
+    return faults
+
+
+def _quantity_faults(cpus: str | None, memory: str | None) -> list[Fault]:
+    from kajitori.core.quantity import QuantityError, parse_cpu_millis, parse_spec_memory_bytes
+
+    faults = []
+    for option, text, parse in (("--cpus", cpus, parse_cpu_millis), ("--memory", memory, parse_spec_memory_bytes)):
+        if text is not None:
+            try:
+                parse(text)
+            except QuantityError as error:
+                faults.append(Fault(option, error.message, text, error.hint))
+    return faults

@@ -1,0 +1,368 @@
+"""Bad input, by every way in: `kaji`, `POST /v1/runs` and `kubectl apply`; on the embedded server and on a real one.
+
+Each gets a clear, typed answer and leaves nothing behind. A Run that came by kubectl ends refused, with the same
+reasons and without a Pod.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.helpers.stage import Stage, manifest, staged
+
+from kajitori.core.reasons import Phase, Reason
+from kajitori.errors import NotFound
+from kajitori.kube.resources import PODS, RUNS, SERVICES
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("bad-input")]
+
+SPEC: dict[str, Any] = {
+    "image": "bert:3",
+    "command": ["train"],
+    "resources": {"cpu": 1, "memory": "1Gi"},
+    "grace": "2s",
+}
+POLICY = {
+    "volumes": {"imagenet": {"emptyDir": {}}},
+    "security": {"allowRoot": False},
+    "mounts": {"hostPaths": ["/srv/data"]},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is wrong, how it is written in each of the ways, and what the answer has to name."""
+
+    spec: dict[str, Any]
+    arguments: tuple[str, ...]
+    fields: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    resources: dict[str, Any] = field(default_factory=dict)
+    option: str = ""
+    """A word that the command line has to say, where it is not among `words`."""
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        return {**SPEC, "resources": {**SPEC["resources"], **self.resources}, **self.spec}
+
+
+WHOLE_NODE = {"gpu": 8, "gpuType": "h100"}
+CASES = {
+    "unknown-gpu-type": Case(
+        {},
+        ("--gpus", "1", "--gpu-type", "b300"),
+        ("spec.resources.gpuType",),
+        ("b300", "known: h100"),
+        {"gpu": 1, "gpuType": "b300"},
+        "--gpu-type",
+    ),
+    "more-gpus-than-any-node": Case(
+        {}, ("--gpus", "9"), ("spec.resources.gpu",), ("9", "no", "more than 8"), {"gpu": 9}, "--gpus"
+    ),
+    "more-cores-than-any-node": Case(
+        {}, ("--cpus", "4000"), ("spec.resources.cpu",), ("4000", "more than 32"), {"cpu": 4000}, "--cpus"
+    ),
+    "larger-than-the-cluster": Case(
+        {"replicas": 9},
+        ("-n", "9", "--gpus", "8", "--gpu-type", "h100"),
+        ("spec.replicas",),
+        ("9 members", "8"),
+        WHOLE_NODE,
+        "--replicas",
+    ),
+    "unparsable-quantities": Case(
+        {"timeLimit": "soon"},
+        ("--cpus", "many", "-m", "1Qi", "--time-limit", "soon"),
+        ("spec.resources.cpu", "spec.resources.memory", "spec.timeLimit"),
+        ("many", "1Qi", "soon"),
+        {"cpu": "many", "memory": "1Qi"},
+    ),
+    "negative-quantities": Case(
+        {"replicas": -1, "restarts": -2},
+        ("--cpus", "-1", "-m", "-1g", "--gpus", "-3", "-n", "-1", "--restarts", "-2"),
+        ("spec.resources.cpu", "spec.resources.memory", "spec.resources.gpu", "spec.replicas", "spec.restarts"),
+        (),
+        {"cpu": -1, "memory": "-1Gi", "gpu": -3},
+        "--gpus",
+    ),
+    "request-above-limit": Case(
+        {"qos": "burstable"},
+        (),
+        ("spec.resources.cpuRequest", "spec.resources.memoryRequest"),
+        ("above the limit",),
+        {"cpuRequest": 4, "memoryRequest": "2Gi"},
+    ),
+    "unknown-fields": Case(
+        {"replica": 3},
+        (),
+        ("spec.replica", "spec.resources.gpuTipe"),
+        ("replicas", "gpuType"),
+        {"gpuTipe": "h100"},
+    ),
+    "unknown-volume": Case(
+        {"volumes": [{"name": "imagnet", "path": "/data"}]},
+        ("-v", "imagnet:/data"),
+        ("spec.volumes[0].name",),
+        ("imagnet", "imagenet"),
+        option="-v",
+    ),
+    "forbidden-mount-and-privilege": Case(
+        {
+            "volumes": [{"hostPath": "/etc", "path": "/etc"}],
+            "privileged": True,
+            "hostNetwork": True,
+            "user": "0",
+        },
+        ("-v", "/etc:/etc", "--privileged", "--network", "host", "--user", "0"),
+        ("spec.volumes[0].hostPath", "spec.privileged", "spec.hostNetwork", "spec.user"),
+        ("/etc", "privileged", "root"),
+        option="--privileged",
+    ),
+    "forbidden-mount-in-disguise": Case(
+        {"volumes": [{"hostPath": "/srv/data/../../etc", "path": "/data"}]},
+        ("-v", "/srv/data/../../etc:/data"),
+        ("spec.volumes[0].hostPath",),
+        ("/etc",),
+    ),
+    "too-much-text": Case(
+        {"env": {"NOVEL": "x" * 100_000, "SEQUEL": "x" * 100_000}},
+        ("-e", f"NOVEL={'x' * 100_000}", "-e", f"SEQUEL={'x' * 100_000}"),
+        ("spec",),
+        ("131072 are allowed",),
+    ),
+    "too-many-labels": Case(
+        {
+            "labels": {f"label-{number}": "x" for number in range(2000)},
+            "nodeSelector": {f"label-{number}": "x" for number in range(2000)},
+        },
+        (),
+        ("spec.labels", "spec.nodeSelector"),
+    ),
+    "nothing-but-nonsense": Case(
+        {"image": "UPPER CASE", "launcher": "tourchrun", "volumes": [{"name": "imagenet", "path": "data"}]},
+        ("--launcher", "tourchrun", "-v", "imagenet:data"),
+        ("spec.image", "spec.launcher", "spec.volumes[0].path"),
+        ("torchrun",),
+    ),
+}
+
+
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)]
+)
+async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    """One cluster of eight nodes with eight GPUs for all tests of this module."""
+    folder = tmp_path_factory.mktemp("stage")
+    async with staged(folder, real=request.param == "real", policy=POLICY) as there:
+        yield there
+
+
+@contextlib.asynccontextmanager
+async def nothing_left(stage: Stage) -> AsyncIterator[None]:
+    """Whatever is done inside leaves no Run, Pod or Service."""
+    assert await stage.left_behind() == []
+    yield
+    assert await stage.left_behind() == []
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_the_web_api_names_every_fault_and_makes_nothing(stage: Stage, case: Case) -> None:
+    """422 with a fault for each field; a dry run answers the same."""
+    async with nothing_left(stage):
+        answers = [
+            await stage.http.post("/v1/runs", params=params, json={"name": "bad", "spec": case.whole})
+            for params in ({}, {"dryRun": "true"})
+        ]
+    for answer in answers:
+        problem = answer.json()
+        assert answer.status_code == 422, problem
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert {fault["field"] for fault in problem["faults"]} == set(case.fields)
+        for word in case.words:
+            assert word in answer.text
+        assert all(fault["hint"] or fault["message"] for fault in problem["faults"])
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES.values() if case.arguments], ids=[k for k, c in CASES.items() if c.arguments]
+)
+async def test_the_command_line_says_what_is_wrong_and_makes_nothing(stage: Stage, case: Case) -> None:
+    """Exit code 2, every reason at once, no traceback."""
+    image = "UPPER CASE" if "image" in case.spec else "bert:3"
+    async with nothing_left(stage):
+        result = await stage.kaji("run", "-d", "--name", "bad", *case.arguments, image, "train")
+    assert result.code == 2, result
+    assert "Traceback" not in result.err
+    for word in (*case.words, case.option):
+        assert word in result.err
+    assert result.out == ""
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_a_run_that_came_by_kubectl_ends_refused_without_a_pod(stage: Stage, case: Case) -> None:
+    """Failed, Refused, the same reasons; or kubectl itself is told by the API server, and then there is no Run."""
+    applied = await stage.apply("bad", case.whole)
+    try:
+        assert applied.code == 0, applied
+        status = await stage.world.reaches("bad", Phase.FAILED)
+        assert status.reason is Reason.REFUSED
+        for words in (*case.fields, *case.words):
+            assert words in status.message
+        assert await stage.left_behind() == ["runs/bad"]
+    finally:
+        await remove(stage, "bad")
+
+
+async def remove(stage: Stage, name: str) -> None:
+    """The run and what belongs to it; the real cluster here has nobody who collects garbage."""
+    with contextlib.suppress(NotFound):
+        await stage.world.client.delete(RUNS, name, stage.world.namespace)
+    await stage.world.until(lambda: stage.world.run(name) is None, f"{name} gone")
+    await stage.world.client.delete_collection(PODS, stage.world.namespace, label_selector="", grace_seconds=0)
+    with contextlib.suppress(NotFound):
+        await stage.world.client.delete(SERVICES, name, stage.world.namespace)
+
+
+# ---------------------------------------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("name", ["Bad_Name", "1bert", "bert.one", "b" * 49, "-bert", "bert-", "../etc"])
+async def test_a_bad_name_is_refused(stage: Stage, name: str) -> None:
+    """By the Web API and the command line with the rule; by kubectl where Kubernetes itself takes such a name."""
+    async with nothing_left(stage):
+        answer = await stage.http.post("/v1/runs", json={"name": name, "spec": SPEC})
+        result = await stage.kaji("run", "-d", f"--name={name}", "bert:3")
+    assert answer.status_code == 422
+    assert [fault["field"] for fault in answer.json()["faults"]] == ["name"]
+    assert result.code == 2 and "--name" in result.err and "lower-case letters" in result.err
+    applied = await stage.apply(name, SPEC)
+    if applied.code == 0:
+        try:
+            status = await stage.world.reaches(name, Phase.FAILED)
+            assert status.reason is Reason.REFUSED and "metadata.name" in status.message
+            assert await stage.left_behind() == [f"runs/{name}"]
+        finally:
+            await remove(stage, name)
+    else:
+        assert "metadata.name" in applied.err or "invalid" in applied.err
+        assert await stage.left_behind() == []
+
+
+async def test_a_name_that_is_taken_stays_with_whoever_has_it(stage: Stage) -> None:
+    """409 and exit code 2; the run that is there is not touched."""
+    try:
+        assert (await stage.http.post("/v1/runs", json={"name": "bert", "spec": SPEC})).status_code == 201
+        await stage.world.reaches("bert", Phase.RUNNING)
+        before = await stage.world.client.get(RUNS, "bert", stage.world.namespace)
+        again = await stage.http.post("/v1/runs", json={"name": "bert", "spec": SPEC | {"image": "other"}})
+        assert (again.status_code, again.json()["code"]) == (409, "AlreadyExists")
+        result = await stage.kaji("run", "-d", "--name", "bert", "other")
+        assert result.code == 2 and "kaji rm bert" in result.err
+        created = await stage.kubectl("create", "-f", "-", stdin=manifest("bert", SPEC))
+        assert created.code == 1 and "AlreadyExists" in created.err
+        after = await stage.world.client.get(RUNS, "bert", stage.world.namespace)
+        assert (before["spec"], before["metadata"]["uid"]) == (after["spec"], after["metadata"]["uid"])
+    finally:
+        await remove(stage, "bert")
+
+
+# ---------------------------------------------------------------------------------------------- what surrounds a spec
+
+
+async def test_a_missing_env_file_is_named(stage: Stage) -> None:
+    """Beside everything else that is wrong on that line; nothing is asked of a server."""
+    async with nothing_left(stage):
+        result = await stage.kaji("run", "-d", "--env-file", "no/such.env", "--cpus", "many", "bert:3")
+    assert result.code == 2 and "no/such.env" in result.err and "many" in result.err
+
+
+async def test_a_body_over_1_mib_is_refused(stage: Stage) -> None:
+    """413 before anybody parses it; by kubectl such a Run is refused as what it is, and its status stays small."""
+    novel = "x" * (1 << 20)
+    async with nothing_left(stage):
+        answer = await stage.http.post("/v1/runs", json={"name": "bad", "spec": SPEC | {"env": {"NOVEL": novel}}})
+        assert (answer.status_code, answer.json()["code"]) == (413, "TooLarge")
+    spec = SPEC | {"env": {"NOVEL": novel}, "y" * 100_000: novel[:100_000]}
+    created = await stage.kubectl("create", "-f", "-", stdin=manifest("bad", spec))
+    try:
+        assert created.code == 0, created
+        status = await stage.world.reaches("bad", Phase.FAILED)
+        assert status.reason is Reason.REFUSED and len(status.message) < 5000
+        assert await stage.left_behind() == ["runs/bad"]
+    finally:
+        await remove(stage, "bad")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 100_000, b'{"spec": {}}', b'{"spec": 3, "name": 4}']
+)
+async def test_what_is_no_request_is_refused(stage: Stage, body: bytes) -> None:
+    """Whatever the body holds, the answer is a problem that says what is wrong with it."""
+    async with nothing_left(stage):
+        answer = await stage.http.post("/v1/runs", content=body)
+    assert answer.status_code == 422 and answer.json()["faults"], answer.text
+
+
+async def test_expired_credentials_are_named_and_the_token_is_not(stage: Stage) -> None:
+    """401 and exit code 125, with what to do; the token stands nowhere in the answer."""
+    token = "expired-0123456789"
+    for method, path in (("POST", "/v1/runs"), ("GET", "/v1/runs"), ("GET", "/v1/gpus")):
+        answer = await stage.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, json={})
+        assert (answer.status_code, answer.json()["code"]) == (401, "Unauthenticated")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert token not in answer.text
+    result = await stage.kaji("run", "-d", "bert:3", KAJI_TOKEN=token)
+    assert result.code == 125 and "expired" in result.err and token not in result.err
+    assert (await stage.http.get("/v1/runs", headers={"Authorization": "Bearer"})).status_code == 401
+    assert (await stage.http.get("/v1/runs", headers={"Authorization": "Basic YTpi"})).status_code == 401
+
+
+async def test_a_faulty_policy_leaves_the_old_one_in_force(stage: Stage) -> None:
+    """Every fault is told by GET /v1/policy; runs are judged by the old policy, also after the file was mended."""
+    good = stage.policy_file.read_text()
+    try:
+        stage.policy_file.write_text("defaults: {memory: lots}\nvolums: {}\nsecurity: {allowPrivileged: perhaps}\n")
+        checked = await stage.kaji("policy", "check", str(stage.policy_file))
+        assert checked.code == 2 and all(
+            word in checked.err for word in ("lots", "volums", "volumes", "allowPrivileged")
+        )
+        for _ in range(2):
+            said = (await stage.http.get("/v1/policy")).json()
+            assert len(said["faults"]) == 3 and "imagenet" in str(said["policy"])
+        answer = await stage.http.post("/v1/runs", json={"spec": SPEC | {"privileged": True}})
+        assert [fault["field"] for fault in answer.json()["faults"]] == ["spec.privileged"]
+        allowed = {"volumes": [{"name": "imagenet", "path": "/data"}]}
+        assert (await stage.apply("fine", SPEC | allowed)).code == 0
+        await stage.world.reaches("fine", Phase.RUNNING)
+    finally:
+        stage.policy_file.write_text(good)
+        await remove(stage, "fine")
+    assert (await stage.http.get("/v1/policy")).json()["faults"] == []
+
+
+async def test_a_status_that_makes_no_sense_harms_nobody_else(stage: Stage) -> None:
+    """Who may write statuses can spoil his own run; every other run goes on."""
+    try:
+        assert (await stage.apply("spoilt", SPEC)).code == 0
+        await stage.world.reaches("spoilt", Phase.RUNNING)
+        nonsense = '{"status": {"phase": "Dreaming", "attempt": {"number": 7, "nodes": "gpu-[9-1"}}}'
+        patched = await stage.kubectl(
+            "patch", "run", "spoilt", "--subresource=status", "--type=merge", "--patch", nonsense
+        )
+        assert patched.code == 0, patched
+        assert (await stage.apply("sound", SPEC)).code == 0
+        await stage.world.reaches("sound", Phase.RUNNING)
+        await stage.world.succeed("sound")
+        await stage.world.reaches("sound", Phase.SUCCEEDED)
+        assert (await stage.http.get("/v1/runs")).status_code == 200
+        assert (await stage.http.get(f"/v1/runs/{stage.world.namespace}/sound")).status_code == 200
+        assert (await stage.http.get("/v1/gpus")).status_code == 200
+    finally:
+        for name in ("spoilt", "sound"):
+            await stage.kubectl("patch", "run", name, "--type=merge", "--patch", '{"metadata":{"finalizers":null}}')
+            await remove(stage, name)

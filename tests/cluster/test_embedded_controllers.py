@@ -1,0 +1,317 @@
+"""The embedded cluster's binder, simulated nodes and controllers, working together.
+
+On the embedded API server, and on a real kube-apiserver beside which neither kube-scheduler nor kube-controller-manager
+runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.apiserver import embedded_apiserver
+from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
+
+from kajitori import errors
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
+from kajitori.local.apiserver.certificates import issue_serving
+from kajitori.local.disruption import BUDGETS
+from kajitori.local.endpoints import ENDPOINT_SLICES
+from kajitori.local.manager import Manager
+from kajitori.local.sim import SimSettings, SimulatedNodes
+
+NS = "default"
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def real_server() -> Iterator[RealCluster]:
+    """One of our own: the node life cycle judges every node that there is."""
+    require_binaries("kube-apiserver", "etcd")
+    with running_cluster() as cluster:
+        yield cluster
+
+
+Server = tuple[KubeClient, tuple[Path, Path] | None]
+"""A client, and certificate and key for kubelets where the server checks them."""
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
+    if request.param == "real":
+        real: RealCluster = request.getfixturevalue("real_server")
+        async with real.client() as client:
+            yield client, None
+        return
+    async with embedded_apiserver() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
+        yield client, issue_serving(embedded.certificates, tmp_path / "pki", "sim", ("127.0.0.1",))
+
+
+class World:
+    """A pool of two nodes (4 cores each) and all controllers, for one test."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        client, self.serving = server
+        self.client = client
+        self.folder = folder
+        self.settings = SimSettings(count=2, prefix="sim-", cpu="4", heartbeat_seconds=0.3)
+        self.sim = SimulatedNodes(client, self.settings, serving=self.serving)
+        self.manager = Manager(client, folder, grace_seconds=2.0, quarantine_seconds=0.5)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[World]:
+        stop, stop_sim = asyncio.Event(), asyncio.Event()
+        self._stop_sim = stop_sim
+        self._sim_task = asyncio.create_task(self.sim.run(stop_sim))
+        task = asyncio.create_task(self.manager.run(stop))
+        try:
+            await asyncio.wait_for(self.sim.ready.wait(), PATIENCE_SECONDS)
+            for name in self.sim.numbers:
+                await self.until(functools.partial(self._has_no_taints, name))
+            yield self
+        finally:
+            stop.set()
+            self._stop_sim.set()
+            await asyncio.gather(task, self._sim_task)
+
+    async def restart_sim(self) -> None:
+        """As after a kill: a new simulator that knows nothing."""
+        self._stop_sim.set()
+        await self._sim_task
+        self.sim, self._stop_sim = SimulatedNodes(self.client, self.settings, serving=self.serving), asyncio.Event()
+        self._sim_task = asyncio.create_task(self.sim.run(self._stop_sim))
+        await asyncio.wait_for(self.sim.ready.wait(), PATIENCE_SECONDS)
+
+    async def _has_no_taints(self, name: str) -> bool:
+        return not (await self.client.get(NODES, name))["spec"].get("taints")
+
+    async def until(self, fulfilled: Callable[[], Awaitable[bool]]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not await fulfilled():
+            assert time.monotonic() < deadline, "it did not come to pass in time"
+            await asyncio.sleep(0.05)
+
+    async def pod(self, name: str, cpu: str = "100m", node: str = "", **annotations: str) -> None:
+        document: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": NS,
+                "labels": {"app": "web"},
+                "annotations": {f"sim.kajitori.dev/{k.replace('_', '-')}": v for k, v in annotations.items()},
+            },
+            "spec": {
+                "restartPolicy": "Never",
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 5,
+                "containers": [{"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}],
+            },
+        }
+        if node:
+            field = {"key": "metadata.name", "operator": "In", "values": [node]}
+            terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+            document["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        await self.client.create(PODS, document, NS)
+
+    async def phase_is(self, name: str, phase: str) -> None:
+        async def fulfilled() -> bool:
+            return bool((await self.client.get(PODS, name, NS))["status"]["phase"] == phase)
+
+        await self.until(fulfilled)
+
+    async def is_gone(self, resource: Any, name: str, namespace: str | None = None) -> None:
+        async def fulfilled() -> bool:
+            try:
+                await self.client.get(resource, name, namespace)
+            except errors.NotFound:
+                return True
+            return False
+
+        await self.until(fulfilled)
+
+
+@pytest.fixture
+async def world(server: Server, tmp_path: Path) -> AsyncIterator[World]:
+    client, _ = server
+    async with World(server, tmp_path / "volumes").running() as running:
+        yield running
+        await client.delete_collection(PODS, NS, label_selector="", grace_seconds=0)
+        for name in running.sim.numbers:
+            with contextlib.suppress(errors.NotFound):
+                await client.delete(NODES, name)
+
+
+def is_there(folder: Path) -> bool:
+    return folder.is_dir()
+
+
+def condition(thing: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next((c for c in thing["status"].get("conditions", []) if c["type"] == kind), {})
+
+
+async def test_pods_are_placed_run_and_end_as_their_annotations_say(world: World) -> None:
+    """A pinned one on its node, with an address and a log; one ends with an exit code, one is deleted."""
+    await world.pod("pinned", node="sim-00002")
+    await world.pod("short", duration="1s", exit_code="3")
+    await world.phase_is("pinned", "Running")
+    pod = await world.client.get(PODS, "pinned", NS)
+    assert pod["spec"]["nodeName"] == "sim-00002"
+    assert pod["status"]["podIP"].startswith("10.0.2.")
+    log = await world.client.open_log(NS, "pinned")
+    assert b"simulated" in b"".join([chunk async for chunk in log])
+    await world.phase_is("short", "Failed")
+    ended = (await world.client.get(PODS, "short", NS))["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["exitCode"] == 3
+    await world.client.delete(PODS, "pinned", NS)
+    await world.is_gone(PODS, "pinned", NS)
+
+
+async def test_a_pod_that_does_not_fit_says_why_and_starts_when_there_is_room(world: World) -> None:
+    """Without anybody asking again."""
+    await world.pod("first", cpu="3", node="sim-00001")
+    await world.phase_is("first", "Running")
+    await world.pod("second", cpu="3", node="sim-00001")
+
+    async def told() -> bool:
+        scheduled = condition(await world.client.get(PODS, "second", NS), "PodScheduled")
+        return "1 Insufficient cpu" in scheduled.get("message", "") and scheduled["reason"] == "Unschedulable"
+
+    await world.until(told)
+    await world.client.delete(PODS, "first", NS)
+    await world.phase_is("second", "Running")
+    assert condition(await world.client.get(PODS, "second", NS), "PodScheduled")["status"] == "True"
+
+
+async def test_a_simulator_that_starts_again_starts_no_pod_twice(world: World) -> None:
+    """Start time and address are those of before; what ended meanwhile ends."""
+    await world.pod("long")
+    await world.pod("timed", duration="2s")
+    await world.phase_is("long", "Running")
+    before = (await world.client.get(PODS, "long", NS))["status"]
+    await world.restart_sim()
+    await world.phase_is("timed", "Succeeded")
+    after = (await world.client.get(PODS, "long", NS))["status"]
+    assert after["podIP"] == before["podIP"]
+    assert after["containerStatuses"] == before["containerStatuses"]
+
+
+async def test_a_claim_gets_a_folder_with_its_first_pod_and_gives_it_back(world: World) -> None:
+    """Bound both ways; the folder goes with the claim, once no Pod uses it."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": NS},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+
+    async def has_default_class() -> bool:
+        with contextlib.suppress(errors.KajitoriError):
+            made = await world.client.create(CLAIMS, body, dry_run=True)
+            return bool(made["spec"].get("storageClassName") == "kajitori-local")
+        return False
+
+    await world.until(has_default_class)
+    await world.client.create(CLAIMS, body)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "user", "namespace": NS},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "main", "image": "i"}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    }
+    await world.client.create(PODS, pod)
+    await world.phase_is("user", "Running")
+    claim = await world.client.get(CLAIMS, "data", NS)
+    volume = await world.client.get(PERSISTENT_VOLUMES, claim["spec"]["volumeName"])
+    folder = Path(volume["spec"]["hostPath"]["path"])
+    assert folder.parent == world.folder
+    assert is_there(folder)
+    assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
+    await world.client.delete(CLAIMS, "data", NS)
+    assert (await world.client.get(CLAIMS, "data", NS))["metadata"]["deletionTimestamp"]
+    await world.client.delete(PODS, "user", NS)
+    await world.is_gone(CLAIMS, "data", NS)
+    await world.is_gone(PERSISTENT_VOLUMES, volume["metadata"]["name"])
+    assert not is_there(folder)
+
+
+async def test_slices_and_budgets_follow_the_pods(world: World) -> None:
+    """Ready endpoints of a headless Service; how many may be evicted."""
+    service = {"selector": {"app": "web"}, "clusterIP": "None", "ports": [{"port": 80}]}
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": NS}, "spec": service}
+    await world.client.create(SERVICES, body)
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    meta = {"name": "web", "namespace": NS}
+    await world.client.create(
+        BUDGETS, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
+    )
+    await world.pod("a")
+    await world.pod("b")
+
+    async def ready(count: int) -> bool:
+        found = await world.client.list(ENDPOINT_SLICES, NS, label_selector="kubernetes.io/service-name=web")
+        endpoints = [e for s in found.items for e in s.get("endpoints") or [] if e["conditions"]["ready"]]
+        budget = (await world.client.get(BUDGETS, "web", NS)).get("status", {})
+        return len(endpoints) == count and budget.get("disruptionsAllowed") == max(0, count - 1)
+
+    await world.until(lambda: ready(2))
+    await world.client.delete(PODS, "b", NS)
+    await world.until(lambda: ready(1))
+    await world.client.delete(SERVICES, "web", NS)
+    await world.client.delete(BUDGETS, "web", NS)
+
+    async def no_slices() -> bool:
+        found = await world.client.list(ENDPOINT_SLICES, NS, label_selector="kubernetes.io/service-name=web")
+        return not found.items
+
+    await world.until(no_slices)
+
+
+async def test_a_node_that_falls_silent_is_given_up_and_comes_back(world: World) -> None:
+    """Unknown, tainted, its Pods not ready and marked for deletion; all of it ends when it answers again."""
+    await world.pod("there", node="sim-00001")
+    await world.phase_is("there", "Running")
+    silent = {"metadata": {"annotations": {"sim.kajitori.dev/silent": "true"}}}
+    await world.client.patch(NODES, "sim-00001", silent)
+
+    async def given_up() -> bool:
+        node = await world.client.get(NODES, "sim-00001")
+        taints = {(t["key"], t["effect"]) for t in node["spec"].get("taints", [])}
+        unreachable = "node.kubernetes.io/unreachable"
+        pod = await world.client.get(PODS, "there", NS)
+        return (
+            condition(node, "Ready")["status"] == "Unknown"
+            and taints == {(unreachable, "NoSchedule"), (unreachable, "NoExecute")}
+            and condition(pod, "Ready")["status"] == "False"
+        )
+
+    await world.until(given_up)
+    tolerations = (await world.client.get(PODS, "there", NS))["spec"]["tolerations"]
+    assert {t["tolerationSeconds"] for t in tolerations} == {300}
+    await world.client.patch(NODES, "sim-00001", {"metadata": {"annotations": {"sim.kajitori.dev/silent": None}}})
+
+    async def back() -> bool:
+        node = await world.client.get(NODES, "sim-00001")
+        return condition(node, "Ready")["status"] == "True" and not node["spec"].get("taints")
+
+    await world.until(back)
+
+
+async def test_pods_of_a_deleted_node_are_collected(world: World) -> None:
+    """Nobody is left who could end them."""
+    await world.pod("orphan", node="sim-00002")
+    await world.phase_is("orphan", "Running")
+    await world.client.delete(NODES, "sim-00002")
+    await world.is_gone(PODS, "orphan", NS)

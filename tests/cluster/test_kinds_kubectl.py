@@ -1,0 +1,142 @@
+"""kubectl against the embedded API server: what depends on what the server knows about kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.helpers.boats import boat, definition
+
+from kajitori.local.apiserver import certificates
+from kajitori.local.apiserver.auth import ADMINISTRATOR, Authenticator
+from kajitori.local.apiserver.server import ApiServer
+from kajitori.local.store import Store
+
+Kubectl = Callable[..., Awaitable[str]]
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "demo"},
+    "spec": {"containers": [{"name": "main", "image": "i:1", "resources": {"limits": {"cpu": "1", "memory": "64Mi"}}}]},
+}
+
+
+class Refused(Exception):
+    """kubectl ended with an error; its text."""
+
+
+@pytest.fixture
+async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
+    """Runs kubectl against a server of its own; documents go to its standard input."""
+    program = shutil.which("kubectl")
+    if program is None:
+        pytest.skip("no kubectl on $PATH")
+    made = certificates.ensure_certificates(tmp_path / "pki")
+    token = certificates.ensure_token(tmp_path / "token")
+    store = Store()
+    server = ApiServer(store, certificates=made, authenticator=Authenticator({token: ADMINISTRATOR}))
+    await server.start()
+    path = tmp_path / "kubeconfig"
+    certificates.write_kubeconfig(path, server=server.url, certificates=made, token=token)
+    environment = {**os.environ, "KUBECONFIG": str(path), "HOME": str(tmp_path)}
+
+    async def run(*arguments: str, given: dict[str, Any] | None = None) -> str:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *arguments,
+            env=environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said, complaint = await process.communicate(json.dumps(given).encode() if given else b"")
+        if process.returncode:
+            raise Refused(complaint.decode())
+        return said.decode()
+
+    try:
+        yield run
+    finally:
+        await server.stop()
+        await store.close()
+
+
+async def test_who_am_i_and_what_may_i(kubectl: Kubectl) -> None:
+    """`auth whoami` and `auth can-i`, which are sent as protobuf."""
+    assert "system:masters" in await kubectl("auth", "whoami")
+    assert (await kubectl("auth", "can-i", "create", "pods")).strip() == "yes"
+    assert "*.*" in await kubectl("auth", "can-i", "--list")
+
+
+async def test_what_there_is(kubectl: Kubectl) -> None:
+    """Discovery lists kinds with their short names, and explain knows their fields."""
+    listed = await kubectl("api-resources")
+    assert "persistentvolumeclaims      pvc" in listed
+    assert "IfNotPresent" in await kubectl("explain", "pods.spec.containers.imagePullPolicy")
+
+
+async def test_apply_shows_defaults_and_is_stable(kubectl: Kubectl) -> None:
+    """A second apply changes nothing; a misspelled field is refused by the server by name."""
+    assert await kubectl("apply", "-f", "-", given=POD) == "pod/demo created\n"
+    assert await kubectl("apply", "-f", "-", given=POD) == "pod/demo unchanged\n"
+    shown = yaml.safe_load(await kubectl("get", "pod", "demo", "-o", "yaml"))
+    assert shown["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+    assert shown["status"]["qosClass"] == "Guaranteed"
+    assert "QoS Class:        Guaranteed" in await kubectl("describe", "pod", "demo")
+    wrong = json.loads(json.dumps(POD))
+    wrong["metadata"]["name"] = "other"
+    wrong["spec"]["containers"][0]["imagge"] = "x"
+    with pytest.raises(Refused, match=r'unknown field "spec.containers\[0\].imagge"'):
+        await kubectl("apply", "-f", "-", given=wrong)
+
+
+async def test_every_fault_at_once(kubectl: Kubectl) -> None:
+    """kubectl prints each cause of a refused object."""
+    wrong = json.loads(json.dumps(POD))
+    wrong["spec"]["restartPolicy"] = "Sometimes"
+    wrong["spec"]["containers"][0]["image"] = ""
+    with pytest.raises(Refused) as refused:
+        await kubectl("create", "-f", "-", given=wrong)
+    text = str(refused.value)
+    assert 'The Pod "demo" is invalid' in text
+    assert "* spec.containers[0].image: Required value" in text
+    assert '* spec.restartPolicy: Unsupported value: "Sometimes"' in text
+
+
+async def test_dry_run_on_the_server(kubectl: Kubectl) -> None:
+    """What would be made is shown with its defaults, and is not made."""
+    arguments = ("create", "configmap", "c", "--from-literal=a=b", "--dry-run=server", "-o", "yaml")
+    assert yaml.safe_load(await kubectl(*arguments))["data"] == {"a": "b"}
+    with pytest.raises(Refused, match="not found"):
+        await kubectl("get", "configmap", "c")
+
+
+async def test_quota_in_a_new_namespace(kubectl: Kubectl) -> None:
+    """The namespace has its account; the quota counts and refuses."""
+    await kubectl("create", "namespace", "vision")
+    assert "default" in await kubectl("get", "serviceaccounts", "-n", "vision")
+    await kubectl("create", "quota", "q", "--hard=pods=1,requests.cpu=2", "-n", "vision")
+    await kubectl("apply", "-n", "vision", "-f", "-", given=POD)
+    assert "pods: 1/1, requests.cpu: 1/2" in await kubectl("get", "quota", "-n", "vision")
+    second = {**POD, "metadata": {"name": "second"}}
+    with pytest.raises(Refused, match="exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"):
+        await kubectl("apply", "-n", "vision", "-f", "-", given=second)
+
+
+async def test_custom_resources(kubectl: Kubectl) -> None:
+    """A definition is served at once: columns, explain, validation, apply."""
+    await kubectl("apply", "-f", "-", given=definition())
+    await kubectl("wait", "--for=condition=Established", "crd/boats.sea.example", "--timeout=10s")
+    assert await kubectl("apply", "-f", "-", given=boat(size=4)) == "boat.sea.example/b created\n"
+    lines = (await kubectl("get", "bo")).splitlines()
+    assert [line.split() for line in lines] == [["NAME", "SIZE", "PHASE"], ["b", "4"]]
+    assert "FIELD: size <integer>" in await kubectl("explain", "boats.spec.size")
+    with pytest.raises(Refused, match="should be greater than or equal to 1"):
+        await kubectl("apply", "-f", "-", given=boat(size=0))

@@ -1,0 +1,278 @@
+"""The everyday tour with kubectl, on the embedded cluster and on a real API server with a real scheduler: the same."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.helpers.platform import NODE, Platform, kubectl_binary, running_platform
+
+HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "terminationGracePeriodSeconds": 1}})
+
+
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.real)], ids=["embedded", "real"])
+def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
+    """One for all tests of this module."""
+    kubectl_binary()
+    with running_platform(real=request.param) as running:
+        yield running
+
+
+class Kubectl:
+    """kubectl in a namespace of the test's own."""
+
+    def __init__(self, platform: Platform, namespace: str) -> None:
+        self.platform = platform
+        self.namespace = namespace
+
+    def __call__(self, *arguments: str, **options: Any) -> str:
+        # Behind `--` stands somebody else's command line.
+        return self.platform.kubectl(f"--namespace={self.namespace}", *arguments, **options)
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self("get", *arguments, "-o", "json"))
+
+    def apply(self, document: dict[str, Any], *arguments: str) -> str:
+        return self("apply", *arguments, "-f", "-", stdin=yaml.safe_dump(document))
+
+    def start(self, name: str, *command: str) -> None:
+        """A Pod on this machine, ready."""
+        self("run", name, "--image=any", "--restart=Never", f"--overrides={HERE}", "--command", "--", *command)
+        self("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s")
+
+
+@pytest.fixture
+def kubectl(platform: Platform) -> Iterator[Kubectl]:
+    namespace = f"tour-{secrets.token_hex(3)}"
+    platform.kubectl("create", "namespace", namespace)
+    run = Kubectl(platform, namespace)
+    try:
+        yield run
+    finally:
+        run("delete", "runs,pods", "--all", "--wait=true", "--timeout=60s")
+
+
+def config(**data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": data}
+
+
+def run_of(name: str, **spec: Any) -> dict[str, Any]:
+    small = {"image": "any", "command": ["sleep", "1000"], "resources": {"cpu": 1, "memory": "64Mi"}, "grace": "1s"}
+    return {
+        "apiVersion": "kajitori.dev/v1alpha1",
+        "kind": "Run",
+        "metadata": {"name": name},
+        "spec": {**small, **spec},
+    }
+
+
+def test_apply(kubectl: Kubectl) -> None:
+    """Creates, says when nothing changes, changes, and takes away what is no longer said."""
+    assert kubectl.apply(config(a="1", b="2")) == "configmap/settings created\n"
+    assert kubectl.apply(config(a="1", b="2")) == "configmap/settings unchanged\n"
+    assert '+  a: "3"' in kubectl("diff", "-f", "-", stdin=yaml.safe_dump(config(a="3")), code=1)
+    assert kubectl.apply(config(a="3")) == "configmap/settings configured\n"
+    assert kubectl.json("configmap", "settings")["data"] == {"a": "3"}
+
+
+def test_apply_on_the_server(kubectl: Kubectl) -> None:
+    """Conflicts name field and owner; forced, ownership goes over; what its owner drops is gone."""
+    assert kubectl.apply(config(a="1", b="2"), "--server-side") == "configmap/settings serverside-applied\n"
+    said = kubectl(
+        *("apply", "--server-side", "--field-manager=other", "-f", "-"), stdin=yaml.safe_dump(config(a="9")), code=1
+    )
+    assert 'conflict with "kubectl": .data.a' in said
+    kubectl.apply(config(a="9"), "--server-side", "--field-manager=other", "--force-conflicts")
+    kubectl.apply(config(c="3"), "--server-side")
+    assert kubectl.json("configmap", "settings")["data"] == {"a": "9", "c": "3"}
+
+
+def test_a_pod(kubectl: Kubectl) -> None:
+    """run, wait, every way of get, describe, logs, exec, label, annotate, patch, delete."""
+    script = "echo up; while :; do sleep 0.2; done"
+    kubectl.start("web", "sh", "-c", script)
+    wide = kubectl("get", "pods", "-o", "wide").splitlines()
+    assert wide[0].split()[:4] == ["NAME", "READY", "STATUS", "RESTARTS"]
+    assert wide[1].split()[:3] == ["web", "1/1", "Running"]
+    assert NODE in wide[1].split()
+    pod = kubectl.json("pod", "web")
+    assert pod["spec"]["containers"][0]["command"] == ["sh", "-c", script]
+    assert yaml.safe_load(kubectl("get", "pod", "web", "-o", "yaml"))["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert kubectl("get", "pod", "web", "-o", "jsonpath={.status.phase} {.spec.nodeName}") == f"Running {NODE}"
+    columns = kubectl("get", "pods", "-o", "custom-columns=WHO:.metadata.name,WHERE:.spec.nodeName").split()
+    assert columns == ["WHO", "WHERE", "web", NODE]
+    assert kubectl("get", "pods", "-o", "name", "--field-selector=status.phase=Running") == "pod/web\n"
+    described = kubectl("describe", "pod", "web")
+    assert "State:          Running" in described
+    assert "Scheduled" in described
+    assert kubectl("logs", "web") == "up\n"
+    assert kubectl("exec", "web", "--", "echo", "hello") == "hello\n"
+    assert "7" in kubectl("exec", "web", "--", "sh", "-c", "exit 7", code=7)
+    kubectl("label", "pod", "web", "tier=front")
+    assert "tier=front" in kubectl("get", "pods", "--show-labels")
+    assert "already has a value" in kubectl("label", "pod", "web", "tier=back", code=1)
+    kubectl("label", "pod", "web", "tier=back", "--overwrite")
+    kubectl("annotate", "pod", "web", "note=hello")
+    kubectl("patch", "pod", "web", "-p", '{"metadata":{"labels":{"patched":"yes"}}}')
+    kubectl("patch", "pod", "web", "--type=json", "-p", '[{"op":"remove","path":"/metadata/annotations/note"}]')
+    pod = kubectl.json("pod", "web")
+    assert pod["metadata"]["labels"] == {"run": "web", "tier": "back", "patched": "yes"}
+    assert "note" not in pod["metadata"].get("annotations", {})
+    assert kubectl("delete", "pod", "-l", "tier=back").startswith('pod "web" deleted')
+    assert "not found" in kubectl("get", "pod", "web", code=1)
+
+
+def test_logs_are_followed_to_the_end(kubectl: Kubectl) -> None:
+    """`logs -f` ends with the program, and has all of it; a Pod that ends is waited for."""
+    kubectl(
+        *("run", "count", "--image=any", "--restart=Never", f"--overrides={HERE}", "--command", "--"),
+        *("sh", "-c", "for i in 1 2 3; do echo line $i; sleep 0.3; done"),
+    )
+    kubectl("wait", "pod/count", "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
+    assert kubectl("logs", "-f", "count") == "line 1\nline 2\nline 3\n"
+    kubectl("wait", "pod/count", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+    assert kubectl("logs", "--tail=1", "count") == "line 3\n"
+    assert kubectl("delete", "pod", "count", "--now").startswith('pod "count" deleted')
+
+
+def test_a_run(kubectl: Kubectl) -> None:
+    """A Run that is applied runs; it is seen, described, waited for, stopped and deleted as any object."""
+    assert kubectl.apply(run_of("bert", resources={"cpu": 1, "memory": "64Mi", "gpu": 1}, replicas=2)) == (
+        "run.kajitori.dev/bert created\n"
+    )
+    kubectl("wait", "run/bert", "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
+    assert kubectl("get", "runs").split()[:1] == ["NAME"]
+    assert "Running" in kubectl("get", "kj", "bert")
+    described = kubectl("describe", "run", "bert")
+    assert "Kind:         Run" in described
+    assert "Running" in described
+    pods = kubectl("get", "pods", "-l", "kajitori.dev/run=bert", "-o", "jsonpath={.items[*].metadata.name}").split()
+    assert sorted(pods) == ["bert-1-0", "bert-1-1"]
+    kubectl("delete", "run", "bert", "--timeout=60s")
+    assert kubectl("get", "pods", "-o", "name") == ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"resources": {"gpu": 1, "gpuType": "h900", "memory": "64Mi"}, "privileged": True}, ("h900", "privileged")),
+        ({"restart": 5, "replicas": 0}, ("restarts", "replicas")),
+    ],
+    ids=["policy", "spec"],
+)
+def test_a_run_that_is_refused(kubectl: Kubectl, wrong: dict[str, Any], named: tuple[str, ...]) -> None:
+    """`kubectl apply` takes it; it ends as refused, every reason at once, and no Pod is made."""
+    kubectl.apply(run_of("greedy", **wrong))
+    kubectl("wait", "run/greedy", "--for=jsonpath={.status.reason}=Refused", "--timeout=60s")
+    status = kubectl.json("run", "greedy")["status"]
+    assert status["phase"] == "Failed"
+    for word in named:
+        assert word in status["message"]
+    assert kubectl("get", "pods", "-o", "name") == ""
+
+
+def test_explain(kubectl: Kubectl) -> None:
+    """Built-in kinds and Runs explain themselves, field by field."""
+    assert "containers\t<[]Container> -required-" in kubectl("explain", "pod.spec")
+    assert "KIND:       Run" in kubectl("explain", "run")
+    assert "replicas" in kubectl("explain", "run.spec")
+    assert "How many members" in kubectl("explain", "run.spec.replicas")
+    assert "does not exist" in kubectl("explain", "run.spec.nothing", code=1)
+
+
+def test_nodes(kubectl: Kubectl) -> None:
+    """describe, taint, cordon, drain with simulated Pods on it, uncordon."""
+    node = "gpu-00001"
+    described = kubectl("describe", "node", node)
+    assert "nvidia.com/gpu" in described
+    overrides = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": node}}})
+    kubectl("run", "guest", "--image=any", "--restart=Never", f"--overrides={overrides}")
+    kubectl("wait", "pod/guest", "--for=condition=Ready", "--timeout=60s")
+    assert "guest" in kubectl("describe", "node", node)
+    try:
+        assert kubectl("cordon", node) == f"node/{node} cordoned\n"
+        assert "Ready,SchedulingDisabled" in kubectl("get", "node", node)
+        assert "cannot delete Pods that declare no controller" in kubectl("drain", node, code=1)
+        assert f"node/{node} drained" in kubectl("drain", node, "--force", "--grace-period=1", "--timeout=60s")
+        assert "not found" in kubectl("get", "pod", "guest", code=1)
+        kubectl("taint", "node", node, "broken=yes:NoSchedule")
+        taints = kubectl.json("node", node)["spec"]["taints"]
+        assert {"key": "broken", "value": "yes", "effect": "NoSchedule"} in taints
+        kubectl("taint", "node", node, "broken-")
+    finally:
+        assert kubectl("uncordon", node) == f"node/{node} uncordoned\n"
+    assert not kubectl.json("node", node)["spec"].get("unschedulable")
+
+
+def test_who_may_what(kubectl: Kubectl) -> None:
+    """auth whoami and can-i."""
+    assert "Username" in kubectl("auth", "whoami")
+    assert kubectl("auth", "can-i", "create", "runs.kajitori.dev") == "yes\n"
+    assert kubectl("auth", "can-i", "delete", "pods", "--subresource=log") == "yes\n"
+
+
+def test_what_there_is(kubectl: Kubectl) -> None:
+    """api-resources, api-versions, version, cluster-info, get all."""
+    resources = kubectl("api-resources", "--no-headers").splitlines()
+    named = {line.split()[0] for line in resources}
+    assert {"pods", "nodes", "runs", "leases", "poddisruptionbudgets"} <= named
+    assert "kajitori.dev/v1alpha1" in kubectl("api-versions").split()
+    assert json.loads(kubectl("version", "-o", "json"))["serverVersion"]["major"] == "1"
+    assert "is running at" in kubectl("cluster-info")
+    kubectl.start("web", "sleep", "1000")
+    assert "pod/web" in kubectl("get", "all")
+
+
+def test_edit(kubectl: Kubectl, tmp_path: Path) -> None:
+    """A scripted editor changes the object; an edit that changes nothing is cancelled."""
+    kubectl.apply(config(a="1"))
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i \'s/a: "1"/a: "2"/\' "$1"\n')
+    editor.chmod(0o700)
+    environment = {"KUBE_EDITOR": str(editor)}
+    assert kubectl("edit", "configmap", "settings", env=environment) == "configmap/settings edited\n"
+    assert kubectl.json("configmap", "settings")["data"] == {"a": "2"}
+    version = kubectl.json("configmap", "settings")["metadata"]["resourceVersion"]
+    kubectl("edit", "configmap", "settings", env={"KUBE_EDITOR": "true"})
+    assert kubectl.json("configmap", "settings")["metadata"]["resourceVersion"] == version
+
+
+def test_what_is_not_there(kubectl: Kubectl) -> None:
+    """Kinds that are not served, objects that do not exist, objects that can't be: a clear answer."""
+    assert "doesn't have a resource type" in kubectl("get", "nothings", code=1)
+    said = kubectl("rollout", "status", "deployment/web", code=1)
+    # A real server has Deployments, the embedded one has not.
+    assert ("not found" if kubectl.platform.is_real else "doesn't have a resource type") in said
+    assert 'pods "ghost" not found' in kubectl("logs", "ghost", code=1)
+    wrong = textwrap.dedent("""
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: wrong}
+        spec: {contaners: []}
+        """)
+    assert 'unknown field "spec.contaners"' in kubectl("apply", "-f", "-", stdin=wrong, code=1)
+
+
+def test_a_watch_follows(kubectl: Kubectl) -> None:
+    """`get --watch` prints each change as it comes."""
+    kubectl.apply(config(a="1"))
+    command = [kubectl_binary(), f"--kubeconfig={kubectl.platform.kubeconfig}", f"--namespace={kubectl.namespace}"]
+    with subprocess.Popen(
+        [*command, "get", "configmap", "settings", "--watch", "-o", "jsonpath={.data.a}{'\\n'}"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as watching:
+        assert watching.stdout is not None
+        try:
+            assert watching.stdout.readline() == "1\n"
+            kubectl.apply(config(a="2"))
+            assert watching.stdout.readline() == "2\n"
+        finally:
+            watching.terminate()

@@ -1,0 +1,197 @@
+"""The process kubelet as a node of the embedded and of a real API server: kubectl sees no difference."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.helpers.apiserver import embedded_apiserver
+from tests.helpers.real_cluster import RealCluster, find_binary, require_binaries, running_cluster
+
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.resources import NODES, PODS
+from kajitori.local.apiserver.certificates import issue_serving
+from kajitori.local.kubelet.kubelet import Kubelet
+from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
+
+BOUND_SECONDS = 60.0
+KUBECTL = str(find_binary("kubectl") or shutil.which("kubectl") or "")
+
+
+def certificate(
+    folder: Path, name: str, organization: str, signer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """A key pair under `folder`: an authority, or signed by one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name(
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization), x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    )
+    now = datetime.datetime.now(datetime.UTC)
+    issued = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(signer[0].subject if signer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
+        .sign(signer[1] if signer else key, hashes.SHA256())
+    )
+    (folder / f"{name}.crt").write_bytes(issued.public_bytes(serialization.Encoding.PEM))
+    (folder / f"{name}.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return issued, key
+
+
+REAL = {"websocket": "true", "spdy": "false"}
+"""ExtendWebSocketsToKubelet: from 1.36 on exec is passed on as WebSocket; before, it was translated to SPDY."""
+
+
+@pytest.fixture(scope="module", params=["embedded", *(pytest.param(name, marks=pytest.mark.real) for name in REAL)])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RealCluster, Path] | None]:
+    """A real server and the authority of its client certificate; None for the embedded one."""
+    if request.param == "embedded":
+        yield None
+        return
+    require_binaries("kube-apiserver", "etcd")
+    folder = tmp_path_factory.mktemp("pki")
+    authority = certificate(folder, "ca", "test", None)
+    certificate(folder, "client", "system:masters", authority)
+    with running_cluster(
+        f"--kubelet-client-certificate={folder}/client.crt",
+        f"--kubelet-client-key={folder}/client.key",
+        f"--feature-gates=ExtendWebSocketsToKubelet={REAL[request.param]}",
+    ) as running:
+        yield running, folder / "ca.crt"
+
+
+class Node:
+    def __init__(self, kubeconfig: Path, client: KubeClient, kubelet: Kubelet) -> None:
+        self.kubeconfig = kubeconfig
+        self.client = client
+        self.kubelet = kubelet
+
+    async def kubectl(self, *args: str, stdin: bytes | None = None, code: int = 0) -> str:
+        process = await asyncio.create_subprocess_exec(
+            KUBECTL,
+            f"--kubeconfig={self.kubeconfig}",
+            *args,
+            stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(stdin), BOUND_SECONDS)
+        assert process.returncode == code, (args, out, err)
+        return (out + err).decode(errors="replace") if code else out.decode(errors="replace")
+
+    async def run(self, name: str, *command: str, **spec: Any) -> None:
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "nodeName": self.kubelet.settings.node_name,
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{"name": "main", "image": "any", "command": list(command)} | spec],
+            },
+        }
+        await self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest).encode())
+
+    async def wait(self, name: str, condition: str) -> None:
+        await self.kubectl("wait", f"--for={condition}", f"pod/{name}", f"--timeout={BOUND_SECONDS:.0f}s")
+
+
+@pytest.fixture
+async def node(cluster: tuple[RealCluster, Path] | None, tmp_path: Path) -> AsyncIterator[Node]:
+    if not KUBECTL:
+        pytest.skip("no kubectl")
+    if cluster is not None:
+        running, authority = cluster
+        server = ServerSettings(client_ca=authority)
+        async for node in _node(running.config, running.kubeconfig, server, tmp_path):
+            yield node
+        return
+    async with embedded_apiserver() as embedded:
+        serving, key = issue_serving(embedded.certificates, tmp_path, "node", ("127.0.0.1",))
+        server = ServerSettings(certificate=serving, key=key, client_ca=embedded.certificates.ca)
+        config = KubeConfig.from_file(embedded.kubeconfig)
+        async for node in _node(config, embedded.kubeconfig, server, tmp_path):
+            yield node
+
+
+async def _node(config: KubeConfig, kubeconfig: Path, server: ServerSettings, folder: Path) -> AsyncIterator[Node]:
+    async with KubeClient(config) as client:
+        kubelet = Kubelet(client, KubeletSettings("node", folder / "kubelet", server=server))
+        stop = asyncio.Event()
+        task = asyncio.create_task(kubelet.run(stop))
+        registered = asyncio.create_task(kubelet.registered.wait())
+        await asyncio.wait({task, registered}, return_when=asyncio.FIRST_COMPLETED)
+        node = Node(kubeconfig, client, kubelet)
+        yield node
+        await node.kubectl("delete", "pods", "--all", "--wait=true", "--grace-period=1")
+        stop.set()
+        await task
+        await client.delete(NODES, "node")
+
+
+async def test_node(node: Node) -> None:
+    """The node is Ready, without the taint that only a node lifecycle controller would take away elsewhere."""
+    await node.kubectl("wait", "--for=condition=Ready", "node/node", "--timeout=60s")
+    found = await node.client.get(NODES, "node")
+    assert not found["spec"].get("taints")
+    assert found["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.36")
+
+
+async def test_logs(node: Node) -> None:
+    """`kubectl logs`, followed to the end and from the end."""
+    await node.run("p", "/bin/sh", "-c", "for i in 1 2 3; do echo line $i; sleep 0.2; done")
+    await node.wait("p", "jsonpath={.status.phase}=Running")
+    assert await node.kubectl("logs", "-f", "p") == "line 1\nline 2\nline 3\n"
+    await node.wait("p", "jsonpath={.status.phase}=Succeeded")
+    assert await node.kubectl("logs", "--tail=1", "p") == "line 3\n"
+
+
+async def test_exec(node: Node) -> None:
+    """`kubectl exec`: output, exit code, input to its end, and a missing program."""
+    await node.run("p", "sleep", "1000")
+    await node.wait("p", "condition=Ready")
+    assert await node.kubectl("exec", "p", "--", "echo", "hello") == "hello\n"
+    said = await node.kubectl("exec", "p", "--", "/bin/sh", "-c", "echo oops >&2; exit 7", code=7)
+    assert "oops" in said
+    assert await node.kubectl("exec", "-i", "p", "--", "cat", stdin=b"data") == "data"
+    data = b"x" * (3 << 20)
+    assert (await node.kubectl("exec", "-i", "p", "--", "wc", "-c", stdin=data)).strip() == str(len(data))
+    assert len(await node.kubectl("exec", "p", "--", "head", "-c", "3000000", "/dev/zero")) == 3_000_000
+    assert "no-such-program" in await node.kubectl("exec", "p", "--", "no-such-program", code=127)
+
+
+async def test_failures(node: Node) -> None:
+    """Exit codes and the reason for an OOM kill stand where kubectl looks for them."""
+    await node.run("fails", "/bin/sh", "-c", "exit 3")
+    await node.wait("fails", "jsonpath={.status.phase}=Failed")
+    pod = await node.client.get(PODS, "fails", "default")
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+
+
+async def test_delete(node: Node) -> None:
+    """A Pod that obeys SIGTERM goes, and its object with it."""
+    await node.run("p", "sleep", "1000")
+    await node.wait("p", "condition=Ready")
+    await node.kubectl("delete", "pod", "p", "--wait=true")
+    assert not node.kubelet.workers

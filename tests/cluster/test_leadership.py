@@ -1,0 +1,44 @@
+"""Leading by a Lease, on the embedded server and on a real one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.helpers.real_cluster import AnyCluster
+
+from kajitori.controllers.leadership import LEASE_NAME, Leadership, NotLeading, Terms
+from kajitori.kube.resources import LEASES
+
+TERMS = Terms(lease_seconds=3.0, lead_seconds=2.0, interval_seconds=0.1)
+
+
+async def test_a_candidate_whose_work_failed_may_lead_again(any_cluster: AnyCluster, own_namespace: str) -> None:
+    """What failed is started again by whoever supervises it; the Lease was given back meanwhile."""
+    leadership = Leadership(any_cluster.config, own_namespace, "c1", terms=TERMS)
+    with pytest.raises(NotLeading):
+        leadership.permit()
+
+    async def fails(over: asyncio.Event) -> None:
+        raise RuntimeError("a bug")
+
+    async with asyncio.timeout(20):
+        with pytest.raises(RuntimeError, match="a bug"):
+            await leadership.lead(fails, asyncio.Event())
+    with pytest.raises(NotLeading):
+        leadership.permit()
+    async with any_cluster.client() as client:
+        lease = await client.get(LEASES, LEASE_NAME, own_namespace)
+        assert lease["spec"].get("holderIdentity", "") == ""
+
+    stop, led = asyncio.Event(), asyncio.Event()
+
+    async def works(over: asyncio.Event) -> None:
+        assert leadership.permit() > 0
+        led.set()
+        stop.set()
+        await over.wait()
+
+    async with asyncio.timeout(20):
+        await leadership.lead(works, stop)
+    assert led.is_set()

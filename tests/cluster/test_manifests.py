@@ -1,0 +1,200 @@
+"""What `decide` makes of specs is taken by a real API server as it is: strictly, and without a warning about fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.helpers.real_cluster import RealCluster
+
+from kajitori.core.decide import Facts, RunIdentity, decide
+from kajitori.core.manifests import MemberPods, headless_service
+from kajitori.core.policy import parse_policy
+from kajitori.core.run import parse_spec
+from kajitori.errors import InvalidInput
+from kajitori.kube.client import KubeClient
+from kajitori.kube.install import install
+from kajitori.kube.resources import CLAIMS, NAMESPACES, PODS, RUNS, SERVICES
+
+pytestmark = pytest.mark.real
+
+NAMESPACE = "manifests"
+EVERY_VOLUME = {
+    "a": {"claim": "c", "subPath": "x/y"},
+    "b": {"hostPath": "/srv"},
+    "c": {"configMap": "m"},
+    "d": {"secret": "s"},
+    "e": {"emptyDir": {"size": "1Gi", "memory": True}},
+    "f": {"nfs": {"server": "nas", "path": "/x"}, "readOnly": True},
+}
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "bare": ({}, {}, "Guaranteed"),
+    "training": (
+        {
+            "command": ["python", "train.py", "$(x)"],
+            "args": ["--lr", "1"],
+            "workingDir": "/work",
+            "env": {"A": "1"},
+            "replicas": 2,
+            "launcher": "torchrun",
+            "resources": {"cpu": 8, "memory": "64g", "gpu": 8, "gpuType": "H100", "shm": "16Gi", "wholeNode": True},
+            "secrets": [{"name": "w"}, {"name": "hf", "key": "token", "env": "HF"}, {"name": "s", "path": "/s"}],
+            "checkpoint": {"path": "/ckpt", "size": "1Gi"},
+            "priority": "high",
+            "user": "1000:100",
+            "ports": [80, 8080],
+            "labels": {"project": "x"},
+            "tolerations": [{"key": "a", "value": "b"}, {"key": "c", "operator": "Exists", "effect": "NoExecute"}],
+            "nodeSelector": {"disk": "ssd"},
+        },
+        {"checkpoint": {"storageClass": "fast"}},
+        "Guaranteed",
+    ),
+    "everything that policy can add": (
+        {
+            "type": "service",
+            "hostNetwork": True,
+            "privileged": True,
+            "user": 0,
+            "volumes": [
+                *({"name": name, "path": f"/{name}"} for name in EVERY_VOLUME),
+                {"hostPath": "/home/a/x", "path": "/x", "readOnly": True},
+            ],
+            "checkpoint": {"path": "/ckpt"},
+        },
+        {
+            "security": {
+                "allowRoot": True,
+                "allowPrivileged": True,
+                "allowHostNetwork": True,
+                "fsGroup": 5,
+                "readOnlyRoot": True,
+                "addCapabilities": ["IPC_LOCK"],
+            },
+            "mounts": {"hostPaths": ["/home/a"]},
+            "checkpoint": {"kind": "folder", "root": "/shared"},
+            "volumes": EVERY_VOLUME,
+            "inject": {
+                "labels": {"cost": "42"},
+                "annotations": {"note": "x"},
+                "env": {"P": "$(KAJI_RANK)"},
+                "tolerations": [{"key": "t", "operator": "Exists", "effect": "NoExecute"}],
+                "nodeSelector": {"disk": "ssd"},
+                "schedulerName": "other",
+                "resources": {"hugepages-1Gi": "2Gi"},
+            },
+            "images": {"pullSecrets": ["r"], "pullPolicy": "Always"},
+        },
+        "Guaranteed",
+    ),
+    "burstable": (
+        {"qos": "burstable", "resources": {"memory": "8g", "memoryRequest": "2g", "cpuRequest": "500m"}},
+        {},
+        "Burstable",
+    ),
+    "unlimited": ({}, {"memoryWithoutLimit": "unlimited"}, "Burstable"),
+}
+
+
+@pytest.fixture
+async def client(real_cluster: RealCluster) -> AsyncIterator[KubeClient]:
+    """A client of a cluster in which Kajitori is installed, with a namespace for these tests."""
+    async with real_cluster.client() as opened:
+        await install(opened)
+        names = {each["metadata"]["name"] for each in (await opened.list(NAMESPACES)).items}
+        if NAMESPACE not in names:
+            await opened.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        yield opened
+
+
+async def create_strictly(client: KubeClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """A server-side dry run that refuses unknown and duplicate fields."""
+    params = {"dryRun": "All", "fieldValidation": "Strict"}
+    answer: dict[str, Any] = json.loads(
+        await client.request("POST", path, params=params, body=json.dumps(body).encode())
+    )
+    return answer
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("bind_direct", [False, True])
+async def test_members_are_taken_as_they_are(client: KubeClient, case: str, bind_direct: bool) -> None:
+    """A member's Pod passes strict validation and admission, with the promised QoS class and no foreign tolerations."""
+    document, policy, qos = CASES[case]
+    spec = parse_spec({"image": "bert:3"} | document)
+    decision = decide(spec, parse_policy(policy), Facts(), run=RunIdentity("bert", NAMESPACE))
+    pods = MemberPods(
+        decision.template,
+        run_name="bert",
+        namespace=NAMESPACE,
+        run_uid="0c6b2b5a-0000-4000-8000-000000000000",
+        attempt=1,
+        world_size=spec.replicas,
+        port=20000,
+        spec=spec,
+        bind_direct=bind_direct,
+    )
+    sent = pods.pod(0, "node-1")
+    pod = await create_strictly(client, PODS.path(NAMESPACE), sent)
+    assert pod["status"]["qosClass"] == qos
+    assert pod["spec"]["preemptionPolicy"] == "Never"
+    assert pod["spec"]["tolerations"] == sent["spec"]["tolerations"]
+    service = headless_service(run_name="bert", namespace=NAMESPACE, run_uid="u", ports=spec.ports)
+    assert (await create_strictly(client, SERVICES.path(NAMESPACE), service))["spec"]["clusterIP"] == "None"
+    if decision.claim is not None:
+        await create_strictly(client, CLAIMS.path(NAMESPACE), decision.claim)
+
+
+def run(spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "kajitori.dev/v1alpha1", "kind": "Run", "metadata": {"name": "bert"}, "spec": spec}
+
+
+async def test_a_run_keeps_all_that_was_written(client: KubeClient) -> None:
+    """Fields that nobody knows, and words that are wrong, reach us: we refuse them with every reason."""
+    spec = {
+        "image": "bert:3",
+        "type": "notebook",
+        "resources": {"cpu": 0.5, "memory": "64g", "gpus": 8},
+        "volumes": [{"nmae": "x", "path": "data"}],
+        "user": 1000,
+        "zebra": {"a": [1]},
+    }
+    kept = await create_strictly(client, RUNS.path(NAMESPACE), run(spec))
+    assert kept["spec"] == spec
+    with pytest.raises(InvalidInput) as caught:
+        parse_spec(kept["spec"])
+    assert {fault.field for fault in caught.value.faults} == {
+        "spec.type",
+        "spec.resources.gpus",
+        "spec.volumes[0].nmae",
+        "spec.volumes[0].path",
+        "spec.zebra",
+    }
+
+
+@pytest.mark.parametrize(
+    "spec", [{"replicas": "4"}, {"env": {"A": 3}}, {"command": "python x"}, {"resources": [1]}, {"stopped": "yes"}]
+)
+async def test_types_are_the_api_servers_to_check(client: KubeClient, spec: dict[str, Any]) -> None:
+    """A value of the wrong type is refused at once, and nothing is left behind."""
+    with pytest.raises(InvalidInput):
+        await client.create(RUNS, run(spec), NAMESPACE)
+    assert not (await client.list(RUNS, NAMESPACE)).items
+
+
+async def test_status_is_written_apart(client: KubeClient) -> None:
+    """Spec and status do not overwrite each other; an attempt's template comes back as it was stored."""
+    template = {"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b"}]}]}}
+    created = await client.create(RUNS, run({"image": "a:1"}) | {"status": {"phase": "Running"}}, NAMESPACE)
+    try:
+        assert "status" not in created
+        created["status"] = {"phase": "Starting", "attempt": {"number": 1, "nodes": "a-1", "template": template}}
+        created["spec"] = {"image": "other:1"}
+        written = await client.replace(RUNS, created, subresource="status")
+        assert written["spec"] == {"image": "a:1"}
+        assert written["status"]["attempt"]["template"] == template
+    finally:
+        await client.delete(RUNS, "bert", NAMESPACE)

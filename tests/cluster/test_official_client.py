@@ -1,0 +1,283 @@
+"""The official Python client on the same tour as kubectl, on the embedded cluster and on a real one."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kubernetes
+import kubernetes.stream
+import pytest
+from tests.helpers.platform import BOUND_SECONDS, NODE, Platform, running_platform
+
+_official: Any = kubernetes
+"""Its types are partial and make every field optional, which says nothing here."""
+k8s, k8s_config, utils, watch = _official.client, _official.config, _official.utils, _official.watch
+stream = _official.stream.stream
+GROUP, VERSION, PLURAL = "kajitori.dev", "v1alpha1", "runs"
+
+
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.real)], ids=["embedded", "real"])
+def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
+    """One for all tests of this module."""
+    with running_platform(real=request.param) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(platform: Platform) -> Iterator[Any]:
+    """The official client, configured by the kubeconfig."""
+    with k8s_config.new_client_from_config(str(platform.kubeconfig)) as made:
+        yield made
+
+
+@pytest.fixture
+def core(api: Any) -> Any:
+    return k8s.CoreV1Api(api)
+
+
+@pytest.fixture
+def namespace(api: Any) -> Iterator[str]:
+    core, runs = k8s.CoreV1Api(api), k8s.CustomObjectsApi(api)
+    name = f"official-{secrets.token_hex(3)}"
+    core.create_namespace(k8s.V1Namespace(metadata=k8s.V1ObjectMeta(name=name)))
+    yield name
+    runs.delete_collection_namespaced_custom_object(GROUP, VERSION, name, PLURAL)
+    until(lambda: not runs.list_namespaced_custom_object(GROUP, VERSION, name, PLURAL)["items"])
+    core.delete_collection_namespaced_pod(name, grace_period_seconds=1)
+    until(lambda: not core.list_namespaced_pod(name).items)
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Returns once it holds; fails after BOUND_SECONDS."""
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def pod(name: str, *command: str, **labels: str) -> Any:
+    return k8s.V1Pod(
+        metadata=k8s.V1ObjectMeta(name=name, labels=labels or None),
+        spec=k8s.V1PodSpec(
+            containers=[k8s.V1Container(name="main", image="any", command=list(command))],
+            node_selector={"kubernetes.io/hostname": NODE},
+            restart_policy="Never",
+            termination_grace_period_seconds=1,
+        ),
+    )
+
+
+def wait_for(core: Any, namespace: str, name: str, phase: str) -> None:
+    """Returns when a watch says that a Pod is in that phase."""
+    stream_of: Any = watch.Watch().stream(
+        core.list_namespaced_pod,
+        namespace,
+        field_selector=f"metadata.name={name}",
+        timeout_seconds=int(BOUND_SECONDS),
+    )
+    seen = []
+    for event in stream_of:
+        seen.append((event["type"], event["object"].status.phase))
+        if event["object"].status.phase == phase:
+            return
+    pytest.fail(f"{name} was never {phase}: {seen}")
+
+
+def test_a_pod(core: Any, namespace: str) -> None:
+    """create, watch, read, logs, followed logs, exec, patch, delete."""
+    core.create_namespaced_pod(namespace, pod("web", "sh", "-c", "echo up; sleep 1000", tier="front"))
+    wait_for(core, namespace, "web", "Running")
+    found = core.read_namespaced_pod("web", namespace)
+    assert found.spec.node_name == NODE
+    assert found.status.container_statuses[0].state.running.started_at is not None
+    until(lambda: core.read_namespaced_pod_log("web", namespace) == "up\n")
+    said = stream(
+        core.connect_get_namespaced_pod_exec, "web", namespace, command=["echo", "hello"], stdout=True, stderr=True
+    )
+    assert said == "hello\n"
+    core.patch_namespaced_pod("web", namespace, {"metadata": {"labels": {"patched": "yes"}}})
+    listed = core.list_namespaced_pod(namespace, label_selector="tier=front,patched=yes")
+    assert [one.metadata.name for one in listed.items] == ["web"]
+    core.delete_namespaced_pod("web", namespace)
+    until(lambda: not core.list_namespaced_pod(namespace).items)
+    with pytest.raises(k8s.ApiException) as refused:
+        core.read_namespaced_pod("web", namespace)
+    assert refused.value.status == 404
+
+
+def test_exec_talks_both_ways(core: Any, namespace: str) -> None:
+    """A stream takes input, and tells the exit code."""
+    core.create_namespaced_pod(namespace, pod("shell", "sleep", "1000"))
+    wait_for(core, namespace, "shell", "Running")
+    talking = stream(
+        core.connect_get_namespaced_pod_exec,
+        "shell",
+        namespace,
+        command=["sh", "-c", "read word; echo got $word; exit 7"],
+        stdin=True,
+        stdout=True,
+        stderr=True,
+        _preload_content=False,
+    )
+    talking.write_stdin("bert\n")
+    said = ""
+    deadline = time.monotonic() + BOUND_SECONDS
+    while talking.is_open() and time.monotonic() < deadline:
+        talking.update(timeout=1)
+        if talking.peek_stdout():
+            said += talking.read_stdout()
+    assert said == "got bert\n"
+    assert talking.returncode == 7
+    talking.close()
+
+
+def test_logs_are_followed_to_the_end(core: Any, namespace: str) -> None:
+    """A followed log ends with its program."""
+    core.create_namespaced_pod(namespace, pod("count", "sh", "-c", "for i in 1 2 3; do echo line $i; sleep 0.2; done"))
+    wait_for(core, namespace, "count", "Running")
+    lines = list(watch.Watch().stream(core.read_namespaced_pod_log, "count", namespace))
+    assert lines == ["line 1", "line 2", "line 3"]
+    wait_for(core, namespace, "count", "Succeeded")
+
+
+def test_a_run(api: Any, core: Any, namespace: str) -> None:
+    """A Run is a custom object as any: made, watched until it has ended, its status read, deleted."""
+    runs = k8s.CustomObjectsApi(api)
+    body: dict[str, Any] = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "Run",
+        "metadata": {"name": "bert"},
+        "spec": {
+            "image": "any",
+            "command": ["train"],
+            "resources": {"cpu": 1, "memory": "64Mi", "gpu": 1},
+            "grace": "1s",
+        },
+    }
+    runs.create_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, body)
+    phases = []
+    for event in watch.Watch().stream(
+        runs.list_namespaced_custom_object, GROUP, VERSION, namespace, PLURAL, timeout_seconds=int(BOUND_SECONDS)
+    ):
+        phases.append((event["object"].get("status") or {}).get("phase"))
+        if phases[-1] == "Running":
+            break
+    assert phases[-1] == "Running"
+    found = runs.get_namespaced_custom_object_status(GROUP, VERSION, namespace, PLURAL, "bert")
+    assert found["status"]["members"]["running"] == 1
+    pods = core.list_namespaced_pod(namespace, label_selector="kajitori.dev/run=bert")
+    assert [one.metadata.name for one in pods.items] == ["bert-1-0"]
+    runs.patch_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "bert", {"spec": {"stopped": True}})
+    until(
+        lambda: (
+            runs.get_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "bert")["status"]["phase"] == "Stopped"
+        )
+    )
+    runs.delete_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "bert")
+    until(lambda: not runs.list_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL)["items"])
+
+
+def test_configuration(core: Any, namespace: str) -> None:
+    """ConfigMaps: pages of a list, conflicts of two writers, collections, objects from a document."""
+    for index in range(5):
+        body = k8s.V1ConfigMap(metadata=k8s.V1ObjectMeta(name=f"c-{index}"), data={"n": str(index)})
+        core.create_namespaced_config_map(namespace, body)
+    first = core.list_namespaced_config_map(namespace, limit=2)
+    assert first.metadata.remaining_item_count == 3
+    rest = core.list_namespaced_config_map(namespace, limit=5, _continue=first.metadata._continue)
+    assert [one.metadata.name for one in first.items + rest.items] == [f"c-{index}" for index in range(5)]
+    mine, theirs = (core.read_namespaced_config_map("c-0", namespace) for _ in range(2))
+    mine.data, theirs.data = {"n": "mine"}, {"n": "theirs"}
+    core.replace_namespaced_config_map("c-0", namespace, mine)
+    with pytest.raises(k8s.ApiException) as refused:
+        core.replace_namespaced_config_map("c-0", namespace, theirs)
+    assert refused.value.status == 409
+    core.delete_collection_namespaced_config_map(namespace)
+    assert core.list_namespaced_config_map(namespace).items == []
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}, "data": {"a": "1"}}
+    utils.create_from_dict(core.api_client, document, namespace=namespace)
+    assert core.read_namespaced_config_map("made", namespace).data == {"a": "1"}
+
+
+def test_a_watch_goes_on_where_it_was(core: Any, namespace: str) -> None:
+    """From a resource version on, every event comes once and in order."""
+    begun = core.list_namespaced_secret(namespace).metadata.resource_version
+    for index in range(3):
+        body = k8s.V1Secret(metadata=k8s.V1ObjectMeta(name=f"s-{index}"), string_data={"k": str(index)})
+        core.create_namespaced_secret(namespace, body)
+    core.delete_namespaced_secret("s-1", namespace)
+    seen = []
+    watching = watch.Watch()
+    for event in watching.stream(
+        core.list_namespaced_secret, namespace, resource_version=begun, timeout_seconds=int(BOUND_SECONDS)
+    ):
+        seen.append((event["type"], event["object"].metadata.name))
+        if len(seen) == 4:
+            watching.stop()
+    assert seen == [("ADDED", "s-0"), ("ADDED", "s-1"), ("ADDED", "s-2"), ("DELETED", "s-1")]
+
+
+def test_events_and_leases(api: Any, core: Any, namespace: str) -> None:
+    """What controllers write: Events with generated names, and Leases that they hold."""
+    about = k8s.V1ObjectReference(kind="Pod", name="web", namespace=namespace)
+    event = k8s.CoreV1Event(
+        metadata=k8s.V1ObjectMeta(generate_name="web."), involved_object=about, reason="Tested", type="Normal"
+    )
+    made = core.create_namespaced_event(namespace, event)
+    assert made.metadata.name.startswith("web.")
+    assert [one.reason for one in core.list_namespaced_event(namespace).items] == ["Tested"]
+    leases = k8s.CoordinationV1Api(api)
+    lease = k8s.V1Lease(
+        metadata=k8s.V1ObjectMeta(name="leader"),
+        spec=k8s.V1LeaseSpec(holder_identity="me", lease_duration_seconds=15),
+    )
+    leases.create_namespaced_lease(namespace, lease)
+    leases.patch_namespaced_lease("leader", namespace, {"spec": {"holderIdentity": "you"}})
+    assert leases.read_namespaced_lease("leader", namespace).spec.holder_identity == "you"
+
+
+def test_nodes_and_rights(api: Any, core: Any) -> None:
+    """Nodes with what they have; who one is, and what one may do; what is served."""
+    nodes = {one.metadata.name: one for one in core.list_node().items}
+    assert nodes["gpu-00001"].status.allocatable["nvidia.com/gpu"] == "8"
+    core.patch_node("gpu-00002", {"spec": {"unschedulable": True}})
+    assert core.read_node("gpu-00002").spec.unschedulable
+    core.patch_node("gpu-00002", {"spec": {"unschedulable": None}})
+    review = k8s.V1SelfSubjectAccessReview(
+        spec=k8s.V1SelfSubjectAccessReviewSpec(
+            resource_attributes=k8s.V1ResourceAttributes(group=GROUP, resource=PLURAL, verb="create")
+        )
+    )
+    assert k8s.AuthorizationV1Api(api).create_self_subject_access_review(review).status.allowed
+    assert k8s.AuthenticationV1Api(api).create_self_subject_review({}).status.user_info.username
+    assert k8s.VersionApi(api).get_code().major == "1"
+    groups = {one.name for one in k8s.ApisApi(api).get_api_versions().groups}
+    assert {GROUP, "coordination.k8s.io", "policy", "apiextensions.k8s.io"} <= groups
+
+
+def test_many_at_once(core: Any, namespace: str) -> None:
+    """Writers that do not know of each other count up one number: nothing is lost."""
+    body = k8s.V1ConfigMap(metadata=k8s.V1ObjectMeta(name="counter"), data={"n": "0"})
+    core.create_namespaced_config_map(namespace, body)
+
+    def count() -> None:
+        for _ in range(5):
+            while True:
+                found = core.read_namespaced_config_map("counter", namespace)
+                found.data["n"] = str(int(found.data["n"]) + 1)
+                try:
+                    core.replace_namespaced_config_map("counter", namespace, found)
+                    break
+                except k8s.ApiException as error:
+                    assert error.status == 409
+
+    writers = [threading.Thread(target=count) for _ in range(4)]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join(BOUND_SECONDS)
+    assert core.read_namespaced_config_map("counter", namespace).data == {"n": "20"}

@@ -1,0 +1,388 @@
+"""The parts as processes of their own, on a real kube-apiserver with a real kube-scheduler.
+
+Each has no more rights than deploy/rbac.yaml gives it; the API server's audit log tells who wrote what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.helpers.platform import _client_certificate, kubectl_binary
+from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
+
+from kajitori.kube.install import install
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 60.0
+ROLES = {
+    "server": ("kajitori-server",),
+    "c1": ("kajitori-controller",),
+    "c2": ("kajitori-controller",),
+    "nodes": ("cluster-admin",),
+    "ada": ("kajitori-user", "kajitori-user-logs", "kajitori-user-exec"),
+    "grace": ("kajitori-user",),
+    "eve": (),
+}
+"""Service accounts, and the roles of each: of people in their namespace, of parts everywhere."""
+PEOPLE = ("ada", "grace", "eve")
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}],
+}
+POLICY = {
+    "start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "restartGrace": "1s"},
+    "security": {"allowRoot": True},  # the node of this machine may be root's
+}
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("parts-alone"), pytest.mark.timeout(180)]
+Completed = subprocess.CompletedProcess[str]
+
+
+class Site:
+    """A cluster with an installed Kajitori, people with rights, and processes that end with the test."""
+
+    def __init__(self, cluster: RealCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.url = ""
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.policy = folder / "policy.yaml"
+        self.policy.write_text(yaml.safe_dump(POLICY))
+
+    # ------------------------------------------------------------------------------------------ people
+
+    def kubeconfig(self, user: str) -> Path:
+        """The cluster as this person or part sees it."""
+        path = self.folder / f"{user}.kubeconfig"
+        if not path.exists():
+            document = yaml.safe_load(self.cluster.kubeconfig.read_text())
+            if user != "admin":
+                document["users"][0]["user"] = {"token": self.token(user)}
+            path.write_text(yaml.safe_dump(document))
+            path.chmod(0o600)
+        return path
+
+    def token(self, user: str) -> str:
+        """Of a service account of that name, as long as the test lasts."""
+        made = self.kubectl("create", "token", user, "-n", "kajitori", "--duration=1h")
+        return made.stdout.strip()
+
+    def kubectl(self, *arguments: str, stdin: str = "", user: str = "admin", check: bool = True) -> Completed:
+        kubeconfig = self.cluster.kubeconfig if user == "admin" else self.kubeconfig(user)
+        done = subprocess.run(
+            [kubectl_binary(), f"--kubeconfig={kubeconfig}", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            env={**os.environ, "HOME": str(self.folder)},
+            check=False,
+        )
+        assert not check or done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done
+
+    def install(self) -> None:
+        """Namespace, custom resource, roles, and who has them; as an administrator does it once."""
+        documents: list[dict[str, Any]] = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("kajitori", "vision")
+        ]
+        documents += [each for each in yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text()) if each]
+        for user, roles in ROLES.items():
+            subject = {"kind": "ServiceAccount", "name": user, "namespace": "kajitori"}
+            documents.append(
+                {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": user, "namespace": "kajitori"}}
+            )
+            for role in roles:
+                where = "vision" if user in PEOPLE else ""
+                documents.append(_binding(f"{user}-{role}", "ClusterRole", role, subject, where))
+            if "kajitori-controller" in roles:
+                documents.append(_binding(f"{user}-leads", "Role", "kajitori-leader", subject, "kajitori"))
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+
+    # ------------------------------------------------------------------------------------------ processes
+
+    def start(self, name: str, verb: str, user: str, *options: str) -> None:
+        """`kaji VERB` as that person, its output in a file."""
+        command = [sys.executable, "-m", "kajitori.cli", verb, "--kubeconfig", str(self.kubeconfig(user)), *options]
+        with self.log_file(name).open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), cwd=self.folder
+            )
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
+        return kept | {"HOME": str(self.folder)} | more
+
+    def log_file(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def log(self, name: str) -> str:
+        return self.log_file(name).read_text(errors="replace")
+
+    def stop_all(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def kaji(self, *arguments: str, user: str = "ada", **environment: str) -> Completed:
+        """A command of that person's, who knows the server's address and his own token."""
+        said = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token_in(user), "KAJI_NAMESPACE": "vision"} | environment
+        try:
+            return subprocess.run(
+                [sys.executable, "-m", "kajitori.cli", *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_SECONDS / 2,
+                env=self.environment(**said),
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError(f"{late}: {late.stdout!r} {late.stderr!r}\n{self.explain()}") from late
+
+    # ------------------------------------------------------------------------------------------ questions
+
+    def phase(self, run: str) -> str:
+        return self.kubectl("get", "run", run, "-n", "vision", "-o", "jsonpath={.status.phase}", check=False).stdout
+
+    def token_in(self, user: str) -> str:
+        return str(yaml.safe_load(self.kubeconfig(user).read_text())["users"][0]["user"]["token"])
+
+    def writes_of(self, user: str) -> int:
+        """How often a part has written since the cluster began, as the API server's audit log has it."""
+        name = f"system:serviceaccount:kajitori:{user}"
+        lines = (self.folder / "audit.log").read_text().splitlines()
+        entries = [json.loads(line) for line in lines if name in line]
+        return len([one for one in entries if one["user"]["username"] == name and "impersonatedUser" not in one])
+
+    def leader(self) -> str:
+        lease = ("get", "lease", "kajitori-controller", "-n", "kajitori", "-o", "jsonpath={.spec.holderIdentity}")
+        return self.kubectl(*lease, check=False).stdout
+
+    def until(self, happened: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not happened():
+            assert time.monotonic() < deadline, (what, self.explain())
+            time.sleep(0.2)
+
+    def explain(self) -> str:
+        """What there is to read for whoever wants to know what went wrong."""
+        logs = "\n".join(f"{name}: {self.log(name)[-1500:]}" for name in self.processes)
+        return f"{self.kubectl('get', 'run,pod', '-A', '-o', 'wide', check=False).stdout}\n{logs}"
+
+
+def _binding(name: str, role_kind: str, role: str, subject: dict[str, str], namespace: str = "") -> dict[str, Any]:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
+        "subjects": [subject],
+    }
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Controllers c1 and c2, a Web API, this machine as a node, and four simulated ones."""
+    require_binaries("kube-apiserver", "etcd", "kube-scheduler")
+    folder = tmp_path_factory.mktemp("site")
+    authority = _client_certificate(folder)
+    (folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT))
+    flags = (
+        f"--kubelet-client-certificate={folder}/client.crt",
+        f"--kubelet-client-key={folder}/client.key",
+        f"--client-ca-file={authority}",
+        f"--audit-policy-file={folder}/audit.yaml",
+        f"--audit-log-path={folder}/audit.log",
+    )
+    with running_cluster(*flags) as cluster, cluster.scheduler():
+        it = Site(cluster, folder)
+        it.install()
+        try:
+            yield it
+        finally:
+            it.stop_all()
+
+
+def test_what_is_not_installed_is_said(site: Site) -> None:
+    """Without the right to install, and with nobody who has: exit code 2, and what to do."""
+    kubeconfig = ("--kubeconfig", str(site.kubeconfig("server")))
+    answer = site.kaji("server", *kubeconfig, "--port", "0")
+    assert answer.returncode == 2 and "not installed" in answer.stderr and "deploy/rbac.yaml" in answer.stderr
+    asyncio.run(_install(site.cluster))
+
+
+async def _install(cluster: RealCluster) -> None:
+    async with cluster.client() as client:
+        await install(client)
+
+
+def test_every_part_starts_with_its_own_rights_alone(site: Site) -> None:
+    """Two controllers, of which one leads; Web API; nodes."""
+    site.start("sim", "sim", "nodes", "--nodes", "4", "--gpus", "8", "--gpu-type", "h100", "--untaint")
+    site.start(
+        "node", "node", "nodes", "--data", str(site.folder / "node"), "--name", "here", "--port", "0",
+        "--client-ca", str(site.folder / "ca.crt"), "--address", "127.0.0.1",
+    )  # fmt: skip
+    for name in ("c1", "c2"):
+        site.start(name, "controller", name, "--policy", str(site.policy), "--identity", name)
+    site.start("server", "server", "server", "--policy", str(site.policy), "--port", "0", "-N", "vision")
+    site.until(lambda: "Web API: http" in site.log("server"), "the Web API listens")
+    site.url = site.log("server").split("Web API: ")[1].split()[0]
+    site.until(lambda: site.leader() in ("c1", "c2"), "somebody leads")
+    ready = ("get", "nodes", "-o", "jsonpath={.items[*].spec.taints}{.items[*].metadata.name}")
+    site.until(
+        lambda: (out := site.kubectl(*ready).stdout).count("sim-") == 4 and "here" in out and "not-ready" not in out,
+        "nodes ready",
+    )
+
+
+def test_a_gang_runs_end_to_end_for_a_plain_user(site: Site) -> None:
+    """Two real processes, their output, an exit code; logs and exec want rights of their own."""
+    here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
+    gang = ("run", "-q", "--name", "pair", "-n", "2", *here, "busybox", "sh", "-c", "echo rank $KAJI_RANK")
+    answer = site.kaji(*gang)
+    assert answer.returncode == 0 and "rank 0" in answer.stdout, answer
+    logs = site.kaji("logs", "--all-ranks", "pair").stdout
+    assert "rank 0" in logs and "rank 1" in logs
+    owner = site.kubectl("get", "run", "pair", "-n", "vision", "-o", "jsonpath={.metadata.annotations}").stdout
+    assert "system:serviceaccount:kajitori:ada" in owner
+    assert site.kaji("logs", "pair", user="grace").returncode == 2
+    script = "until [ -e /tmp/none ]; do sleep 0.2; done"
+    assert site.kaji("run", "-d", "--name", "long", *here, "busybox", "sh", "-c", script).returncode == 0
+    site.until(lambda: site.phase("long") == "Running", "long runs")
+    said = site.kaji("exec", "long", "sh", "-c", "echo $KAJI_RUN; exit 7")
+    assert (said.returncode, said.stdout) == (7, "long\n"), said
+    refused = site.kaji("exec", "long", "true", user="grace")
+    assert refused.returncode not in (0, 7) and "pods/exec" in refused.stderr, refused
+    assert site.kaji("rm", "-f", "long", "pair").returncode == 0
+
+
+def test_who_may_not_read_logs_still_sees_his_run_end(site: Site) -> None:
+    """Rights on runs alone are enough: to submit, to wait, to know the exit code."""
+    here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
+    answer = site.kaji("run", "--name", "blind", *here, "busybox", "sh", "-c", "exit 4", user="grace")
+    assert answer.returncode == 4 and "pods/log" in answer.stderr, answer
+    assert site.kaji("rm", "-f", "blind", user="grace").returncode == 0
+
+
+def test_who_has_no_rights_is_told_so(site: Site) -> None:
+    """403, exit code 2, and the command that asks Kubernetes; a wrong token is 401, exit code 125."""
+    answer = site.kaji("run", "-d", "busybox", "true", user="eve")
+    assert answer.returncode == 2 and "kubectl auth can-i" in answer.stderr
+    assert site.kaji("ps", "-a", user="eve").stdout.count("\n") <= 1
+    assert site.kaji("run", "-d", "busybox", "true", KAJI_TOKEN="wrong").returncode == 125
+    for name in ("server", "c1", "c2"):
+        assert site.token_in("ada") not in site.log(name)
+
+
+def test_one_leads_and_a_leader_that_was_stopped_writes_nothing(site: Site) -> None:
+    """SIGSTOP for 25 s: the other takes over and acts; who continues leaves everything to it."""
+    gang = ("-n", "2", "--gpus", "8", "--gpu-type", "h100", "--cpus", "4", "busybox", "train")
+    assert site.kaji("run", "-d", "--name", "first", *gang).returncode == 0
+    site.until(lambda: site.phase("first") == "Running", "first runs")
+    stopped = site.leader()
+    other = {"c1": "c2", "c2": "c1"}[stopped]
+    process = site.processes[stopped]
+    process.send_signal(signal.SIGSTOP)
+    stopped_at = time.monotonic()
+    assert site.kaji("run", "-d", "--name", "second", *gang).returncode == 0
+    site.until(lambda: site.leader() == other, "the other leads")
+    site.until(lambda: site.phase("second") == "Running", "second runs")
+    while time.monotonic() - stopped_at < 25:
+        time.sleep(0.2)
+    before = site.writes_of(stopped)
+    failing = ("annotate", "pod", "-n", "vision", "first-1-1", "sim.kajitori.dev/exit-code=1")
+    site.kubectl(*failing)
+    process.send_signal(signal.SIGCONT)
+    attempt = ("get", "run", "first", "-n", "vision", "-o", "jsonpath={.status.attempt.number}{.status.phase}")
+    site.until(lambda: site.kubectl(*attempt).stdout == "2Running", "first runs again")
+    time.sleep(2.5)  # longer than its pause between two looks at the Lease
+    assert site.writes_of(stopped) == before
+    assert site.leader() == other
+    assert f"{stopped} leads no more" in site.log(stopped)
+
+
+def test_a_leader_that_is_killed_is_followed(site: Site) -> None:
+    """SIGKILL: the other takes over, restarts nothing that runs, and starts what waits."""
+    killed = site.leader()
+    other = {"c1": "c2", "c2": "c1"}[killed]
+    site.processes[killed].kill()
+    site.processes[killed].wait()
+    site.until(lambda: site.leader() == other, "the other leads")
+    gone = ("rm", "-f", "second")
+    assert site.kaji(*gone).returncode == 0
+    assert site.kaji("run", "-d", "--name", "third", "-n", "2", "--gpus", "8", "busybox", "train").returncode == 0
+    site.until(lambda: site.phase("third") == "Running", "third runs")
+    first = ("get", "run", "first", "-n", "vision", "-o", "jsonpath={.status.attempt.number}{.status.phase}")
+    assert site.kubectl(*first).stdout == "2Running"
+    assert site.kaji("rm", "-f", "third").returncode == 0
+
+
+def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_one_is(site: Site) -> None:
+    """With a client certificate there is no token to hand on: commands get one of the folder's own, and nobody else."""
+    path, data = site.kubeconfig("admin"), site.folder / "up"
+    document = yaml.safe_load(path.read_text())
+    document["users"][0]["user"] = {
+        "client-certificate": str(site.folder / "client.crt"),
+        "client-key": str(site.folder / "client.key"),
+    }
+    certificate = site.folder / "certificate.kubeconfig"
+    certificate.write_text(yaml.safe_dump(document))
+    command = [sys.executable, "-m", "kajitori.cli", "up", "--kubeconfig", str(certificate), "--data", str(data)]
+    with site.log_file("up").open("ab") as log:
+        site.processes["up"] = subprocess.Popen(
+            [*command, "--policy", str(site.policy), "-N", "vision"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=site.environment(),
+        )
+    site.until(lambda: (data / "kaji.json").exists(), "kaji up is up")
+    local = site.environment()
+
+    def kaji(*arguments: str) -> Completed:
+        run = [sys.executable, "-m", "kajitori.cli", *arguments]
+        return subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=local, check=False)
+
+    assert "client" in kaji("version").stdout
+    assert kaji("run", "-d", "--name", "mine", "--gpus", "1", "busybox", "train").returncode == 0
+    site.until(lambda: site.phase("mine") == "Running", "mine runs")
+    told = json.loads((data / "kaji.json").read_text())
+    assert told["token"] and told["token"] not in site.cluster.kubeconfig.read_text()
+    site.url = told["url"]
+    assert site.kaji("ps", "-a", KAJI_TOKEN="wrong").returncode == 125
+    assert site.kaji("ps", "-a").returncode == 0  # everybody else is whom his own token says
+    again = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=local, check=False)
+    assert again.returncode == 125 and str(data) in again.stderr, again
+    last = site.leader()
+    assert last in ("c1", "c2"), "the controller inside waits its turn"
+    site.processes[last].kill()
+    site.processes[last].wait()
+    site.until(lambda: site.leader() not in ("", last), "the controller inside leads")
+    assert kaji("run", "-d", "--name", "mine-too", "--gpus", "1", "busybox", "train").returncode == 0
+    site.until(lambda: site.phase("mine-too") == "Running", "mine-too runs")
+    site.processes["up"].terminate()
+    assert site.processes["up"].wait(20) == 0
+    assert not (data / "kaji.json").exists()

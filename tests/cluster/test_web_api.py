@@ -1,0 +1,188 @@
+"""The Web API above a live cluster with the run controller: the same on the embedded server and on a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from tests.helpers.real_cluster import RealCluster
+from tests.helpers.world import World, runs_server, world
+
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer
+from kajitori.controllers.members import member_of
+from kajitori.core import names
+from kajitori.core.reasons import Phase
+from kajitori.kube.client import PatchKind
+from kajitori.kube.resources import RUNS, Resource
+
+__all__ = ["runs_server", "world"]
+
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+
+SPEC: dict[str, Any] = {
+    "image": "bert:3",
+    "command": ["train"],
+    "resources": {"cpu": 1, "memory": "1Gi"},
+    "grace": "2s",
+}
+
+
+@pytest.fixture
+async def http(world: World) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of a Web API in front of the world, with a controller at work behind it."""
+    world.start_controller()
+    app = create_app(
+        ApiDependencies(
+            client=world.client,
+            mirror=world.mirror,
+            policy=world.policy,
+            member_of=member_of,
+            namespace=world.namespace,
+        )
+    )
+    headers = {"Authorization": f"Bearer {world.client.config.credentials.token}"}
+    async with (
+        ApiServer(app) as server,
+        httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30.0) as client,
+    ):
+        yield client
+
+
+async def submit(http: httpx2.AsyncClient, name: str, **spec: Any) -> dict[str, Any]:
+    response = await http.post("/v1/runs", json={"name": name, "spec": {**SPEC, **spec}})
+    assert response.status_code == 201, response.text
+    view: dict[str, Any] = response.json()
+    return view
+
+
+async def lines(http: httpx2.AsyncClient, path: str, **params: Any) -> AsyncIterator[dict[str, Any]]:
+    async with http.stream("GET", path, params=params) as response:
+        assert response.status_code == 200
+        async for line in response.aiter_lines():
+            if line:
+                yield json.loads(line)
+
+
+async def test_a_run_from_submission_to_its_end(
+    request: pytest.FixtureRequest, world: World, http: httpx2.AsyncClient
+) -> None:
+    """Watched, with members, logs over a restart, and events; and resumed after that."""
+    view = await submit(http, "bert", replicas=3)
+    assert view["owner"]
+    path = f"/v1/runs/{world.namespace}/bert"
+    seen: list[tuple[int, str]] = []
+    logged = asyncio.create_task(_collect(lines(http, f"{path}/logs", allRanks="true", follow="true")))
+    async for view in lines(http, f"{path}/watch"):  # at most five a second: short phases may be left out
+        attempt = (view["status"].get("attempt") or {}).get("number", 0)
+        if (attempt, view["status"]["phase"]) in seen:
+            continue
+        seen.append((attempt, view["status"]["phase"]))
+        if seen[-1] == (1, "Running"):
+            await world.behave("bert-1-1", exit_code="5")
+        elif seen[-1] == (2, "Running"):
+            members = (await http.get(f"{path}/members")).json()["items"]
+            assert [(each["rank"], each["attempt"], each["phase"]) for each in members] == [
+                (rank, 2, "Running") for rank in range(3)
+            ]
+            await world.succeed("bert")
+    assert {(1, "Running"), (2, "Running")} < set(seen)
+    assert seen[-1] == (2, "Succeeded")
+    if "real" in request.node.name:  # the embedded server does not trust the certificates of simulated kubelets
+        documents = await logged
+        assert {(each["rank"], each["attempt"]) for each in documents} >= {(rank, 2) for rank in range(3)}
+    await asyncio.gather(logged, return_exceptions=True)
+    reasons = [each["reason"] async for each in lines(http, f"{path}/events")]
+    assert "Succeeded" in reasons
+    assert (await http.post(f"{path}/resume")).status_code == 200
+    await world.reaches("bert", Phase.RUNNING, attempt=3)
+
+
+async def _collect(documents: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [document async for document in documents]
+
+
+async def test_a_run_is_stopped_and_deleted(world: World, http: httpx2.AsyncClient) -> None:
+    """Deleted means gone, with its members, and a watch ends then."""
+    await submit(http, "bert")
+    await world.reaches("bert", Phase.RUNNING)
+    path = f"/v1/runs/{world.namespace}/bert"
+    assert (await http.post(f"{path}/stop", json={"grace": "1s"})).status_code == 200
+    await world.reaches("bert", Phase.STOPPED)
+    assert (await http.delete(path, params={"checkpoint": "true"})).status_code == 202
+    await world.until(lambda: world.run("bert") is None, "the run is gone")
+    assert (await http.get(path)).status_code == 404
+    assert (await http.delete(path)).status_code == 404
+
+
+async def test_a_waiting_run_is_explained_and_the_board_says_why(world: World, http: httpx2.AsyncClient) -> None:
+    """Who holds it, how much is missing, and that the board adds up."""
+    whole = {"cpu": 4, "memory": "8Gi", "gpu": 8, "gpuType": "h100"}
+    await submit(http, "big", replicas=6, resources=whole)
+    await world.reaches("big", Phase.RUNNING)
+    await submit(http, "mine", replicas=4, resources=whole)
+    await world.until(lambda: world.status("mine").reason.value == "WaitingForGPU", "waits")
+    answer = (await http.get(f"/v1/runs/{world.namespace}/mine/explain")).json()
+    assert answer["missing"] == {"members": 2, "gpu": 16}
+    assert [(each["holder"], each["gpus"]) for each in answer["held"]] == [(f"{world.namespace}/big", 48)]
+    board = (await http.get("/v1/gpus")).json()
+    assert board["types"] == [{"type": "h100", "total": 64, "used": 48, "free": 16, "broken": 0}]
+    dry = await http.post(
+        "/v1/runs", params={"dryRun": "true"}, json={"spec": {**SPEC, "replicas": 3, "resources": whole}}
+    )
+    assert dry.json()["start"]["missing"] == {"members": 1, "gpu": 8}
+
+
+@pytest.mark.real
+async def test_people_may_do_what_kubernetes_lets_them(
+    request: pytest.FixtureRequest, world: World, http: httpx2.AsyncClient
+) -> None:
+    """Nothing without a role; with one in a namespace, reading and writing there and nowhere else."""
+    if "real" not in request.node.name:
+        pytest.skip("the embedded server has one user")
+    cluster: RealCluster = request.getfixturevalue("runs_server")
+    ada = {"Authorization": f"Bearer {cluster.tokens['ada']}"}
+    await submit(http, "theirs")
+    path = f"/v1/runs/{world.namespace}/theirs"
+    assert (await http.get("/v1/version", headers=ada)).json()["user"] == "ada"
+    assert (await http.get("/v1/runs", headers=ada)).json()["items"] == []
+    for method, target in (("GET", path), ("GET", f"{path}/logs"), ("DELETE", path), ("POST", f"{path}/stop")):
+        assert (await http.request(method, target, headers=ada)).status_code == 403, target
+    assert (await http.post("/v1/runs", headers=ada, json={"spec": SPEC})).status_code == 403
+    assert (await http.get("/v1/gpus", headers=ada)).status_code == 200
+
+    rules = [{"apiGroups": [names.GROUP], "resources": [names.PLURAL], "verbs": ["*"]}]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "runner"}}
+    apply = {"kind": PatchKind.APPLY, "force": True}
+    await world.client.patch(CLUSTER_ROLES, "runner", role | {"rules": rules}, **apply)  # type: ignore[arg-type]
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "ada"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "runner"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ada"}],
+    }
+    await world.client.create(ROLE_BINDINGS, binding, world.namespace)
+    made = await _until_allowed(http, ada)
+    assert made["owner"] == "ada"
+    stored = await world.client.get(RUNS, made["name"], world.namespace)
+    assert stored["metadata"]["annotations"][names.ANNOTATION_OWNER] == "ada"
+    elsewhere = await http.post("/v1/runs", headers=ada, json={"namespace": "default", "spec": SPEC})
+    assert elsewhere.status_code == 403
+
+
+async def _until_allowed(http: httpx2.AsyncClient, headers: dict[str, str]) -> dict[str, Any]:
+    """The API server's own authorizer needs a moment to see a new binding."""
+    async with asyncio.timeout(20):
+        while True:
+            response = await http.post("/v1/runs", headers=headers, json={"name": "mine", "spec": SPEC})
+            if response.status_code == 201:
+                made: dict[str, Any] = response.json()
+                return made
+            await asyncio.sleep(0.1)

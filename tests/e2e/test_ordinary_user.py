@@ -1,0 +1,102 @@
+"""The platform for somebody who may nothing: an ordinary user, no user namespaces, an empty environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.helpers import ordinary_user
+
+ROOT = Path(__file__).parents[2]
+LIMIT_SECONDS = 110
+KAJI = f"{sys.executable} -m kajitori.cli"
+
+HOG = "import time; keep = bytes([1]) * (256 << 20); time.sleep(60)"
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
+    pytest.mark.xdist_group("e2e-ordinary-user"),
+]
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home of his own, where he may reach it; with the examples, which he may read."""
+    folder = Path(tempfile.mkdtemp(prefix="kaji-ordinary-"))
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, ordinary_user.USER, ordinary_user.USER)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def as_ordinary_user(home: Path, script: str) -> tuple[int, str]:
+    """Runs a shell script as him; its exit code and all that it said. Whatever it started ends with it."""
+    environment = ["env", "-i", f"HOME={home}", "PATH=/usr/bin:/bin", f"PYTHONPATH={ROOT / 'src'}", "COLUMNS=110"]
+    command = ordinary_user.command(*environment, "sh", "-c", script)
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=home
+    )
+    try:
+        said, _ = process.communicate(timeout=LIMIT_SECONDS)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+    return process.returncode, said
+
+
+def test_everyday_commands(home: Path) -> None:
+    """A folder at its own path may be mounted and worked in, a checkpoint lies where the program is told; whatever
+    would need a mount is refused when it is submitted, with the reason."""
+    script = f"""
+        set -e
+        unshare --user true && echo "user namespaces are on"
+        {KAJI} up --data $HOME/cluster 2> up.log &
+        until [ -e $HOME/cluster/kaji.json ]; do sleep 0.1; done
+        mkdir work && cd work && echo inside > file
+        {KAJI} run -q -v $PWD:$PWD -w $PWD busybox:1 sh -c 'cat file; pwd; echo out > written'
+        cat written
+        {KAJI} run -q --name saved --checkpoint /ckpt busybox:1 sh -c 'echo 1 > $KAJI_CHECKPOINT_DIR/step; env' > env
+        grep KAJI_CHECKPOINT_DIR env
+        find $HOME -name step
+        {KAJI} run -v $PWD:/data busybox:1 true || echo "mount elsewhere: $?"
+        {KAJI} run -v /etc:/etc busybox:1 true || echo "mount of others: $?"
+        {KAJI} run -m 64m --restarts 0 busybox:1 {sys.executable} -c '{HOG}' || echo "memory: $?"
+        {KAJI} ps -a -q | wc -l
+        {KAJI} rm -f -v $({KAJI} ps -a -q)
+        kill $! && wait $!
+        echo "ended with $?"
+        grep -c Traceback $HOME/up.log || true
+    """
+    code, said = as_ordinary_user(home, script)
+    assert code == 0, said
+    assert "user namespaces are on" not in said
+    work, checkpoints = home / "work", home / "cluster" / "checkpoints"
+    assert f"inside\n{work}\nout\n" in said, said
+    folder = next(line for line in said.splitlines() if line.startswith("KAJI_CHECKPOINT_DIR=")).partition("=")[2]
+    assert Path(folder).is_relative_to(checkpoints) and f"{folder}/step\n" in said, said
+    for refusal in ("mount elsewhere: 2", "mount of others: 2", f"{work}:/data", "memory: 137", "\n3\n"):
+        assert refusal in said, said
+    assert said.endswith("ended with 0\n0\n"), said
+
+
+def test_the_demo(home: Path) -> None:
+    """`kaji demo` tells its whole story within 90 seconds, and leaves nothing behind."""
+    before = set(Path(tempfile.gettempdir()).glob("kaji-demo-*"))
+    code, said = as_ordinary_user(home, f"timeout 90 {KAJI} demo && echo left: && find $HOME -name 'kaji*' && ps -A")
+    assert code == 0, said
+    story, _, left = said.rpartition("left:\n")
+    assert "very accuracy of the other" in story and "Traceback" not in story
+    assert left.count("python") == 1, left  # what made him an ordinary user
+    assert set(Path(tempfile.gettempdir()).glob("kaji-demo-*")) <= before

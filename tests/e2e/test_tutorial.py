@@ -1,0 +1,59 @@
+"""The tutorial is true: what stands in it is typed into a real shell, and prints what stands below it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+pytestmark = [pytest.mark.xdist_group("e2e-tutorial"), pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def capture() -> ModuleType:
+    """docs/capture.py, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location("docs_capture", DOCS / "capture.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_the_tutorial_shows_is_what_its_commands_print(capture: ModuleType, tmp_path: Path) -> None:
+    """From the first `kaji up` to a cluster of somebody else; times, ports and names of this machine apart."""
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    with capture.cluster_of_somebody_else() as kubeconfig:
+        now = capture.captured(page, tmp_path, kubeconfig)
+    written, printed = capture.comparable(page), capture.comparable(now)
+    difference = "\n".join(difflib.unified_diff(written, printed, "tutorial.md", "now", lineterm=""))
+    assert not difference, f"python docs/capture.py tutorial, or mend what it shows:\n{difference}"
+
+
+def test_a_page_is_read_as_a_reader_does(capture: ModuleType) -> None:
+    """Commands, their further lines, what was printed, marks, and what only the capture sees."""
+    page = (
+        "x\n```console kubectl\n$ cat <<E\n> a\n> E\na\n$ true\n```\n"
+        "<!-- until: kaji ps -->\n<!-- stop -->\n```\n$ no\n```\n"
+    )
+    assert [(step.kind, step.words, step.tags, step.output) for step in capture.steps_of(page)] == [
+        ("type", "cat <<E\na\nE", ("kubectl",), (5, 6)),
+        ("type", "true", ("kubectl",), (7, 7)),
+        ("until", "kaji ps", (), (0, 0)),
+        ("stop", "", (), (0, 0)),
+    ]
+
+
+def test_only_what_differs_by_nature_is_overlooked(capture: ModuleType) -> None:
+    """Ages and ports may differ; a count or a status may not."""
+    before = "bert  Running  2/2  3 seconds\nhttp://127.0.0.1:41001"
+    assert capture.comparable(before) == capture.comparable("bert Running 2/2 About a minute\nhttp://127.0.0.1:5")
+    assert capture.comparable(before) != capture.comparable(before.replace("2/2", "1/2"))
+    assert capture.comparable(before) != capture.comparable(before.replace("Running", "Failed"))

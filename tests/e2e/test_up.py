@@ -1,0 +1,226 @@
+"""`kaji up` and the commands beside it, as a person uses them: real processes, nothing injected."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+PATIENCE_SECONDS = 60.0
+Completed = subprocess.CompletedProcess[str]
+
+
+class Laptop:
+    """One `kaji up`, and commands that find it as a user's do: by the link that it leaves in the user's home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "cluster"
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBECONFIG"))
+        } | {"HOME": str(self.home)}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "up.log"
+
+    def up(self, *options: str) -> None:
+        command = [sys.executable, "-m", "kajitori.cli", "up", "--data", str(self.data), *options]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd=self.home
+            )
+        until(lambda: (self.data / "kaji.json").exists() and self._is_current(), lambda: self.log.read_text())
+
+    def _is_current(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log.read_text()
+        with contextlib.suppress(ValueError):
+            return bool(json.loads((self.data / "kaji.json").read_text())["pid"] == self.process.pid)
+        return False
+
+    def kaji(self, *arguments: str, timeout: float = PATIENCE_SECONDS) -> Completed:
+        return subprocess.run(
+            [sys.executable, "-m", "kajitori.cli", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=self.environment,
+            cwd=self.home,
+            check=False,
+        )
+
+    def status(self, run: str) -> dict[str, Any]:
+        answer = self.kaji("describe", "-o", "json", run)
+        assert answer.returncode == 0, answer.stderr
+        status: dict[str, Any] = json.loads(answer.stdout)["status"]
+        return status
+
+    def kill(self, number: int = signal.SIGTERM) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+        self.process.wait(timeout=20)
+
+    def members(self, run: str) -> dict[int, int]:
+        """The first process of each rank: the program itself, not what it started."""
+        found: dict[int, psutil.Process] = {}
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                environment = process.environ()
+                if environment.get("KAJI_RUN") == run and str(self.home) in environment.get("MARK", ""):
+                    rank = int(environment["KAJI_RANK"])
+                    oldest = found.get(rank)
+                    if oldest is None or process.create_time() < oldest.create_time():
+                        found[rank] = process
+        return {rank: process.pid for rank, process in found.items()}
+
+
+def until(happened: Callable[[], bool], explain: Callable[[], object] = str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not happened():
+        assert time.monotonic() < deadline, explain()
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+    it = Laptop(tmp_path_factory.mktemp("laptop"))
+    it.up("--nodes", "4", "--gpus", "8", "--gpu-type", "h100")
+    try:
+        yield it
+    finally:
+        names = it.kaji("ps", "-a", "-q").stdout.split()
+        if names:
+            it.kaji("rm", "-f", *names)
+            until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
+        it.kill()
+
+
+pytestmark = pytest.mark.xdist_group("e2e-up")
+
+
+def test_a_program_runs_and_its_output_and_exit_code_come_back(laptop: Laptop) -> None:
+    answer = laptop.kaji("run", "-q", "--name", "sum", "python:3.12", "python3", "-c", "print(6 * 7)")
+    assert (answer.returncode, answer.stdout) == (0, "42\n"), answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [(("sh", "-c", "exit 3"), 3), (("no-such-program",), 127), (("sh", "-c", "kill -9 $$"), 137)],
+)
+def test_the_exit_code_is_the_programs_own(laptop: Laptop, command: tuple[str, ...], code: int) -> None:
+    answer = laptop.kaji("run", "-q", "--restarts", "0", "busybox", *command)
+    assert answer.returncode == code, answer
+
+
+def test_what_is_refused_names_every_reason_and_leaves_nothing(laptop: Laptop) -> None:
+    arguments = ("--gpus", "9", "--gpu-type", "b300", "--privileged", "-v", "/etc:/elsewhere")
+    answer = laptop.kaji("run", "--name", "greedy", *arguments, "busybox", "true")
+    assert answer.returncode == 2
+    for word in ("b300", "h100", "privileged", "/etc"):
+        assert word in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert laptop.kaji("describe", "greedy").returncode == 2
+
+
+def test_a_lost_member_takes_the_gang_back_and_it_ends(laptop: Laptop) -> None:
+    """kill -9 of one of two members: a new attempt of both, counted once."""
+    script = "until [ $KAJI_ATTEMPT = 2 ]; do sleep 0.1; done; echo attempt $KAJI_ATTEMPT rank $KAJI_RANK"
+    mark = ("-e", f"MARK={laptop.home}")
+    arguments = ("--name", "pair", "-n", "2", "--restarts", "2", "--cpus", "0.2", *mark, "busybox", "sh", "-c", script)
+    assert laptop.kaji("run", "-d", *arguments).returncode == 0
+    until(lambda: len(laptop.members("pair")) == 2 and laptop.status("pair")["phase"] == "Running")
+    os.kill(laptop.members("pair")[1], signal.SIGKILL)
+    assert laptop.kaji("wait", "pair").stdout.strip() == "0"
+    status = laptop.status("pair")
+    assert (status["phase"], status["restarts"], status["attempts"]) == ("Succeeded", 1, 2)
+    logs = laptop.kaji("logs", "--all-ranks", "pair").stdout
+    assert "attempt 2 rank 0" in logs and "attempt 2 rank 1" in logs
+
+
+def test_a_waiting_run_says_what_is_missing_and_who_holds_it(laptop: Laptop) -> None:
+    gang = ("--gpus", "8", "--gpu-type", "h100", "busybox", "sleep", "inf")
+    assert laptop.kaji("run", "-d", "--name", "holder", "-n", "3", *gang).returncode == 0
+    until(lambda: laptop.status("holder")["phase"] == "Running", lambda: laptop.status("holder"))
+    assert laptop.kaji("run", "-d", "--name", "waiter", "-n", "2", *gang).returncode == 0
+    until(lambda: laptop.status("waiter").get("reason") == "WaitingForGPU", lambda: laptop.status("waiter"))
+    said = laptop.kaji("explain", "waiter").stdout
+    assert "holder" in said and "h100" in said
+    assert laptop.kaji("stop", "holder").returncode == 0
+    until(lambda: laptop.status("waiter")["phase"] == "Running", lambda: laptop.status("waiter"))
+    assert laptop.kaji("rm", "-f", "holder", "waiter").returncode == 0
+
+
+def test_a_run_over_its_memory_limit_is_not_started_again(laptop: Laptop) -> None:
+    hog = "x = []\nwhile True: x.append(bytearray(4 << 20))"
+    arguments = ("--name", "hog", "-m", "128m", "--restarts", "5", "python:3.12", "python3", "-c", hog)
+    assert laptop.kaji("run", "-q", *arguments).returncode == 137
+    status = laptop.status("hog")
+    assert (status["reason"], status["attempts"], status.get("restarts", 0)) == ("OutOfMemory", 1, 0)
+
+
+def test_a_checkpoint_outlives_its_run_until_it_is_deleted_with_one(laptop: Laptop) -> None:
+    """The next run of the same name goes on where the last one was; after `rm -v` it begins anew."""
+    script = "cd $KAJI_CHECKPOINT_DIR; cat step 2>/dev/null || echo 0; echo 1 > step"
+    command = ("run", "-q", "--rm", "--name", "saved", "--checkpoint", "/ckpt", "busybox:1", "sh", "-c", script)
+    assert laptop.kaji(*command).stdout == "0\n"
+    until(lambda: laptop.kaji("describe", "saved").returncode == 2)
+    assert laptop.kaji(*(word for word in command if word != "--rm")).stdout == "1\n"
+    assert laptop.kaji("rm", "-v", "saved").returncode == 0
+    until(lambda: laptop.kaji("describe", "saved").returncode == 2)
+    assert laptop.kaji(*command).stdout == "0\n"
+
+
+def test_nobody_else_can_read_the_token(laptop: Laptop) -> None:
+    for name in ("kaji.json", "token", "kubeconfig"):
+        assert (laptop.data / name).stat().st_mode & 0o077 == 0, name
+
+
+def test_kubectl_sees_the_runs(laptop: Laptop) -> None:
+    laptop.kaji("run", "-q", "--name", "seen", "busybox", "true")
+    environment = {**laptop.environment, "KUBECONFIG": str(laptop.data / "kubeconfig")}
+    command = ["kubectl", "get", "run", "seen", "-o", "jsonpath={.status.phase}"]
+    answer = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert answer.stdout == "Succeeded", answer.stderr
+
+
+def test_a_second_kaji_up_on_the_same_folder_is_refused(laptop: Laptop) -> None:
+    answer = laptop.kaji("up", "--data", str(laptop.data))
+    assert answer.returncode == 125
+    assert str(laptop.data) in answer.stderr and "Traceback" not in answer.stderr
+
+
+def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
+    """SIGKILL of the whole platform: the member runs on, is adopted, and its end and its log are known."""
+    it = Laptop(tmp_path)
+    it.up()
+    try:
+        gate = it.home / "gate"
+        script = f"echo before; until [ -e {gate} ]; do sleep 0.1; done; echo after; exit 5"
+        arguments = ("--name", "survivor", "--restarts", "0", "-e", f"MARK={it.home}", "busybox", "sh", "-c", script)
+        assert it.kaji("run", "-d", *arguments).returncode == 0
+        until(lambda: it.status("survivor")["phase"] == "Running", lambda: it.status("survivor"))
+        pid = it.members("survivor")[0]
+        it.kill(signal.SIGKILL)
+        answer = it.kaji("ps")
+        assert answer.returncode == 125 and "kaji up" in answer.stderr
+        assert psutil.pid_exists(pid)
+        gate.touch()
+        it.up()
+        assert it.kaji("wait", "survivor").stdout.strip() == "5"
+        assert it.status("survivor")["attempts"] == 1
+        assert it.kaji("logs", "survivor").stdout == "before\nafter\n"
+        it.kaji("rm", "-f", "survivor")
+        until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
+    finally:
+        it.kill()

@@ -1,0 +1,147 @@
+"""Answers without what may differ: identities, versions, times, addresses that the server chose."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_ADDRESS = re.compile(r"\b10\.\d+\.\d+\.\d+\b")
+_GENERATED = re.compile(r"(gen-[a-z]+-|bert\.)([bcdfghjklmnpqrstvwxz2456789]{5})\b")
+_NODE_PORT = re.compile(r":3\d{4}/")
+_CURRENT = re.compile(r"(current: |in object meta: |\()\d+\b")
+_WORDS = (
+    # What exactly is wrong with a text that is no JSON, or no token, each decoder says in its own words.
+    (re.compile(r"(json parse error: ).*", re.DOTALL), r"\1…"),
+    (re.compile(r"(continue key is not valid: ).*", re.DOTALL), r"\1…"),
+    (re.compile(r"(error decoding (?:patch|YAML): ).*", re.DOTALL), r"\1…"),
+    # The first fault that is found in an applied configuration depends on the order of a map.
+    (re.compile(r"(failed to create typed patch object \([^)]*\): ).*", re.DOTALL), r"\1…"),
+    # What changed a real server shows as a diff of Go's structures, the embedded one as a list of fields or not at all.
+    (re.compile(r"\n(changed: |@@).*", re.DOTALL), ""),
+    # Structures: as JSON, and not as Go prints them.
+    (re.compile(r'((?:Invalid|Duplicate) value: )"?\[?\{.*', re.DOTALL), r"\1…"),
+    (re.compile(r"Invalid value: [{\[].*[}\]]: "), "Invalid value: …: "),
+)
+
+
+@dataclass
+class Normaliser:
+    """One server's; remembers what it has seen, so that the same identity is the same ordinal."""
+
+    seen: dict[str, dict[str, int]] = field(default_factory=dict)
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def answer(self, value: Any) -> Any:
+        """A body, comparable."""
+        return self._walk(value, ())
+
+    def _walk(self, value: Any, path: tuple[str, ...]) -> Any:
+        if isinstance(value, dict):
+            return self._object(value, path)
+        if isinstance(value, list):
+            if path[-1:] == ("items",) and any(_GENERATED.search(str(one)) for one in value):
+                value = sorted(value, key=lambda one: int(one["metadata"]["resourceVersion"]))
+            walked = [self._walk(one, (*path, "[]")) for one in value]
+            if path[-1:] == ("managedFields",):
+                walked.sort(key=lambda one: tuple(str(one.get(key)) for key in ("manager", "operation", "subresource")))
+            return walked
+        return self._text(value) if isinstance(value, str) else value
+
+    def _object(self, value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        listed = value.get("kind") == "ResourceQuotaList"
+        quota = value.get("kind") == "ResourceQuota" or path[-3:] == ("ResourceQuotaList", "items", "[]")
+        for key in sorted(value):
+            one = value[key]
+            if key == "resourceVersion" and isinstance(one, str) and path[-1:] == ("metadata",):
+                # A list's is the present one, which nobody controls; an object's says whether it was written.
+                counted = "name" in value and path[-2:-1] != ("ResourceQuota",)
+                out[key] = self._ordinal("version", one) if counted else "present"
+            elif key == "continue" and path[-1:] == ("metadata",):
+                out[key] = "more" if one else ""
+            elif key == "nodePort":
+                out[key] = "chosen"
+            elif self._is_ignored(key, one, path, quota):
+                continue
+            else:
+                out[key] = self._walk(one, (*path, *_kind_part(quota, listed), key))
+        if isinstance(out.get("causes"), list):
+            # What a real server finds twice it names twice there, and once in the message.
+            out["causes"] = [one for _, one in sorted({str(one): one for one in out["causes"]}.items())]
+        if isinstance(out.get("message"), str):
+            out["message"] = self._sorted_message(value, out)
+        return out
+
+    def _sorted_message(self, value: dict[str, Any], out: dict[str, Any]) -> str:
+        """Faults that a real server finds in a map come in any order: all are sorted, here and in the message."""
+        causes = (value.get("details") or {}).get("causes") or []
+        listed = ", ".join(dict.fromkeys(f"{one.get('field')}: {one.get('message')}" for one in causes))
+        if len(causes) < 2 or f"[{listed}]" not in str(value["message"]):
+            return str(out["message"])
+        return str(out["message"]).partition("[")[0] + "[every cause]"
+
+    @staticmethod
+    def _is_ignored(key: str, value: Any, path: tuple[str, ...], quota: bool) -> bool:
+        if quota:
+            return key == "status"
+        if path[-1:] == ("spec",):
+            return key in ("serviceAccount", "serviceAccountName") and value == "default"
+        return key == "description" and path[-2:] == ("columnDefinitions", "[]")
+
+    def _text(self, text: str) -> str:
+        for pattern, said in _WORDS:
+            text = pattern.sub(said, text)
+        text = _UUID.sub(lambda found: self._ordinal("uid", found.group()), text)
+        text = _TIME.sub(lambda found: self._time(found.group()), text)
+        text = _GENERATED.sub(lambda found: found.group(1) + self._ordinal("name", found.group(2)), text)
+        text = _NODE_PORT.sub(":chosen/", text)
+        text = _CURRENT.sub(r"\1N", text)
+        return _ADDRESS.sub("an address", text)
+
+    def _time(self, text: str) -> str:
+        then = datetime.fromisoformat(text)
+        return "now" if abs((then - self.now).total_seconds()) < 86_400 else text
+
+    def _ordinal(self, what: str, value: str) -> str:
+        if value.startswith("00000000-"):
+            return value
+        known = self.seen.setdefault(what, {})
+        return f"{what} {known.setdefault(value, len(known))}"
+
+
+def _kind_part(quota: bool, listed: bool) -> tuple[str, ...]:
+    return ("ResourceQuota",) if quota else ("ResourceQuotaList",) if listed else ()
+
+
+def without_words(answer: Any) -> Any:
+    """A comparable answer; of a refusal just its code and its reason."""
+    if isinstance(answer, dict) and answer.get("code", 0) >= 400:
+        body = answer.get("body")
+        return {"code": answer["code"], "reason": body.get("reason") if isinstance(body, dict) else None}
+    return answer
+
+
+def differences(ours: Any, real: Any, path: str = "") -> list[str]:
+    """Where two comparable answers differ, one line each."""
+    if isinstance(ours, dict) and isinstance(real, dict):
+        found = []
+        for key in sorted(ours.keys() | real.keys()):
+            where = f"{path}.{key}" if path else key
+            if key not in ours:
+                found.append(f"{where}: missing, really {real[key]!r}")
+            elif key not in real:
+                found.append(f"{where}: {ours[key]!r}, really missing")
+            else:
+                found += differences(ours[key], real[key], where)
+        return found
+    if isinstance(ours, list) and isinstance(real, list) and len(ours) == len(real):
+        return [
+            line
+            for index, (one, other) in enumerate(zip(ours, real, strict=True))
+            for line in differences(one, other, f"{path}[{index}]")
+        ]
+    return [] if ours == real and type(ours) is type(real) else [f"{path}: {ours!r}, really {real!r}"]

@@ -1,0 +1,223 @@
+"""A whole platform for everyday tours: an API server (embedded or real) with a scheduler, a process kubelet, simulated
+nodes and the controller of runs, in a thread of its own, so that tests may use whatever blocks: kubectl, the official
+client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.helpers.real_cluster import find_binary, require_binaries, running_cluster
+
+from kajitori.controllers.runs import RunController
+from kajitori.core.policy import parse_policy
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.install import install
+from kajitori.kube.mirror import Mirror
+from kajitori.local.apiserver.certificates import issue_serving
+from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
+from kajitori.local.kubelet.kubelet import Kubelet
+from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
+from kajitori.local.manager import Manager
+from kajitori.local.sim import SimSettings, SimulatedNodes
+from kajitori.policyfile import PolicyFile
+
+BOUND_SECONDS = 90.0
+NODE = "here"
+"""The node that is this machine."""
+POLICY = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "restartGrace": "1s"}}
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A running one."""
+
+    kubeconfig: Path
+    is_real: bool
+
+    def kubectl(self, *arguments: str, stdin: str = "", code: int = 0, env: dict[str, str] | None = None) -> str:
+        """What kubectl prints, both streams where it is to fail with `code`."""
+        done = subprocess.run(
+            [kubectl_binary(), f"--kubeconfig={self.kubeconfig}", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=BOUND_SECONDS,
+            env={**os.environ, "HOME": str(self.kubeconfig.parent), **(env or {})},
+        )
+        assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+        return done.stdout + done.stderr if code else done.stdout
+
+
+def kubectl_binary() -> str:
+    """Where kubectl is; the test is skipped where it is not."""
+    found = find_binary("kubectl") or shutil.which("kubectl")
+    if not found:
+        pytest.skip("no kubectl, neither in the store of setup-envtest nor on $PATH")
+    return str(found)
+
+
+@contextlib.contextmanager
+def running_platform(*, real: bool) -> Iterator[Platform]:
+    """All of it, ready: the node of this machine and the simulated ones take Pods. Gone at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="kajitori-platform-"))
+    try:
+        if not real:
+            with _in_thread(_embedded(folder)) as kubeconfig:
+                yield Platform(kubeconfig, is_real=False)
+            return
+        require_binaries("kube-apiserver", "etcd", "kube-scheduler")
+        authority = _client_certificate(folder)
+        with (
+            running_cluster(
+                f"--kubelet-client-certificate={folder}/client.crt", f"--kubelet-client-key={folder}/client.key"
+            ) as cluster,
+            cluster.scheduler(),
+        ):
+            server = ServerSettings(client_ca=authority)
+            with _in_thread(_around(cluster.config, cluster.kubeconfig, server, folder)) as kubeconfig:
+                yield Platform(kubeconfig, is_real=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def _embedded(folder: Path) -> AsyncIterator[Path]:
+    async with EmbeddedCluster(EmbeddedSettings(folder / "cluster", in_memory=True)) as cluster:
+        certificate, key = issue_serving(cluster.certificates, folder, NODE, ("127.0.0.1",))
+        server = ServerSettings(certificate=certificate, key=key, client_ca=cluster.certificates.ca)
+        async with (
+            KubeClient(cluster.client_config()) as client,
+            _working(Manager(client, cluster.volumes)),
+            _around(cluster.client_config(), cluster.kubeconfig, server, folder) as kubeconfig,
+        ):
+            yield kubeconfig
+
+
+@contextlib.asynccontextmanager
+async def _around(config: KubeConfig, kubeconfig: Path, server: ServerSettings, folder: Path) -> AsyncIterator[Path]:
+    """Nodes and the controller of runs, for whatever API server."""
+    settings = KubeletSettings(NODE, folder / "kubelet", address="127.0.0.1", server=server)
+    simulated = SimSettings(
+        count=2, prefix="gpu-", gpus=8, gpu_product="NVIDIA-H100-80GB-HBM3", remove_not_ready_taint=True
+    )
+    async with KubeClient(config) as client:
+        await install(client)
+        kubelet, nodes = Kubelet(client, settings), SimulatedNodes(client, simulated)
+        policy = PolicyFile(None, without_file=parse_policy(POLICY))
+        async with Mirror(client) as mirror, _working(kubelet), _working(nodes):
+            await asyncio.wait_for(mirror.wait_synced(), BOUND_SECONDS)
+            async with _working(RunController(client, mirror, ClusterView(mirror, policy))):
+                await asyncio.wait_for(_ready(mirror), BOUND_SECONDS)
+                yield kubeconfig
+                await kubelet.end_all(1.0)
+
+
+async def _ready(mirror: Mirror) -> None:
+    changed = asyncio.Event()
+    mirror.on_change(lambda *_: changed.set())
+    while len([one for one in mirror.nodes.values() if one.is_ready and not one.spec.taints]) < 3:
+        changed.clear()
+        await changed.wait()
+
+
+@contextlib.asynccontextmanager
+async def _working(part: Manager | Kubelet | SimulatedNodes | RunController) -> AsyncIterator[None]:
+    """A part at work; what it dies of comes out at the end."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(part.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+
+
+@contextlib.contextmanager
+def _in_thread(manager: contextlib.AbstractAsyncContextManager[Path]) -> Iterator[Path]:
+    """Holds an async context open in the event loop of another thread."""
+    started: threading.Event = threading.Event()
+    told: list[Path | BaseException] = []
+    ends: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def hold() -> None:
+        end = asyncio.Event()
+        ends.append((asyncio.get_running_loop(), end))
+        async with manager as value:
+            told.append(value)
+            started.set()
+            await end.wait()
+
+    def work() -> None:
+        try:
+            asyncio.run(hold())
+        except BaseException as error:
+            told.append(error)
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=work, name="platform")
+    thread.start()
+    try:
+        started.wait(BOUND_SECONDS)
+        first = told[0] if told else None
+        if not isinstance(first, Path):
+            raise RuntimeError("the platform did not start") from first
+        yield first
+    finally:
+        for loop, end in ends:
+            if thread.is_alive():
+                loop.call_soon_threadsafe(end.set)
+        thread.join(BOUND_SECONDS)
+    failed = [one for one in told if isinstance(one, BaseException)]
+    if failed:
+        raise RuntimeError("the platform failed") from failed[0]
+
+
+def _client_certificate(folder: Path) -> Path:
+    """The key pair with which a real API server shows itself to the kubelet; answers its authority."""
+    authority = _signed(folder, "ca", "test", None)
+    _signed(folder, "client", "system:masters", authority)
+    return folder / "ca.crt"
+
+
+def _signed(
+    folder: Path, name: str, organization: str, signer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name(
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization), x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    )
+    now = datetime.datetime.now(datetime.UTC)
+    issued = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(signer[0].subject if signer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
+        .sign(signer[1] if signer else key, hashes.SHA256())
+    )
+    (folder / f"{name}.crt").write_bytes(issued.public_bytes(serialization.Encoding.PEM))
+    (folder / f"{name}.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return issued, key

@@ -1,0 +1,176 @@
+"""Kajitori above one cluster for all tests of a module: controller, Web API, and the ways in: `kaji`, HTTP, kubectl."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import yaml
+from tests.helpers.apiserver import embedded_apiserver
+from tests.helpers.faulty_proxy import FaultyProxy
+from tests.helpers.platform import kubectl_binary
+from tests.helpers.real_cluster import require_binaries, running_cluster
+from tests.helpers.world import POLICY, World
+
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer
+from kajitori.controllers.members import member_of
+from kajitori.controllers.runs import RunController
+from kajitori.core import names
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.resources import PODS, RUNS, SERVICES
+from kajitori.local.manager import Manager
+from kajitori.policyfile import PolicyFile
+
+TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A program that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+async def completed(*command: str, stdin: str = "", env: dict[str, str], cwd: Path | None = None) -> Completed:
+    """Runs a program to its end."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=env,
+        cwd=cwd,
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), TIMEOUT_SECONDS)
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    return Completed(process.returncode or 0, out.decode(), err.decode())
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Everything that a person has in front of him, and the world behind it."""
+
+    world: World
+    http: httpx2.AsyncClient
+    url: str
+    token: str
+    policy_file: Path
+    proxy: FaultyProxy | None
+
+    async def submit(self, name: str, spec: dict[str, Any]) -> None:
+        """POST /v1/runs that succeeds."""
+        answer = await self.http.post("/v1/runs", json={"name": name, "spec": spec})
+        assert answer.status_code == 201, answer.text
+
+    async def kaji(self, *arguments: str, stdin: str = "", **environment: str) -> Completed:
+        """A `kaji` of its own against this Web API; further environment comes before what leads there."""
+        own = {
+            name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBECONFIG"))
+        }
+        own |= {"HOME": str(self.world.folder), "KAJI_SERVER": self.url, "KAJI_TOKEN": self.token}
+        own |= {"KAJI_NAMESPACE": self.world.namespace, **environment}
+        return await completed(sys.executable, "-m", "kajitori.cli", *arguments, stdin=stdin, env=own)
+
+    async def kubectl(self, *arguments: str, stdin: str = "") -> Completed:
+        """kubectl as admin, in the world's namespace."""
+        return await completed(
+            kubectl_binary(),
+            f"--kubeconfig={self.world.kubeconfig}",
+            f"--namespace={self.world.namespace}",
+            *arguments,
+            stdin=stdin,
+            env={**os.environ, "HOME": str(self.world.folder)},
+        )
+
+    async def apply(self, name: str, spec: dict[str, Any]) -> Completed:
+        """`kubectl apply` of a Run."""
+        return await self.kubectl("apply", "-f", "-", stdin=manifest(name, spec))
+
+    async def left_behind(self) -> list[str]:
+        """Every object of ours in the namespace, as the API server has it now."""
+        found = []
+        for resource in (RUNS, PODS, SERVICES):
+            listing = await self.world.client.list(resource, self.world.namespace)
+            found += [f"{resource.plural}/{item['metadata']['name']}" for item in listing.items]
+        return found
+
+
+def manifest(name: str, spec: dict[str, Any]) -> str:
+    """A Run in YAML."""
+    document = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
+    return str(yaml.safe_dump(document))
+
+
+@contextlib.asynccontextmanager
+async def staged(folder: Path, *, real: bool, policy: dict[str, Any], faulty: bool = False) -> AsyncIterator[Stage]:
+    """A stage on the embedded API server, or on a real one with a real kube-scheduler. All of it is gone at the end.
+
+    faulty: controller and Web API reach the API server through a proxy that fails on demand (`Stage.proxy`).
+    """
+    async with contextlib.AsyncExitStack() as closing:
+        if real:
+            require_binaries("kube-apiserver", "etcd", "kube-scheduler")
+            cluster = closing.enter_context(running_cluster())
+            closing.enter_context(cluster.scheduler("--kube-api-qps=500", "--kube-api-burst=1000"))
+            kubeconfig = cluster.kubeconfig
+            client = await closing.enter_async_context(cluster.client())
+        else:
+            embedded = await closing.enter_async_context(embedded_apiserver())
+            kubeconfig = embedded.kubeconfig
+            client = await closing.enter_async_context(KubeClient(KubeConfig.from_file(kubeconfig)))
+            managing = Manager(client, folder / "volumes")
+            await closing.enter_async_context(working(managing.run))
+        world = await closing.enter_async_context(World(client, kubeconfig, folder).running())
+        policy_file = folder / "policy.yaml"
+        policy_file.write_text(yaml.safe_dump(POLICY | policy))
+        policies = PolicyFile(policy_file)
+        proxy: FaultyProxy | None = None
+        ours, mirror = client, world.mirror
+        if faulty:
+            proxy = await closing.enter_async_context(FaultyProxy(client.config).running())
+            ours = await closing.enter_async_context(KubeClient(proxy.config))
+            mirror = await closing.enter_async_context(Mirror(ours))
+            await mirror.wait_synced()
+        controller = RunController(ours, mirror, ClusterView(mirror, policies))
+        await closing.enter_async_context(working(controller.run))
+        app = create_app(
+            ApiDependencies(client=ours, mirror=mirror, policy=policies, member_of=member_of, namespace=world.namespace)
+        )
+        server = await closing.enter_async_context(ApiServer(app))
+        token = client.config.credentials.token
+        http = await closing.enter_async_context(
+            httpx2.AsyncClient(
+                base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_SECONDS
+            )
+        )
+        yield Stage(world, http, server.url, token, policy_file, proxy)
+
+
+@contextlib.asynccontextmanager
+async def working(part: Any) -> AsyncIterator[None]:
+    """Something that works until an event is set."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(part(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task

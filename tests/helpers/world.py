@@ -1,0 +1,280 @@
+"""A cluster with simulated nodes, a mirror and run controllers, for one test of the life of runs.
+
+`world` is parametrised over both kinds of server: the embedded one with its binder, and a real kube-apiserver with a
+real kube-scheduler. What a test leaves behind is cleaned up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from tests.helpers.apiserver import embedded_apiserver
+from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
+
+from kajitori.controllers.runs import RunController
+from kajitori.core import names
+from kajitori.core.nodelist import expand
+from kajitori.core.policy import parse_policy
+from kajitori.core.reasons import Phase
+from kajitori.core.status import RunStatus
+from kajitori.errors import KajitoriError, NotFound
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.install import install
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.local.manager import Manager
+from kajitori.local.sim import SimSettings, SimulatedNodes
+from kajitori.policyfile import PolicyFile
+
+PATIENCE_SECONDS = 30.0
+NODES_COUNT = 8
+GPUS = 8
+SIM = "sim.kajitori.dev/"
+POLICY: dict[str, Any] = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "20s", "restartGrace": "1s"}}
+
+T = TypeVar("T")
+
+
+class World:
+    """One test's view of a cluster: its own namespace, eight nodes of eight GPUs, one controller or several."""
+
+    def __init__(self, client: KubeClient, kubeconfig: Path, folder: Path) -> None:
+        self.client = client
+        self.kubeconfig = kubeconfig
+        self.folder = folder
+        self.namespace = f"test-{secrets.token_hex(4)}"
+        self.mirror = Mirror(client)
+        self.use_policy()
+        self._changed = asyncio.Event()
+        self._controllers: dict[asyncio.Task[None], asyncio.Event] = {}
+        self._silenced: set[str] = set()
+
+    # ---------------------------------------------------------------------------------------------- life
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[World]:
+        """With nodes that are ready and a mirror; without a controller."""
+        await install(self.client)
+        await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
+        stop = asyncio.Event()
+        settings = SimSettings(
+            count=NODES_COUNT,
+            prefix="gpu-",
+            gpus=GPUS,
+            gpu_product="NVIDIA-H100-80GB-HBM3",
+            heartbeat_seconds=5.0,
+            remove_not_ready_taint=True,
+        )
+        sim = SimulatedNodes(self.client, settings)
+        playing = asyncio.create_task(sim.run(stop))
+        try:
+            async with self.mirror:
+                self.mirror.on_change(self._note)
+                await asyncio.wait_for(self.mirror.wait_synced(), PATIENCE_SECONDS)
+                await self.until(
+                    lambda: len([n for n in self.mirror.nodes.values() if n.is_ready and not n.spec.taints]) >= 8,
+                    "eight nodes ready",
+                )
+                try:
+                    yield self
+                finally:
+                    await self._clean_up()
+        finally:
+            stop.set()
+            await asyncio.gather(playing, return_exceptions=True)
+
+    async def _clean_up(self) -> None:
+        for task in list(self._controllers):
+            await self.stop_controller(task)
+        for node in list(self._silenced):
+            await self.revive(node)
+        for (namespace, name), run in list(self.mirror.runs.items()):
+            if namespace == self.namespace:
+                with contextlib.suppress(NotFound):
+                    await self.client.delete(RUNS, name, namespace)
+                    if run.metadata.finalizers:
+                        await self.client.patch(RUNS, name, {"metadata": {"finalizers": None}}, namespace)
+        await self.client.delete_collection(PODS, self.namespace, label_selector="", grace_seconds=0)
+        await self.until(lambda: not any(space == self.namespace for space, _ in self.mirror.pods), "Pods gone")
+        for node in list(self.mirror.nodes):
+            if not node.startswith("gpu-"):
+                await self.client.delete(NODES, node)
+
+    def use_policy(self, **rules: Any) -> None:
+        """Further rules for controllers that start from now on."""
+        self.policy_document = POLICY | rules
+        self.policy = PolicyFile(None, without_file=parse_policy(self.policy_document))
+
+    def start_controller(self) -> asyncio.Task[None]:
+        """One more controller, with its own memory of things; they share a mirror."""
+        stop = asyncio.Event()
+        controller = RunController(self.client, self.mirror, ClusterView(self.mirror, self.policy))
+        task = asyncio.create_task(controller.run(stop))
+        self._controllers[task] = stop
+        return task
+
+    async def stop_controller(self, task: asyncio.Task[None]) -> None:
+        """Ends it in an orderly way."""
+        self._controllers.pop(task).set()
+        await task
+
+    async def kill_controller(self, task: asyncio.Task[None]) -> None:
+        """Ends it between any two of its calls."""
+        del self._controllers[task]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    # ---------------------------------------------------------------------------------------------- waiting
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], T], what: str, *, seconds: float = PATIENCE_SECONDS) -> T:
+        """What the condition answers once that is true; asked after every change in the cluster."""
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            left = deadline - time.monotonic()
+            assert left > 0, f"waited {seconds:.0f} s for {what}; {self.describe()}"
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), min(left, 1.0))
+        return found
+
+    def describe(self) -> str:
+        """Runs and Pods of this test, for whoever reads a failure."""
+        runs = [
+            (name, run.status.phase, run.status.reason, run.status.message, run.status.attempts)
+            for (namespace, name), run in self.mirror.runs.items()
+            if namespace == self.namespace and run.status
+        ]
+        pods = [
+            (name, pod.status.phase, pod.spec.node_name, pod.metadata.deletion_timestamp)
+            for (namespace, name), pod in self.mirror.pods.items()
+            if namespace == self.namespace
+        ]
+        return f"runs {runs}, Pods {pods[:20]}"
+
+    # ---------------------------------------------------------------------------------------------- runs
+
+    async def submit(self, name: str, **spec: Any) -> None:
+        """Creates a Run as `kubectl apply` does: small members unless the spec says otherwise."""
+        defaults = {"image": "bert:3", "command": ["train"], "resources": {"cpu": 1, "memory": "1Gi"}, "grace": "2s"}
+        document = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": name},
+            "spec": {**defaults, **spec},
+        }
+        await self.client.create(RUNS, document, self.namespace)
+
+    async def change(self, name: str, **spec: Any) -> None:
+        """Changes a Run's spec."""
+        await self.client.patch(RUNS, name, {"spec": spec}, self.namespace)
+
+    def run(self, name: str) -> RunObject | None:
+        """The Run as the mirror shows it."""
+        return self.mirror.runs.get((self.namespace, name))
+
+    def status(self, name: str) -> RunStatus:
+        """A Run's status, empty where it has none yet."""
+        run = self.run(name)
+        return (run.status if run else None) or RunStatus()
+
+    async def reaches(
+        self, name: str, phase: Phase, *, attempt: int = 0, seconds: float = PATIENCE_SECONDS
+    ) -> RunStatus:
+        """The status once the run is in that phase, and where given in that attempt."""
+
+        def there() -> RunStatus | None:
+            status = self.status(name) if self.run(name) else None
+            if status is None or status.phase is not phase or not (run := self.run(name)) or run.status is None:
+                return None
+            number = status.attempt.number if status.attempt else 0
+            return status if not attempt or number == attempt else None
+
+        found = await self.until(there, f"{name} {phase} (attempt {attempt or 'any'})", seconds=seconds)
+        assert found is not None
+        return found
+
+    def pods(self, name: str, attempt: int | None = None) -> list[Pod]:
+        """Pods that carry a run's label, by rank."""
+        found = [
+            pod
+            for (namespace, _), pod in self.mirror.pods.items()
+            if namespace == self.namespace
+            and pod.metadata.labels.get(names.LABEL_RUN) == name
+            and attempt in (None, int(pod.metadata.labels.get(names.LABEL_ATTEMPT, "0")))
+        ]
+        return sorted(found, key=lambda pod: int(pod.metadata.labels.get(names.LABEL_RANK, "0")))
+
+    def nodes_of(self, name: str) -> list[str]:
+        """The planned nodes of a run's attempt, in rank order."""
+        attempt = self.status(name).attempt
+        return expand(attempt.nodes) if attempt else []
+
+    # ---------------------------------------------------------------------------------------------- what goes wrong
+
+    async def behave(self, pod: str, **annotations: str) -> None:
+        """Tells a simulated Pod what becomes of it: exit_code="1", oom="true"."""
+        said = {f"{SIM}{key.replace('_', '-')}": value for key, value in annotations.items()}
+        await self.client.patch(PODS, pod, {"metadata": {"annotations": said}}, self.namespace)
+
+    async def succeed(self, name: str) -> None:
+        """Every member of the run ends with exit code 0."""
+        pods = self.pods(name, self.status(name).attempts)
+        await asyncio.gather(*(self.behave(pod.metadata.name, exit_code="0") for pod in pods))
+
+    async def silence(self, node: str) -> None:
+        """The node stops answering, and whoever watches over nodes has noticed."""
+        self._silenced.add(node)
+        await self.client.patch(NODES, node, {"metadata": {"annotations": {f"{SIM}silent": "true"}}})
+        await self._write_ready(node, "Unknown", "NodeStatusUnknown")
+
+    async def revive(self, node: str) -> None:
+        """The node answers again."""
+        self._silenced.discard(node)
+        with contextlib.suppress(KajitoriError):
+            await self.client.patch(NODES, node, {"metadata": {"annotations": {f"{SIM}silent": None}}})
+            await self._write_ready(node, "True", "KubeletReady")
+
+    async def _write_ready(self, node: str, status: str, reason: str) -> None:
+        condition = {"type": "Ready", "status": status, "reason": reason}
+        patch = {"status": {"conditions": [condition]}}
+        await self.client.patch(NODES, node, patch, kind=PatchKind.STRATEGIC, subresource="status")
+
+
+@pytest.fixture(scope="module")
+def runs_server() -> Iterator[RealCluster]:
+    """A real API server with a real scheduler, of this module's own: its tests count what is free on all nodes."""
+    require_binaries("kube-apiserver", "etcd", "kube-scheduler")
+    with running_cluster() as cluster, cluster.scheduler("--kube-api-qps=500", "--kube-api-burst=1000"):
+        yield cluster
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    """A cluster without a controller, on each kind of server."""
+    if request.param == "real":
+        real: RealCluster = request.getfixturevalue("runs_server")
+        async with real.client() as client, World(client, real.kubeconfig, tmp_path).running() as there:
+            yield there
+        return
+    async with embedded_apiserver() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
+        stop = asyncio.Event()
+        managing = asyncio.create_task(Manager(client, tmp_path / "volumes").run(stop))
+        try:
+            async with World(client, embedded.kubeconfig, tmp_path).running() as there:
+                yield there
+        finally:
+            stop.set()
+            await managing

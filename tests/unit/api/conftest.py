@@ -1,0 +1,126 @@
+"""A Web API over a fake API server: in memory, and served on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node
+
+from kajitori.api.app import create_app
+from kajitori.api.context import Api, ApiDependencies
+from kajitori.api.server import ApiServer
+from kajitori.controllers.members import member_of
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import Credentials, KubeConfig
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.retry import NO_RETRY
+from kajitori.policyfile import PolicyFile
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+
+@dataclass
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class World:
+    """A cluster, the mirror of it, and the Web API above."""
+
+    kubernetes: FakeKubernetes
+    mirror: Mirror
+    app: FastAPI
+    http: httpx2.AsyncClient
+    clock: Clock
+
+    @property
+    def api(self) -> Api:
+        api: Api = self.app.state.kajitori
+        return api
+
+    async def caught_up(self) -> None:
+        """Returns when the mirror shows all that the cluster holds."""
+        import asyncio
+
+        changed = asyncio.Event()
+        unsubscribe = self.mirror.on_change(lambda *_: changed.set())
+        try:
+            async with asyncio.timeout(10):
+                while not self._is_caught_up():
+                    changed.clear()
+                    if not self._is_caught_up():
+                        await changed.wait()
+        finally:
+            unsubscribe()
+
+    def _is_caught_up(self) -> bool:
+        stores: dict[str, Any] = {"runs": self.mirror.runs, "pods": self.mirror.pods}
+        for plural, store in stores.items():
+            held = {
+                key[1:]: each["metadata"]["resourceVersion"]
+                for key, each in self.kubernetes.objects.items()
+                if key[0] == plural
+            }
+            if held != {key: each.metadata.resource_version for key, each in store.items()}:
+                return False
+        nodes = {
+            key[2]: each["metadata"]["resourceVersion"]
+            for key, each in self.kubernetes.objects.items()
+            if key[0] == "nodes"
+        }
+        return nodes == {name: each.metadata.resource_version for name, each in self.mirror.nodes.items()}
+
+
+@pytest.fixture
+async def kubernetes() -> AsyncIterator[FakeKubernetes]:
+    async with fake_kubernetes() as fake:
+        fake.put("nodes", node("n1"))
+        fake.put("nodes", node("g1", gpus=8, gpu_type="h100"))
+        fake.put("nodes", node("g2", gpus=8, gpu_type="h100"))
+        yield fake
+
+
+@pytest.fixture
+async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
+    config = KubeConfig(server=kubernetes.url, credentials=Credentials(token="server"), namespace="team")
+    clock = Clock()
+    async with KubeClient(config, retry=NO_RETRY) as client, Mirror(client) as mirror:
+        await mirror.wait_synced()
+        app = create_app(
+            ApiDependencies(
+                client=client,
+                mirror=mirror,
+                policy=PolicyFile(None),
+                member_of=member_of,
+                user_client=lambda token: KubeClient(config.with_token(token), retry=NO_RETRY),
+                now=lambda: NOW,
+                clock=clock,
+            )
+        )
+        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+        headers = {"Authorization": "Bearer ada"}
+        async with httpx2.AsyncClient(transport=transport, base_url="http://kaji", headers=headers) as http:
+            yield World(kubernetes, mirror, app, http, clock)
+        await app.state.kajitori.close()
+
+
+@pytest.fixture
+async def served(world: World) -> AsyncIterator[httpx2.AsyncClient]:
+    """The same API behind a real HTTP server: for what goes on for long."""
+    async with ApiServer(world.app) as server:
+        headers = {"Authorization": "Bearer ada"}
+        timeout = httpx2.Timeout(20.0)
+        async with httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=timeout) as http:
+            yield http

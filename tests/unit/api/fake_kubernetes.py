@@ -1,0 +1,387 @@
+"""A small API server on loopback: objects in memory, watches, reviews of who may do what, logs, exec."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+Object = dict[str, Any]
+Key = tuple[str, str, str]
+"""Plural, namespace, name."""
+
+NAMESPACED = ("pods", "runs", "events", "secrets", "persistentvolumeclaims")
+KINDS = {"pods": "Pod", "nodes": "Node", "runs": "Run", "events": "Event"}
+EXEC_PROTOCOL = "v5.channel.k8s.io"
+
+
+class FakeLog:
+    """What one container has printed; more can be added while it is followed."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.ended = False
+        self.open = 0
+        self.status = 200
+        self.sent = 0
+        """Bytes that were handed to the connection."""
+        self.breaks = False
+        """The connection breaks once everything was sent."""
+        self.changed = asyncio.Event()
+        self.left = asyncio.Event()
+        """Set when a reader has hung up."""
+
+    def print(self, *lines: str) -> None:
+        self.lines += lines
+        self.changed.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self.changed.set()
+
+
+class FakeKubernetes:
+    """`url` once it runs. Tokens are names of users; `denied` holds (user, verb, resource, namespace)."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.objects: dict[Key, Object] = {}
+        self.denied: set[tuple[str, str, str, str]] = set()
+        self.unknown_tokens: set[str] = {"expired"}
+        self.logs: dict[tuple[str, str], FakeLog] = {}
+        self.requests: list[tuple[str, str, str]] = []
+        """Method, path and user of every request but watches."""
+        self.log_requests: list[dict[str, str]] = []
+        self.failing = False
+        self.hold_watches = False
+        """Nothing is told to watchers for now."""
+        self._version = itertools.count(1000)
+        self._watchers: list[tuple[str, str, asyncio.Queue[Object]]] = []
+        self._held: list[tuple[str, Object]] = []
+
+    # ------------------------------------------------------------------------------------------ the tests' side
+
+    def put(self, plural: str, document: Object) -> Object:
+        """Creates or replaces an object."""
+        made = copy.deepcopy(document)
+        meta = made["metadata"]
+        key = (plural, meta.get("namespace", ""), meta["name"])
+        old = self.objects.get(key)
+        meta["resourceVersion"] = str(next(self._version))
+        meta.setdefault(
+            "uid", old["metadata"]["uid"] if old else f"uid-{plural}-{meta['name']}-{meta['resourceVersion']}"
+        )
+        meta.setdefault("creationTimestamp", "2026-11-21T10:00:00Z")
+        self.objects[key] = made
+        self._tell(plural, {"type": "MODIFIED" if old else "ADDED", "object": made})
+        return made
+
+    def change(self, plural: str, name: str, namespace: str = "team", **parts: Any) -> Object:
+        """Merges into an object's parts."""
+        return self.put(plural, _merge(self.objects[plural, namespace, name], parts))
+
+    def remove(self, plural: str, name: str, namespace: str = "team") -> None:
+        """Deletes an object."""
+        gone = copy.deepcopy(self.objects.pop((plural, namespace, name)))
+        gone["metadata"]["resourceVersion"] = str(next(self._version))
+        self._tell(plural, {"type": "DELETED", "object": gone})
+
+    def release_watches(self) -> None:
+        """Watchers are told what was held back."""
+        self.hold_watches = False
+        held, self._held = self._held, []
+        for plural, event in held:
+            self._tell(plural, event)
+
+    def get(self, plural: str, name: str, namespace: str = "team") -> Object:
+        return self.objects[plural, namespace, name]
+
+    # ------------------------------------------------------------------------------------------ the server's side
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[self._middleware])
+        app.router.add_get("/version", self._version_of)
+        app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", self._review_identity)
+        app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review_access)
+        for base in ("/api/v1", "/apis/kajitori.dev/v1alpha1"):
+            app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/log", self._log)
+            app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/exec", self._exec)
+            for collection in (base + "/namespaces/{namespace}/{plural}", base + "/{plural}"):
+                app.router.add_get(collection, self._list)
+                app.router.add_post(collection, self._create)
+                app.router.add_get(collection + "/{name}", self._get)
+                app.router.add_patch(collection + "/{name}", self._patch)
+                app.router.add_delete(collection + "/{name}", self._delete)
+        return app
+
+    @web.middleware
+    async def _middleware(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        user = self._user(request)
+        if "watch" not in request.query:
+            self.requests.append((request.method, request.path, user))
+        if self.failing:
+            return _status(500, "InternalError", "injected")
+        if user in self.unknown_tokens:
+            return _status(401, "Unauthorized", "Unauthorized")
+        response: web.StreamResponse = await handler(request)
+        return response
+
+    def _user(self, request: web.Request) -> str:
+        return request.headers.get("Authorization", "Bearer admin").removeprefix("Bearer ")
+
+    async def _version_of(self, request: web.Request) -> web.Response:
+        return web.json_response({"gitVersion": "v1.36.2"})
+
+    async def _review_identity(self, request: web.Request) -> web.Response:
+        info = {"username": self._user(request), "groups": ["system:authenticated"]}
+        return web.json_response({"kind": "SelfSubjectReview", "status": {"userInfo": info}}, status=201)
+
+    async def _review_access(self, request: web.Request) -> web.Response:
+        asked = (await request.json())["spec"]["resourceAttributes"]
+        question = (self._user(request), asked["verb"], asked["resource"])
+        namespace = asked.get("namespace", "")
+        denied = any((*question, where) in self.denied for where in {namespace, "*"})
+        return web.json_response({"kind": "SelfSubjectAccessReview", "status": {"allowed": not denied}}, status=201)
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        plural, namespace = request.match_info["plural"], request.match_info.get("namespace", "")
+        if "watch" in request.query:
+            return await self._watch(request, plural, namespace)
+        items = [
+            each for key, each in self.objects.items() if key[0] == plural and (not namespace or key[1] == namespace)
+        ]
+        meta = {"resourceVersion": str(next(self._version))}
+        return web.json_response({"kind": "List", "metadata": meta, "items": items})
+
+    async def _watch(self, request: web.Request, plural: str, namespace: str) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        queue: asyncio.Queue[Object] = asyncio.Queue()
+        since = int(request.query["resourceVersion"])
+        for key, each in self.objects.items():
+            if key[0] == plural and int(each["metadata"]["resourceVersion"]) > since:
+                queue.put_nowait({"type": "ADDED", "object": each})
+        entry = (plural, namespace, queue)
+        self._watchers.append(entry)
+        try:
+            await response.prepare(request)
+            while True:
+                await response.write(json.dumps(await queue.get()).encode() + b"\n")
+        finally:
+            self._watchers.remove(entry)
+
+    def _tell(self, plural: str, event: Object) -> None:
+        if self.hold_watches:
+            self._held.append((plural, copy.deepcopy(event)))
+            return
+        event["object"].setdefault("kind", KINDS.get(plural, "Object"))
+        for watched, namespace, queue in self._watchers:
+            if watched == plural and namespace in ("", event["object"]["metadata"].get("namespace", "")):
+                queue.put_nowait(copy.deepcopy(event))
+
+    def _may(self, request: web.Request, verb: str, plural: str, namespace: str) -> bool:
+        user = self._user(request)
+        return not any((user, verb, plural, where) in self.denied for where in {namespace, "*"})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        plural, namespace = request.match_info["plural"], request.match_info.get("namespace", "")
+        if not self._may(request, "create", plural, namespace):
+            return _status(403, "Forbidden", f"may not create {plural}")
+        body = await request.json()
+        meta = body["metadata"]
+        if namespace:
+            meta["namespace"] = namespace
+        if (plural, namespace, meta["name"]) in self.objects:
+            return _status(409, "AlreadyExists", f"{plural} {meta['name']} already exists")
+        if request.query.get("dryRun"):
+            meta |= {"uid": "uid-dry", "creationTimestamp": "2026-11-21T10:00:00Z"}
+            return web.json_response(body, status=201)
+        return web.json_response(self.put(plural, body), status=201)
+
+    def _found(self, request: web.Request) -> Object | None:
+        key = (request.match_info["plural"], request.match_info.get("namespace", ""), request.match_info["name"])
+        return self.objects.get(key)
+
+    async def _get(self, request: web.Request) -> web.Response:
+        found = self._found(request)
+        return web.json_response(found) if found else _status(404, "NotFound", "not found")
+
+    async def _patch(self, request: web.Request) -> web.Response:
+        found = self._found(request)
+        if found is None:
+            return _status(404, "NotFound", "not found")
+        if not self._may(request, "patch", request.match_info["plural"], request.match_info["namespace"]):
+            return _status(403, "Forbidden", "may not patch")
+        patch = await request.json()
+        wanted = patch.get("metadata", {}).get("resourceVersion")
+        if wanted and wanted != found["metadata"]["resourceVersion"]:
+            return _status(409, "Conflict", "changed meanwhile")
+        return web.json_response(self.put(request.match_info["plural"], _merge(found, patch)))
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        found = self._found(request)
+        if found is None:
+            return _status(404, "NotFound", "not found")
+        self.remove(request.match_info["plural"], request.match_info["name"], request.match_info["namespace"])
+        return web.json_response(found)
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        self.log_requests.append(dict(request.query) | {"pod": request.match_info["name"]})
+        if not self._may(request, "get", "pods/log", request.match_info["namespace"]):
+            return _status(403, "Forbidden", "may not get pods/log")
+        log = self.logs.get((request.match_info["namespace"], request.match_info["name"]))
+        if log is None:
+            return _status(404, "NotFound", "pod not found")
+        if log.status != 200:
+            return _status(log.status, "BadRequest" if log.status == 400 else "InternalError", "container is waiting")
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        tail = int(request.query.get("tailLines", len(log.lines)))
+        position = max(0, len(log.lines) - tail)
+        log.open += 1
+        try:
+            while True:
+                lines, position = log.lines[position:], len(log.lines)
+                for line in lines:
+                    await response.write(f"{line}\n".encode())
+                    log.sent += len(line) + 1
+                if log.breaks and request.transport is not None:
+                    request.transport.abort()
+                if request.query.get("follow") != "true" or log.ended:
+                    return response
+                log.changed.clear()
+                if position == len(log.lines):
+                    await log.changed.wait()
+        finally:
+            log.open -= 1
+            log.left.set()
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        """A program that says its command, then echoes standard input until that ends, and exits with 3."""
+        if not self._may(request, "create", "pods/exec", request.match_info["namespace"]):
+            return _status(403, "Forbidden", "may not create pods/exec")
+        socket = web.WebSocketResponse(protocols=(EXEC_PROTOCOL,))
+        await socket.prepare(request)
+        await socket.send_bytes(b"\x01" + " ".join(request.query.getall("command")).encode())
+        async for message in socket:
+            if message.type is not WSMsgType.BINARY:
+                continue
+            if message.data[0] == 0:
+                await socket.send_bytes(b"\x02" + message.data[1:])
+            elif message.data[0] == 4:
+                await socket.send_bytes(b"\x01size " + message.data[1:])
+            elif message.data[0] == 255:
+                break
+        causes = [{"reason": "ExitCode", "message": "3"}]
+        end = {"status": "Failure", "reason": "NonZeroExitCode", "message": "exit 3", "details": {"causes": causes}}
+        await socket.send_bytes(b"\x03" + json.dumps(end).encode())
+        await socket.close()
+        return socket
+
+
+def node(name: str, *, gpus: int = 0, gpu_type: str = "", ready: bool = True, cordoned: bool = False) -> Object:
+    """A Node with 32 cores and 128 GiB."""
+    amounts = {"cpu": "32", "memory": "128Gi", "pods": "110"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    condition = {"type": "Ready", "status": "True" if ready else "Unknown", "message": "" if ready else "silent"}
+    return {
+        "metadata": {"name": name, "labels": {"kajitori.dev/gpu-type": gpu_type} if gpu_type else {}},
+        "spec": {"unschedulable": True} if cordoned else {},
+        "status": {"allocatable": amounts, "capacity": amounts, "conditions": [condition]},
+    }
+
+
+def run(name: str, *, namespace: str = "team", owner: str = "ada", phase: str = "", **spec: Any) -> Object:
+    """A Run, as somebody made it; with a phase, as a controller saw it."""
+    document: Object = {
+        "apiVersion": "kajitori.dev/v1alpha1",
+        "kind": "Run",
+        "metadata": {"name": name, "namespace": namespace, "annotations": {"kajitori.dev/owner": owner}},
+        "spec": {"image": "python:3.11", **spec},
+    }
+    if phase:
+        document["status"] = {"phase": phase, "members": {"total": 1}}
+    return document
+
+
+def pod(
+    run: Object, *, attempt: int = 1, rank: int = 0, node: str = "n1", phase: str = "Running", gpus: int = 0
+) -> Object:
+    """A member of a Run that stands in the cluster."""
+    meta = run["metadata"]
+    states: dict[str, Object] = {
+        "Running": {"running": {"startedAt": "2026-11-21T10:00:05Z"}},
+        "Pending": {"waiting": {"reason": "ContainerCreating"}},
+        "Succeeded": {"terminated": {"exitCode": 0, "finishedAt": "2026-11-21T10:01:00Z"}},
+        "Failed": {"terminated": {"exitCode": 1, "finishedAt": "2026-11-21T10:01:00Z"}},
+    }
+    requests = {"cpu": "1", "memory": "1Gi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    labels = {"run": meta["name"], "run-uid": meta["uid"], "attempt": str(attempt), "rank": str(rank)}
+    return {
+        "metadata": {
+            "name": f"{meta['name']}-{attempt}-{rank}",
+            "namespace": meta["namespace"],
+            "labels": {f"kajitori.dev/{key}": value for key, value in labels.items()},
+            "ownerReferences": [{"kind": "Run", "name": meta["name"], "uid": meta["uid"], "controller": True}],
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "main", "resources": {"requests": requests}}]},
+        "status": {
+            "phase": phase,
+            "podIP": "10.0.0.1",
+            "startTime": "2026-11-21T10:00:04Z",
+            "containerStatuses": [{"name": "main", "restartCount": 0, "state": states[phase]}],
+        },
+    }
+
+
+def attempts(count: int, **more: Any) -> Object:
+    """The part of a status that says how many attempts there were."""
+    attempt = {"number": count, "nodes": "n1", "created": True, "startedAt": "2026-11-21T10:00:05Z"}
+    return {"attempts": count, "attempt": attempt, **more}
+
+
+def _merge(old: Object, patch: Object) -> Object:
+    merged = copy.deepcopy(old)
+    for key, value in patch.items():
+        if isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = _merge(merged[key], value)
+        elif value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "reason": reason,
+        "message": message,
+        "code": code,
+    }
+    return web.json_response(body, status=code)
+
+
+@asynccontextmanager
+async def fake_kubernetes() -> AsyncIterator[FakeKubernetes]:
+    """A running FakeKubernetes."""
+    fake = FakeKubernetes()
+    runner = web.AppRunner(fake.application(), shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        fake.url = f"http://{host}:{port}"
+        yield fake
+    finally:
+        for log in fake.logs.values():
+            with suppress(Exception):
+                log.end()
+        await runner.cleanup()

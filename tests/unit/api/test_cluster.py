@@ -1,0 +1,173 @@
+"""Nodes, the GPU board, explain, policy, health, metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import attempts, node, pod, run
+
+
+async def get(world: World, path: str) -> Any:
+    world.clock.now += 10  # past what is remembered
+    response = await world.http.get(path)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def hold(world: World, name: str, *, owner: str, node: str, gpus: int) -> None:
+    made = world.kubernetes.put("runs", run(name, owner=owner) | {"status": attempts(1, phase="Running")})
+    world.kubernetes.put("pods", pod(made, node=node, gpus=gpus))
+
+
+async def test_nodes_say_what_is_used_and_why_they_take_no_work(world: World) -> None:
+    world.kubernetes.put("nodes", node("g2", gpus=8, gpu_type="h100", cordoned=True))
+    world.kubernetes.put("nodes", node("g3", gpus=8, gpu_type="h100", ready=False))
+    await hold(world, "bert", owner="ada", node="g1", gpus=6)
+    await world.caught_up()
+    found = {each["name"]: each for each in (await get(world, "/v1/nodes"))["items"]}
+    assert found["g1"]["gpus"] == {"total": 8, "used": 6}
+    assert found["g1"]["cpuMillis"] == {"total": 32_000, "used": 1000}
+    assert found["g1"]["gpuType"] == "h100"
+    assert [found[name]["why"] for name in ("n1", "g1", "g2", "g3")] == ["", "", "cordoned", "not ready: silent"]
+
+
+async def test_one_node_names_who_is_on_it(world: World) -> None:
+    await hold(world, "bert", owner="ada", node="g1", gpus=6)
+    stranger = {"metadata": {"name": "web", "namespace": "other"}, "spec": {"nodeName": "g1", "containers": []}}
+    world.kubernetes.put("pods", stranger)
+    await world.caught_up()
+    first, second = (await get(world, "/v1/nodes/g1"))["members"]
+    assert (first["holder"], first["owner"], first["isRun"], first["rank"], first["gpus"]) == (
+        "team/bert",
+        "ada",
+        True,
+        0,
+        6,
+    )
+    assert (second["holder"], second["owner"], second["isRun"], second["rank"]) == ("other/web", "", False, None)
+    response = await world.http.get("/v1/nodes/g9")
+    assert response.status_code == 404
+    assert response.json()["hint"].startswith(("did you mean", "known"))
+
+
+async def test_the_board_adds_up(world: World) -> None:
+    """Used, free and broken are all GPUs of a type, wherever they stand; users by what they hold."""
+    world.kubernetes.put("nodes", node("g2", gpus=8, gpu_type="h100", cordoned=True))
+    sick = node("g4", gpus=8, gpu_type="a100")
+    sick["status"]["allocatable"] = {**sick["status"]["allocatable"], "nvidia.com/gpu": "7"}
+    world.kubernetes.put("nodes", sick)
+    await hold(world, "bert", owner="ada", node="g1", gpus=4)
+    await hold(world, "gpt", owner="grace", node="g2", gpus=5)
+    await hold(world, "old", owner="ada", node="g4", gpus=2)
+    await world.caught_up()
+    board = await get(world, "/v1/gpus")
+    assert board["types"] == [
+        {"type": "h100", "total": 16, "used": 9, "free": 4, "broken": 3},
+        {"type": "a100", "total": 8, "used": 2, "free": 5, "broken": 1},
+    ]
+    assert [(each["owner"], each["gpus"], each["types"]) for each in board["users"]] == [
+        ("ada", 6, {"h100": 4, "a100": 2}),
+        ("grace", 5, {"h100": 5}),
+    ]
+    assert board["users"][0]["runs"][0] | {"since": ""} == {
+        "name": "bert",
+        "namespace": "team",
+        "isRun": True,
+        "gpus": 4,
+        "type": "h100",
+        "nodes": "g1",
+        "since": "",
+    }
+
+
+async def test_explain_names_what_is_missing_and_who_holds_it(world: World) -> None:
+    await hold(world, "big", owner="grace", node="g1", gpus=8)
+    queued = {"phase": "Queued", "queuedAt": "2026-11-21T10:05:00Z"}
+    wants: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100"}}
+    world.kubernetes.put("runs", run("mine", replicas=2, **wants) | {"status": queued})
+    earlier = queued | {"queuedAt": "2026-11-21T10:04:00Z"}
+    world.kubernetes.put("runs", run("before", replicas=2, **wants) | {"status": earlier})
+    world.kubernetes.put("runs", run("lower", priority="low", **wants) | {"status": earlier})
+    await world.caught_up()
+    answer = await get(world, "/v1/runs/team/mine/explain")
+    assert (answer["phase"], answer["reason"]) == ("Queued", "WaitingForGPU")
+    assert answer["missing"] == {"members": 1, "gpu": 8}
+    assert (answer["members"], answer["fitNow"], answer["ahead"]) == (2, 1, 1)
+    (holder,) = answer["held"]
+    assert (holder["holder"], holder["owner"], holder["gpus"], holder["nodes"]) == ("team/big", "grace", 8, "g1")
+
+
+async def test_explain_of_a_run_that_does_not_wait_is_its_status(world: World) -> None:
+    world.kubernetes.put("runs", run("bert") | {"status": {"phase": "Failed", "reason": "NodeLost", "message": "g1"}})
+    await world.caught_up()
+    assert await get(world, "/v1/runs/team/bert/explain") == {"phase": "Failed", "reason": "NodeLost", "message": "g1"}
+
+
+async def test_what_was_promised_to_a_starting_run_is_not_free(world: World) -> None:
+    """Its Pods are not bound yet; nobody else is told that there is room."""
+    wants: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100"}}
+    requests = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
+    template = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
+    promised = {"number": 1, "nodes": "g[1-2]", "created": True, "template": template}
+    starting = {"phase": "Starting", "attempts": 1, "attempt": promised}
+    world.kubernetes.put("runs", run("first", replicas=2, **wants) | {"status": starting})
+    world.kubernetes.put("runs", run("second", **wants) | {"status": {"phase": "Queued"}})
+    await world.caught_up()
+    assert (await get(world, "/v1/runs/team/second/explain"))["fitNow"] == 0
+
+
+async def test_the_policy_in_force_and_a_check_of_another(world: World) -> None:
+    current = await get(world, "/v1/policy")
+    assert current["version"] == 1
+    assert current["faults"] == []
+    assert current["policy"]["defaults"]["restarts"] == 3
+    good = await world.http.post("/v1/policy/check", content=b"defaults: {restarts: 7}")
+    assert good.json()["policy"]["defaults"]["restarts"] == 7
+    bad = await world.http.post("/v1/policy/check", content=b"defaults: {restarts: -1}\nceilngs: {}\n")
+    assert bad.status_code == 422
+    assert len(bad.json()["faults"]) == 2
+    assert any("line 2" in fault["field"] for fault in bad.json()["faults"])
+
+
+async def test_ready_only_while_the_api_server_answers(world: World) -> None:
+    """Alive all the while."""
+    assert (await world.http.get("/readyz")).json() == {"status": "ok"}
+    world.kubernetes.failing = True
+    assert (await world.http.get("/readyz")).status_code == 503
+    assert (await world.http.get("/healthz")).status_code == 200
+
+
+async def test_what_the_server_itself_is_refused_is_not_laid_upon_the_caller(world: World) -> None:
+    """The server's own credentials have expired: 503, never a 401 that sends people to log in anew."""
+    world.kubernetes.put("runs", run("bert", phase="Running"))
+    await world.caught_up()
+    assert (await world.http.get("/v1/runs/team/bert")).status_code == 200
+    world.kubernetes.unknown_tokens.add("server")
+    for path in ("/readyz", "/v1/runs/team/bert/events"):
+        answer = await world.http.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (503, "Unavailable"), path
+        assert "this server" in answer.json()["detail"]
+        assert "www-authenticate" not in answer.headers
+
+
+async def test_metrics_follow_the_cluster_and_name_nobody(world: World) -> None:
+    await hold(world, "bert", owner="ada", node="g1", gpus=6)
+    await world.caught_up()
+    await world.http.get("/v1/runs/team/bert")
+    text = (await world.http.get("/metrics")).text
+    assert 'kajitori_runs{phase="Running"} 1.0' in text
+    assert 'kajitori_gpus{state="used",type="h100"} 6.0' in text
+    assert 'kajitori_nodes{state="ready"} 3.0' in text
+    assert "kajitori_mirror_synced 1.0" in text
+    assert (
+        'kajitori_api_request_seconds_count{method="GET",route="/v1/runs/{namespace}/{name}",status="200"} 1.0' in text
+    )
+    assert "bert" not in text
+    assert "ada" not in text
+
+
+async def test_how_far_the_mirror_lags_is_measured(world: World) -> None:
+    await world.http.post("/v1/runs", json={"spec": {"image": "bert:3"}})
+    await world.caught_up()
+    assert "kajitori_mirror_lag_seconds_count 1.0" in (await world.http.get("/metrics")).text

@@ -1,0 +1,215 @@
+"""Logs: one member and several, followed over restarts, merged by time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
+
+from kajitori.api import log_source
+
+PATH = "/v1/runs/team/bert/logs"
+
+
+def at(second: float, text: str) -> str:
+    return f"2026-11-21T10:00:{second:012.9f}Z {text}"
+
+
+def put_run(world: World, *, attempt: int = 1, phase: str = "Running", replicas: int = 1) -> Object:
+    return world.kubernetes.put("runs", run("bert", replicas=replicas) | {"status": attempts(attempt, phase=phase)})
+
+
+def put_member(
+    world: World, made: Object, log: FakeLog, *, attempt: int = 1, rank: int = 0, phase: str = "Running"
+) -> None:
+    member = world.kubernetes.put("pods", pod(made, attempt=attempt, rank=rank, phase=phase))
+    world.kubernetes.logs["team", member["metadata"]["name"]] = log
+
+
+async def read(http: httpx2.AsyncClient, **params: Any) -> str:
+    response = await http.get(PATH, params=params)
+    assert response.status_code == 200, response.text
+    return response.text
+
+
+async def test_one_members_lines_as_they_were_printed(world: World) -> None:
+    """With their times only if asked for; an empty line stays one, and what has no time is kept."""
+    put_member(world, put_run(world), FakeLog(at(1, "one"), at(2, ""), "unable to read more"))
+    await world.caught_up()
+    assert await read(world.http) == "one\n\nunable to read more\n"
+    assert (await read(world.http, timestamps="true")).splitlines()[0] == at(1, "one")
+
+
+async def test_tail_and_since_narrow_what_is_read(world: World) -> None:
+    """The API server counts whole seconds; the exact moment is ours."""
+    put_member(world, put_run(world), FakeLog(*(at(second, str(second)) for second in range(10))))
+    await world.caught_up()
+    assert await read(world.http, tail=2) == "8\n9\n"
+    assert await read(world.http, since="2026-11-21T10:00:07.5Z") == "8\n9\n"
+    assert await read(world.http, since="2h") == "".join(f"{second}\n" for second in range(10))
+    assert int(world.kubernetes.log_requests[-1]["sinceSeconds"]) == 7201
+
+
+async def test_a_member_that_has_not_started_has_no_log_yet(world: World) -> None:
+    put_member(world, put_run(world, phase="Starting"), FakeLog(at(1, "x")), phase="Pending")
+    await world.caught_up()
+    assert await read(world.http) == ""
+
+
+async def test_a_log_that_went_with_its_pod_is_said_to_be_gone(world: World) -> None:
+    put_run(world, phase="Failed")
+    await world.caught_up()
+    for params in ({}, {"follow": "true"}):
+        response = await world.http.get(PATH, params=params)
+        assert response.status_code == 404
+        assert "gone with its Pod" in response.json()["detail"]
+
+
+async def test_following_waits_for_the_start_and_goes_on_over_a_restart(
+    world: World, served: httpx2.AsyncClient
+) -> None:
+    """Until the run is final: nothing twice, nothing lost, and nothing of it asked for twice."""
+    made = put_run(world, phase="Starting")
+    first, second = FakeLog(at(1, "hello")), FakeLog(at(9, "again"))
+    put_member(world, made, first, phase="Pending")
+    await world.caught_up()
+    async with served.stream("GET", PATH, params={"follow": "true"}) as response:
+        lines = response.aiter_lines()
+        put_member(world, made, first)
+        assert await anext(lines) == "hello"
+        first.print(at(2, "more"))
+        assert await anext(lines) == "more"
+        first.print(at(3, "last words"))
+        first.end()
+        world.kubernetes.change("pods", "bert-1-0", status=pod(made, phase="Failed")["status"])
+        assert await anext(lines) == "last words"
+        world.kubernetes.change("runs", "bert", status=attempts(2, phase="Running"))
+        world.kubernetes.remove("pods", "bert-1-0")
+        put_member(world, made, second, attempt=2)
+        assert await anext(lines) == "again"
+        second.end()
+        world.kubernetes.change("pods", "bert-2-0", status=pod(made, phase="Succeeded")["status"])
+        world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
+        assert [line async for line in lines] == []
+
+
+async def test_a_connection_that_breaks_is_taken_up_where_it_was(world: World, served: httpx2.AsyncClient) -> None:
+    """Two lines of the very same moment are two lines."""
+    made = put_run(world)
+    log = FakeLog(at(1, "a"), at(1, "b"))
+    put_member(world, made, log)
+    await world.caught_up()
+    async with served.stream("GET", PATH, params={"follow": "true"}) as response:
+        lines = response.aiter_lines()
+        assert [await anext(lines), await anext(lines)] == ["a", "b"]
+        log.end()  # the connection ends, the container does not
+        log.print(at(1, "c"), at(2, "d"))
+        assert [await anext(lines), await anext(lines)] == ["c", "d"]
+
+
+async def test_a_member_on_a_node_that_fell_silent_is_left(
+    world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead node says no good-bye: when its Pod is gone, the next attempt is read."""
+    monkeypatch.setattr(log_source, "SILENCE_SECONDS", 0.05)
+    made = put_run(world)
+    put_member(world, made, FakeLog(at(1, "a")))
+    await world.caught_up()
+    async with served.stream("GET", PATH, params={"follow": "true"}) as response:
+        lines = response.aiter_lines()
+        assert await anext(lines) == "a"
+        world.kubernetes.remove("pods", "bert-1-0")
+        world.kubernetes.change("runs", "bert", status=attempts(2, phase="Running"))
+        put_member(world, made, FakeLog(at(2, "b")), attempt=2)
+        assert await anext(lines) == "b"
+
+
+async def test_what_is_refused_is_refused_before_the_answer_begins(world: World) -> None:
+    put_member(world, put_run(world), FakeLog())
+    await world.caught_up()
+    world.kubernetes.denied.add(("ada", "get", "pods/log", "team"))
+    for params in ({}, {"follow": "true"}, {"allRanks": "true"}):
+        assert (await world.http.get(PATH, params=params)).status_code == 403
+
+
+async def test_several_members_are_merged_by_time(world: World) -> None:
+    """As documents with rank and attempt; those whose log is gone are left out."""
+    made = put_run(world, replicas=4)
+    for rank in range(3):
+        lines = [at(rank + 3 * number, f"{rank}/{number}") for number in range(5)]
+        put_member(world, made, FakeLog(*lines), rank=rank)
+    await world.caught_up()
+    documents = [json.loads(line) for line in (await read(world.http, allRanks="true")).splitlines()]
+    assert [each["time"] for each in documents] == sorted(each["time"] for each in documents)
+    assert len(documents) == 15
+    assert documents[1] == {"rank": 1, "attempt": 1, "time": "2026-11-21T10:00:01.000000000Z", "line": "1/0"}
+    some = await world.http.get(PATH, params={"rank": [0, 2]})
+    assert {json.loads(line)["rank"] for line in some.text.splitlines()} == {0, 2}
+
+
+async def test_following_several_members_ends_with_the_run(world: World, served: httpx2.AsyncClient) -> None:
+    """A member that says nothing does not hold up the others."""
+    made = put_run(world, replicas=3)
+    logs = [FakeLog(), FakeLog(at(1, "one")), FakeLog()]
+    for rank, log in enumerate(logs):
+        put_member(world, made, log, rank=rank)
+    await world.caught_up()
+    async with served.stream("GET", PATH, params={"allRanks": "true", "follow": "true"}) as response:
+        lines = response.aiter_lines()
+        assert json.loads(await anext(lines))["line"] == "one"
+        logs[2].print(at(2, "two"))
+        assert json.loads(await anext(lines)) | {"time": ""} == {"rank": 2, "attempt": 1, "time": "", "line": "two"}
+        for rank, log in enumerate(logs):
+            log.end()
+            world.kubernetes.change("pods", f"bert-1-{rank}", status=pod(made, phase="Succeeded")["status"])
+        world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
+        assert [line async for line in lines] == []
+
+
+async def test_a_reader_that_hangs_up_leaves_nothing_behind(world: World, served: httpx2.AsyncClient) -> None:
+    """No connection to the API server, no slot, no subscription."""
+    made = put_run(world, replicas=2)
+    logs = [FakeLog(at(1, "a")), FakeLog(at(1, "b"))]
+    for rank, log in enumerate(logs):
+        put_member(world, made, log, rank=rank)
+    await world.caught_up()
+    async with served.stream("GET", PATH, params={"allRanks": "true", "follow": "true"}) as response:
+        await anext(response.aiter_lines())
+        assert [log.open for log in logs] == [1, 1]
+    async with asyncio.timeout(10):
+        for log in logs:
+            await log.left.wait()
+    assert world.api.log_slots.free == log_source.MAX_LOGS
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"rank": 7}, "rank"),
+        ({"rank": "x"}, "rank[0]"),
+        ({"tail": -1}, "tail"),
+        ({"since": "yesterday"}, "since"),
+        ({"folow": "true"}, "folow"),
+    ],
+)
+async def test_wrong_parameters_are_named(world: World, params: dict[str, Any], field: str) -> None:
+    put_run(world)
+    await world.caught_up()
+    response = await world.http.get(PATH, params=params)
+    assert response.status_code == 422
+    (fault,) = response.json()["faults"]
+    assert fault["field"] == field
+    assert fault["hint"] or field in ("rank[0]", "tail")
+
+
+async def test_more_logs_than_one_answer_may_merge(world: World) -> None:
+    put_run(world, replicas=1000)
+    await world.caught_up()
+    response = await world.http.get(PATH, params={"allRanks": "true"})
+    assert response.status_code == 422
+    assert response.json()["faults"][0]["hint"] == "name ranks: rank=0&rank=1"

@@ -1,0 +1,227 @@
+"""What the API says of itself is what it does."""
+
+from __future__ import annotations
+
+import json
+import string
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
+
+from kajitori.api.app import openapi_document, operations
+from kajitori.api.paging import decode_token, encode_token
+from kajitori.api.selectors import parse_selector
+from kajitori.errors import InvalidInput
+
+
+def resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema behind a reference."""
+    while "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    return schema
+
+
+def assert_fits(document: dict[str, Any], schema: dict[str, Any], value: Any, where: str) -> None:
+    """The parts of JSON Schema that our types use."""
+    schema = resolved(document, schema)
+    if "anyOf" in schema:
+        fitting = []
+        for option in schema["anyOf"]:
+            try:
+                assert_fits(document, option, value, where)
+                fitting.append(option)
+            except AssertionError:
+                pass
+        assert fitting, f"{where}: {value!r} fits none"
+        return
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "null": type(None)}
+    if "type" in schema:
+        assert isinstance(value, kinds[schema["type"]]), f"{where}: {value!r} is no {schema['type']}"
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        assert set(schema.get("required", ())) <= set(value), where
+        for key, part in value.items():
+            if key in properties:
+                assert_fits(document, properties[key], part, f"{where}.{key}")
+            elif "properties" in schema:
+                assert schema.get("additionalProperties"), f"{where}.{key} is not described"
+            elif isinstance(schema.get("additionalProperties"), dict):
+                assert_fits(document, schema["additionalProperties"], part, f"{where}.{key}")
+    if isinstance(value, list) and "items" in schema:
+        for index, part in enumerate(value):
+            assert_fits(document, schema["items"], part, f"{where}[{index}]")
+
+
+async def furnish(world: World) -> None:
+    """A cluster in which every answer has something in it."""
+    made = world.kubernetes.put("runs", run("bert", replicas=2) | {"status": attempts(1, phase="Running")})
+    waiting = run("queued", replicas=9, resources={"gpu": 8, "gpuType": "h100"})
+    world.kubernetes.put("runs", waiting | {"status": {"phase": "Queued"}})
+    for rank in range(2):
+        member = world.kubernetes.put("pods", pod(made, rank=rank, node="g1", gpus=4))
+        world.kubernetes.logs["team", member["metadata"]["name"]] = FakeLog("2026-11-21T10:00:00Z hello")
+    about = {"kind": "Run", "name": "bert"}
+    meta = {"name": "e", "namespace": "team"}
+    world.kubernetes.put("events", {"metadata": meta, "involvedObject": about, "lastTimestamp": "2026-11-21T10:00:00Z"})
+    await world.caught_up()
+
+
+async def test_every_answer_is_as_described(world: World) -> None:
+    """All reading routes, against the document."""
+    await furnish(world)
+    document = (await world.http.get("/openapi.json")).json()
+    assert document["openapi"].startswith("3.1")
+    checked = set()
+    extra = {"/v1/runs/{namespace}/{name}/logs": {"allRanks": "true"}}
+    for path, method, operation in operations(document):
+        if method != "get" or path.endswith("/watch"):
+            continue
+        for name in ("bert", "queued") if path.endswith("explain") else ("bert",):
+            target = path.format(namespace="team", name="g1" if "/nodes/" in path else name)
+            response = await world.http.get(target, params=extra.get(path, {}))
+            assert response.status_code == 200, (target, response.text)
+            media_type = response.headers["content-type"].partition(";")[0]
+            schema = operation["responses"]["200"]["content"][media_type]["schema"]
+            documents = response.text.splitlines() if "ndjson" in media_type else [response.text]
+            assert documents
+            for each in documents:
+                assert_fits(document, schema, json.loads(each), target)
+            checked.add(path)
+    assert len(checked) >= 12
+
+
+async def test_writing_answers_are_as_described(world: World) -> None:
+    document = (await world.http.get("/openapi.json")).json()
+    body = {"name": "bert", "spec": {"image": "bert:3", "checkpoint": {"path": "/c"}}}
+    calls: list[tuple[str, str, dict[str, Any], int]] = [
+        ("POST", "/v1/runs", {"json": body, "params": {"dryRun": "true"}}, 200),
+        ("POST", "/v1/runs", {"json": body}, 201),
+        ("POST", "/v1/runs/{namespace}/{name}/stop", {"json": {"grace": "5s"}}, 200),
+        ("DELETE", "/v1/runs/{namespace}/{name}", {}, 202),
+        ("POST", "/v1/policy/check", {"content": b"defaults: {}"}, 200),
+        ("POST", "/v1/runs", {"json": {"spec": {}}}, 422),
+    ]
+    for method, path, options, status in calls:
+        response = await world.http.request(method, path.format(namespace="team", name="bert"), **options)
+        assert response.status_code == status, response.text
+        described = document["paths"][path][method.lower()]["responses"][str(status)]["content"]
+        schema = described[response.headers["content-type"]]["schema"]
+        assert_fits(document, schema, response.json(), path)
+
+
+async def test_no_reference_leads_nowhere(world: World) -> None:
+    """And each operation says what it does."""
+    document = (await world.http.get("/openapi.json")).json()
+    assert document == openapi_document()
+    known = document["components"]["schemas"]
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                assert value["$ref"].rsplit("/", 1)[1] in known
+            for part in value.values():
+                walk(part)
+        elif isinstance(value, list):
+            for part in value:
+                walk(part)
+
+    walk(document)
+    for path, method, operation in operations(document):
+        assert operation["summary"] and operation["description"], (method, path)
+
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
+WORDS = (
+    st.sampled_from(["", "bert", "0", "-1", "true", "1h", "a=b", "%00", "é", "../..", "a" * 300, "[]", "WyJhIl0"])
+    | TEXT
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+SPEC_FIELDS = ["image", "replicas", "resources", "env", "labels", "volumes", "secrets", "checkpoint", "ports", "user"]
+SPECS = st.dictionaries(st.sampled_from(SPEC_FIELDS), JSON, max_size=5) | JSON
+BODIES = st.one_of(
+    st.binary(max_size=40),
+    JSON.map(lambda value: json.dumps(value).encode()),
+    st.fixed_dictionaries({"spec": SPECS}, optional={"name": JSON, "labels": JSON, "namespace": JSON}).map(
+        lambda value: json.dumps(value).encode()
+    ),
+    st.just(b"[" * 5000),
+    st.just(b'{"spec":{"image":"\\ud800"}}'),
+)
+PARAMETERS = ["limit", "continue", "name", "owner", "phase", "labelSelector", "rank", "tail", "since", "dryRun", "x"]
+
+
+@settings(
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(data=st.data())
+async def test_nothing_that_is_sent_is_a_bug(world: World, data: st.DataObject) -> None:
+    """Whatever arrives is answered, or refused as a problem; the server itself never fails."""
+    if not world.kubernetes.objects.get(("runs", "team", "bert")):
+        await furnish(world)
+    path, method, _ = data.draw(
+        st.sampled_from([each for each in operations(world.app.openapi()) if not each[0].endswith("/watch")])
+    )
+    part = WORDS.map(lambda text: quote(text.encode("utf-8", "replace"), safe="") or "x")
+    filled = path.replace("{namespace}", data.draw(st.just("team") | part)).replace(
+        "{name}", data.draw(st.just("bert") | part)
+    )
+    params = data.draw(st.dictionaries(st.sampled_from(PARAMETERS), WORDS, max_size=3))
+    encodable = {key: value.encode("utf-8", "replace").decode() for key, value in params.items()}
+    body = data.draw(BODIES) if method == "post" else None
+    response = await world.http.request(method.upper(), filled, params=encodable, content=body)
+    assert response.status_code < 500, (method, filled, params, body, response.text)
+    if response.status_code >= 400:
+        assert response.headers["content-type"] == "application/problem+json"
+        assert {"type", "title", "status", "code", "detail", "hint", "faults"} == set(response.json())
+
+
+@given(TEXT)
+def test_any_text_is_a_token_or_refused(text: str) -> None:
+    """And what was written is read back."""
+    with pytest.raises(InvalidInput):
+        decode_token(text + "!", int)
+    assert decode_token(encode_token(("2026", text.encode("utf-8", "replace").decode(), "x")), tuple[str, str, str])
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "expected"),
+    [
+        ("", {}, True),
+        ("a", {"a": ""}, True),
+        ("a,!b", {"a": "1", "b": "2"}, False),
+        ("a=1,b!=2", {"a": "1"}, True),
+        ("a==1", {"a": "2"}, False),
+        ("x.org/a in (1, 2)", {"x.org/a": "2"}, True),
+        ("a notin (1,2),b", {"b": "1"}, True),
+    ],
+)
+def test_selectors(selector: str, labels: dict[str, str], expected: bool) -> None:
+    assert parse_selector(selector)(labels) is expected
+
+
+@pytest.mark.parametrize("selector", ["a=", "a in (", "a,,b", ",", "a b", "=b", "a in ()x", "a=b c", "!", "é=1", "a,"])
+def test_what_is_no_selector(selector: str) -> None:
+    """Refused with an example; `a=` asks for an empty value, as in Kubernetes."""
+    if selector == "a=":
+        assert parse_selector(selector)({"a": ""})
+        return
+    with pytest.raises(InvalidInput) as refused:
+        parse_selector(selector)
+    assert refused.value.faults[0].hint
+
+
+@given(st.text(string.ascii_letters + string.digits + " ,=!()in./-_", max_size=30))
+def test_any_text_is_a_selector_or_refused(text: str) -> None:
+    try:
+        parse_selector(text)({"a": "b"})
+    except InvalidInput as refused:
+        assert refused.faults[0].field == "labelSelector"

@@ -1,0 +1,217 @@
+"""Reading runs: list, paging, names, prefixes, watching, members."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+
+
+async def put_run(world: World, name: str, *, created: str = "2026-11-21T10:00:00Z", **more: Any) -> dict[str, Any]:
+    document = run(name, **more)
+    document["metadata"]["creationTimestamp"] = created
+    return world.kubernetes.put("runs", document)
+
+
+async def names_of(world: World, **params: Any) -> list[str]:
+    response = await world.http.get("/v1/runs", params=params)
+    assert response.status_code == 200, response.text
+    return [each["name"] for each in response.json()["items"]]
+
+
+async def test_a_run_view_has_spec_with_defaults_and_status_without_the_template(world: World) -> None:
+    """What one reads is what runs, without the bulk that only the controller needs."""
+    status = attempts(1, phase="Running", members={"total": 1, "running": 1})
+    status["attempt"]["template"] = {"spec": {"containers": []}}
+    world.kubernetes.put("runs", run("bert", resources={"cpu": 2}) | {"status": status})
+    await world.caught_up()
+    view = (await world.http.get("/v1/runs/team/bert")).json()
+    assert (view["name"], view["namespace"], view["owner"]) == ("bert", "team", "ada")
+    assert view["spec"]["resources"]["cpu"] == "2"
+    assert view["spec"]["replicas"] == 1
+    assert view["status"]["phase"] == "Running"
+    assert view["status"]["attempt"]["number"] == 1
+    assert "template" not in view["status"]["attempt"]
+
+
+async def test_a_run_that_no_controller_saw_yet_is_queued(world: World) -> None:
+    world.kubernetes.put("runs", run("bert", replicas=4))
+    await world.caught_up()
+    status = (await world.http.get("/v1/runs/team/bert")).json()["status"]
+    assert status["phase"] == "Queued"
+    assert status["reason"] == "NotPlannedYet"
+    assert status["members"]["total"] == 4
+
+
+async def test_a_spec_that_nobody_can_read_is_shown_as_it_stands(world: World) -> None:
+    """It came by kubectl; its refusal stands in the status, and the list still works."""
+    world.kubernetes.put("runs", run("odd", repliccas="many"))
+    await world.caught_up()
+    assert (await world.http.get("/v1/runs/team/odd")).json()["spec"]["repliccas"] == "many"
+    assert await names_of(world) == ["odd"]
+
+
+async def test_pages_stay_right_while_runs_come_and_go(world: World) -> None:
+    """Nothing is shown twice and nothing that stays is missed."""
+    for number in range(7):
+        await put_run(world, f"run-{number}", created=f"2026-11-21T10:0{number // 2}:00Z")
+    await world.caught_up()
+    everything = await names_of(world)
+    seen: list[str] = []
+    params: dict[str, Any] = {"limit": 2}
+    while True:
+        page = (await world.http.get("/v1/runs", params=params)).json()
+        seen += [each["name"] for each in page["items"]]
+        if "continue" not in page:
+            break
+        params["continue"] = page["continue"]
+        await put_run(world, f"late-{len(seen)}", created="2026-11-21T11:00:00Z")
+        world.kubernetes.remove("runs", seen[0]) if len(seen) == 2 else None
+        await world.caught_up()
+    assert seen == everything
+    assert everything[:2] == ["run-6", "run-4"]
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"owner": "@me"}, ["a", "b"]),
+        ({"owner": "grace"}, ["c"]),
+        ({"phase": ["Queued", "Failed"]}, ["b", "c"]),
+        ({"active": "true"}, ["a", "c"]),
+        ({"namespace": "other"}, ["c"]),
+        ({"name": "b"}, ["b"]),
+        ({"labelSelector": "stage in (train, tune)"}, ["a"]),
+        ({"labelSelector": "!stage"}, ["b", "c"]),
+    ],
+)
+async def test_filters(world: World, params: dict[str, Any], expected: list[str]) -> None:
+    """Owner, phase, activity, namespace, name and labels narrow the list."""
+    first = run("a", phase="Running")
+    first["metadata"]["labels"] = {"stage": "train"}
+    world.kubernetes.put("runs", first)
+    world.kubernetes.put("runs", run("b", phase="Failed"))
+    world.kubernetes.put("runs", run("c", owner="grace", namespace="other"))
+    await world.caught_up()
+    assert sorted(await names_of(world, **params)) == expected
+
+
+async def test_a_name_is_exact_or_a_prefix(world: World) -> None:
+    """The run of that very name alone; else all that begin so."""
+    for name in ("bert", "bert-2", "bertha", "gpt"):
+        world.kubernetes.put("runs", run(name))
+    await world.caught_up()
+    assert await names_of(world, name="bert") == ["bert"]
+    assert sorted(await names_of(world, name="bert-")) == ["bert-2"]
+    assert sorted(await names_of(world, name="ber")) == ["bert", "bert-2", "bertha"]
+
+
+async def test_an_ambiguous_prefix_lists_the_candidates(world: World) -> None:
+    world.kubernetes.put("runs", run("bert-1"))
+    world.kubernetes.put("runs", run("bert-2"))
+    await world.caught_up()
+    assert (await world.http.get("/v1/runs/team/bert-1")).json()["name"] == "bert-1"
+    response = await world.http.get("/v1/runs/team/bert")
+    assert response.status_code == 422
+    (fault,) = response.json()["faults"]
+    assert fault["code"] == "Ambiguous"
+    assert "bert-1, bert-2" in fault["message"]
+
+
+async def test_what_is_not_there_is_not_found(world: World) -> None:
+    response = await world.http.get("/v1/runs/team/ghost")
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["code"] == "NotFound"
+
+
+async def test_a_run_is_found_before_the_mirror_shows_it(world: World) -> None:
+    """Whoever has just created a run sees it."""
+    world.kubernetes.hold_watches = True
+    world.kubernetes.put("runs", run("bert"))
+    assert ("team", "bert") not in world.mirror.runs
+    assert (await world.http.get("/v1/runs/team/bert")).json()["name"] == "bert"
+
+
+async def test_only_namespaces_that_one_may_read_are_listed(world: World) -> None:
+    world.kubernetes.put("runs", run("a"))
+    world.kubernetes.put("runs", run("b", namespace="secret"))
+    await world.caught_up()
+    world.kubernetes.denied |= {
+        ("ada", "list", "runs", ""),
+        ("ada", "list", "runs", "secret"),
+        ("ada", "get", "runs", "secret"),
+    }
+    assert await names_of(world) == ["a"]
+    response = await world.http.get("/v1/runs/secret/b")
+    assert response.status_code == 403
+    assert "kubectl auth can-i get runs.kajitori.dev -n secret" in response.json()["hint"]
+    assert (await world.http.get("/v1/runs", params={"namespace": "secret"})).status_code == 403
+
+
+async def test_members_by_rank_in_their_newest_attempt(world: World) -> None:
+    """Page by page; a Pod of an attempt before is not shown beside its successor."""
+    made = world.kubernetes.put("runs", run("bert", replicas=3) | {"status": attempts(2, phase="Running")})
+    for rank in range(3):
+        world.kubernetes.put("pods", pod(made, attempt=2, rank=rank))
+    world.kubernetes.put("pods", pod(made, attempt=1, rank=0, phase="Failed"))
+    await world.caught_up()
+    page = (await world.http.get("/v1/runs/team/bert/members", params={"limit": 2})).json()
+    assert [(each["rank"], each["attempt"], each["pod"]) for each in page["items"]] == [
+        (0, 2, "bert-2-0"),
+        (1, 2, "bert-2-1"),
+    ]
+    assert page["items"][0]["phase"] == "Running"
+    assert page["items"][0]["address"] == "10.0.0.1"
+    rest = (await world.http.get("/v1/runs/team/bert/members", params={"continue": page["continue"]})).json()
+    assert [each["rank"] for each in rest["items"]] == [2]
+    assert "continue" not in rest
+
+
+async def read_lines(http: httpx2.AsyncClient, path: str, **params: Any) -> list[str]:
+    async with http.stream("GET", path, params=params) as response:
+        assert response.status_code == 200
+        return [line async for line in response.aiter_lines()]
+
+
+async def test_a_watch_shows_each_change_and_ends_with_the_run(world: World, served: httpx2.AsyncClient) -> None:
+    world.kubernetes.put("runs", run("bert", phase="Queued"))
+    await world.caught_up()
+    phases = []
+    async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
+        assert response.headers["content-type"] == "application/x-ndjson"
+        async for line in response.aiter_lines():
+            phases.append(json.loads(line)["status"]["phase"])
+            if phases[-1] == "Queued":
+                world.kubernetes.change("runs", "bert", status={"phase": "Running"})
+            elif phases[-1] == "Running":
+                world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
+    assert phases == ["Queued", "Running", "Succeeded"]
+
+
+async def test_a_watch_ends_when_the_run_is_deleted(world: World, served: httpx2.AsyncClient) -> None:
+    """Also when another run takes the name at once."""
+    world.kubernetes.put("runs", run("bert", phase="Running"))
+    await world.caught_up()
+    async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
+        lines = response.aiter_lines()
+        assert json.loads(await anext(lines))["name"] == "bert"
+        world.kubernetes.remove("runs", "bert")
+        world.kubernetes.put("runs", run("bert"))
+        assert [line async for line in lines] == []
+
+
+async def test_a_watch_of_a_run_that_the_mirror_does_not_show_yet(world: World, served: httpx2.AsyncClient) -> None:
+    world.kubernetes.hold_watches = True
+    world.kubernetes.put("runs", run("bert"))
+    async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
+        lines = response.aiter_lines()
+        assert json.loads(await anext(lines))["status"]["phase"] == "Queued"
+        world.kubernetes.change("runs", "bert", status={"phase": "Failed"})
+        world.kubernetes.release_watches()
+        phases = [json.loads(line)["status"]["phase"] async for line in lines]
+    assert phases[-1] == "Failed"

@@ -1,0 +1,231 @@
+"""Submitting a run, stopping, resuming and deleting it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import run
+
+from kajitori.core.policy import parse_policy
+from kajitori.kube.cluster import ClusterView
+from kajitori.policyfile import PolicyFile
+
+
+async def submit(world: World, body: Any, **params: Any) -> httpx2.Response:
+    return await world.http.post("/v1/runs", json=body, params=params)
+
+
+def writes(world: World) -> list[tuple[str, str, str]]:
+    return [each for each in world.kubernetes.requests if each[0] != "GET" and "reviews" not in each[1]]
+
+
+async def test_a_run_is_made_with_the_submitters_own_credentials(world: World) -> None:
+    """And marked as his, whatever he writes; the answer has what policy changed."""
+    response = await submit(world, {"name": "bert", "labels": {"stage": "train"}, "spec": {"image": "bert:3"}})
+    assert response.status_code == 201, response.text
+    view = response.json()
+    assert (view["name"], view["namespace"], view["owner"]) == ("bert", "team", "ada")
+    assert view["status"]["findings"]
+    made = world.kubernetes.get("runs", "bert")
+    assert made["metadata"]["annotations"]["kajitori.dev/owner"] == "ada"
+    assert made["metadata"]["labels"] == {"stage": "train"}
+    assert made["spec"] == {"image": "bert:3"}
+    assert writes(world) == [("POST", "/apis/kajitori.dev/v1alpha1/namespaces/team/runs", "ada")]
+
+
+async def test_a_name_is_made_from_the_image(world: World) -> None:
+    response = await submit(world, {"spec": {"image": "registry.example.org/bert:3"}})
+    assert response.status_code == 201
+    assert response.json()["name"].startswith("bert-")
+
+
+async def test_a_taken_name_is_a_conflict_with_a_way_out(world: World) -> None:
+    world.kubernetes.put("runs", run("bert"))
+    response = await submit(world, {"name": "bert", "spec": {"image": "bert:3"}})
+    assert response.status_code == 409
+    assert response.json()["code"] == "AlreadyExists"
+    assert "kaji rm bert" in response.json()["hint"]
+
+
+async def test_everything_that_is_wrong_is_said_at_once(world: World) -> None:
+    """Faults of the request, of its labels and of the spec stand side by side; nothing is made."""
+    body = {
+        "name": "No Good",
+        "nmespace": "x",
+        "labels": {"kajitori.dev/run": "forged"},
+        "spec": {"image": "bert:3", "replicas": 0, "resources": {"memory": "lots"}},
+    }
+    response = await submit(world, body)
+    assert response.status_code == 422
+    fields = {fault["field"] for fault in response.json()["faults"]}
+    assert fields == {"name", "nmespace", "labels['kajitori.dev/run']", "spec.replicas", "spec.resources.memory"}
+    assert writes(world) == []
+
+
+async def test_what_policy_refuses_is_refused_with_every_reason(world: World) -> None:
+    spec = {"image": "bert:3", "privileged": True, "resources": {"gpu": 4, "gpuType": "h900"}}
+    response = await submit(world, {"name": "bert", "spec": spec})
+    assert response.status_code == 422
+    problem = response.json()
+    assert problem["code"] == "Refused"
+    assert {"spec.privileged", "spec.resources.gpuType"} <= {fault["field"] for fault in problem["faults"]}
+    assert writes(world) == []
+
+
+async def test_a_missing_secret_is_refused_and_its_contents_are_not_read(world: World) -> None:
+    world.kubernetes.put("secrets", {"metadata": {"name": "token", "namespace": "team"}})
+    secrets = [{"name": "token"}, {"name": "tokn"}]
+    response = await submit(world, {"spec": {"image": "bert:3", "secrets": secrets}})
+    assert response.status_code == 422
+    (fault,) = response.json()["faults"]
+    assert "tokn" in fault["message"] + fault["value"]
+
+
+async def test_a_dry_run_shows_what_would_be_made_and_makes_nothing(world: World) -> None:
+    spec = {
+        "image": "bert:3",
+        "replicas": 2,
+        "resources": {"gpu": 8, "gpuType": "h100"},
+        "checkpoint": {"path": "/ckpt"},
+    }
+    response = await submit(world, {"name": "bert", "spec": spec}, dryRun="true")
+    assert response.status_code == 200, response.text
+    shown = response.json()
+    assert [each["kind"] for each in shown["manifests"]] == ["Run", "Pod", "Service", "PersistentVolumeClaim"]
+    assert shown["manifests"][1]["metadata"]["name"] == "bert-1-0"
+    assert shown["start"]["message"] == "there is room for it on g[1-2]"
+    assert shown["findings"] == shown["run"]["status"]["findings"]
+    assert not [key for key in world.kubernetes.objects if key[0] == "runs"]
+
+
+async def test_a_dry_run_says_what_is_missing(world: World) -> None:
+    """As explain does for a run that waits."""
+    world.kubernetes.put("nodes", {**world.kubernetes.get("nodes", "g2", ""), "spec": {"unschedulable": True}})
+    await world.caught_up()
+    spec = {"image": "bert:3", "replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
+    shown = (await submit(world, {"name": "bert", "spec": spec}, dryRun="true")).json()
+    assert shown["start"]["missing"] == {"members": 1, "gpu": 8}
+    assert shown["start"]["blocked"] == [{"why": "cordoned", "nodes": "g2", "count": 1}]
+    assert shown["start"]["sooner"] == ["--replicas 1"]
+    assert "affinity" not in shown["manifests"][1]["spec"]
+
+
+async def test_a_body_over_the_limit_is_refused_before_it_is_read(world: World) -> None:
+    """Also when its length is not announced."""
+    large = b'{"name": "' + b"x" * (1 << 20) + b'"}'
+
+    async def pieces() -> Any:
+        for start in range(0, len(large), 65536):
+            yield large[start : start + 65536]
+
+    for content in (large, pieces()):
+        response = await world.http.post("/v1/runs", content=content)
+        assert response.status_code == 413
+        assert response.json()["code"] == "TooLarge"
+
+
+async def test_who_may_not_create_is_told_so(world: World) -> None:
+    world.kubernetes.denied.add(("ada", "create", "runs", "team"))
+    response = await submit(world, {"spec": {"image": "bert:3"}})
+    assert response.status_code == 403
+
+
+async def test_an_api_server_in_trouble_is_unavailable(world: World) -> None:
+    await world.http.get("/v1/version")
+    world.kubernetes.failing = True
+    response = await submit(world, {"spec": {"image": "bert:3"}})
+    assert response.status_code == 503
+    assert response.headers["retry-after"]
+
+
+async def test_stop_is_an_intent_in_the_spec(world: World) -> None:
+    world.kubernetes.put("runs", run("bert", phase="Running"))
+    response = await world.http.post("/v1/runs/team/bert/stop", json={"grace": "10s"})
+    assert response.status_code == 200, response.text
+    assert world.kubernetes.get("runs", "bert")["spec"] == {"image": "python:3.11", "stopped": True, "grace": "10s"}
+    assert response.json()["spec"]["stopped"] is True
+
+
+async def test_stop_leaves_a_run_alone_that_has_ended(world: World) -> None:
+    world.kubernetes.put("runs", run("bert", phase="Succeeded"))
+    assert (await world.http.post("/v1/runs/team/bert/stop")).status_code == 200
+    assert "stopped" not in world.kubernetes.get("runs", "bert")["spec"]
+
+
+async def test_stop_refuses_a_grace_that_policy_forbids_and_nothing_else(world: World) -> None:
+    """A run that policy would refuse for other reasons can still be stopped."""
+    world.kubernetes.put("runs", run("bert", phase="Running", privileged=True))
+    refused = await world.http.post("/v1/runs/team/bert/stop", json={"grace": "7d"})
+    assert refused.status_code == 422
+    assert [fault["field"] for fault in refused.json()["faults"]] == ["spec.grace"]
+    assert (await world.http.post("/v1/runs/team/bert/stop", json={"grace": "5s"})).status_code == 200
+    unknown = await world.http.post("/v1/runs/team/bert/stop", json={"gracee": "5s"})
+    assert unknown.json()["faults"][0]["hint"] == "did you mean grace?"
+
+
+async def test_resume_counts_up_and_is_done_once_however_often_it_is_asked(world: World) -> None:
+    world.kubernetes.put("runs", run("bert", phase="Stopped", stopped=True))
+    for _ in range(2):
+        assert (await world.http.post("/v1/runs/team/bert/resume")).status_code == 200
+        spec = world.kubernetes.get("runs", "bert")["spec"]
+        assert (spec["stopped"], spec["resumes"]) == (False, 1)
+    world.kubernetes.change("runs", "bert", status={"phase": "Failed", "resumes": 1})
+    await world.http.post("/v1/runs/team/bert/resume")
+    assert world.kubernetes.get("runs", "bert")["spec"]["resumes"] == 2
+
+
+async def test_a_run_that_has_not_ended_cannot_be_resumed(world: World) -> None:
+    world.kubernetes.put("runs", run("bert", phase="Running"))
+    response = await world.http.post("/v1/runs/team/bert/resume")
+    assert response.status_code == 409
+    assert "is Running" in response.json()["detail"]
+
+
+async def test_delete_takes_the_checkpoint_only_if_asked(world: World) -> None:
+    claim = {"metadata": {"name": "bert-checkpoint", "namespace": "team"}}
+    for wanted in (False, True):
+        world.kubernetes.put("runs", run("bert", phase="Running"))
+        world.kubernetes.put("persistentvolumeclaims", claim)
+        response = await world.http.delete("/v1/runs/team/bert", params={"checkpoint": json.dumps(wanted)})
+        assert response.status_code == 202
+        assert ("runs", "team", "bert") not in world.kubernetes.objects
+        assert (("persistentvolumeclaims", "team", "bert-checkpoint") in world.kubernetes.objects) is not wanted
+
+
+@pytest.mark.parametrize("deletable", [True, False])
+async def test_a_checkpoint_in_a_folder_goes_with_its_run_where_policy_says_so(world: World, deletable: bool) -> None:
+    """The run is marked for the controller; where that may not delete folders, nothing happens. A run without any
+    checkpoint just goes."""
+    document = {"checkpoint": {"kind": "folder", "root": "/c", "deletable": deletable}}
+    policy = PolicyFile(None, without_file=parse_policy(document))
+    world.app.state.kajitori.cluster = ClusterView(world.mirror, policy)
+    world.kubernetes.put("runs", {**run("plain"), "spec": {"image": "x"}})
+    assert (await world.http.delete("/v1/runs/team/plain", params={"checkpoint": "true"})).status_code == 202
+    assert [method for method, _, _ in writes(world)] == ["DELETE"]
+    world.kubernetes.put("runs", {**run("bert"), "spec": {"image": "x", "checkpoint": {"path": "/ckpt"}}})
+    response = await world.http.delete("/v1/runs/team/bert", params={"checkpoint": "true"})
+    assert response.status_code == (202 if deletable else 422), response.text
+    assert (("runs", "team", "bert") in world.kubernetes.objects) is not deletable
+    assert [method for method, _, _ in writes(world)][1:] == (["PATCH", "DELETE"] if deletable else [])
+
+
+async def test_run_and_checkpoint_go_both_or_none(world: World) -> None:
+    """Who may not delete claims is refused before the run is gone."""
+    world.kubernetes.put("runs", run("bert"))
+    world.kubernetes.denied.add(("ada", "delete", "persistentvolumeclaims", "team"))
+    response = await world.http.delete("/v1/runs/team/bert", params={"checkpoint": "true"})
+    assert response.status_code == 403
+    assert ("runs", "team", "bert") in world.kubernetes.objects
+
+
+async def test_deleting_what_is_not_there(world: World) -> None:
+    """A prefix is not enough for a write."""
+    world.kubernetes.put("runs", run("bert"))
+    await world.caught_up()
+    for name in ("ghost", "ber", "No Name"):
+        response = await world.http.delete(f"/v1/runs/team/{name}")
+        assert response.status_code == 404, name

@@ -1,0 +1,208 @@
+"""A Web API that answers from memory: behind a transport for most tests, on a loopback port for the others."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from click.testing import CliRunner, Result
+
+from kajitori.cli.app import kaji
+from kajitori.cli.context import Cli
+from kajitori.cli.target import Target
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+TOKEN = "token-of-the-test"
+
+Query = dict[str, list[str]]
+
+
+def view(name: str, phase: str = "Running", **more: Any) -> dict[str, Any]:
+    """A Run view; `status`, `spec` and other fields are merged in."""
+    spec: dict[str, Any] = {"type": "batch", "image": "registry/bert:3", "replicas": 1, "launcher": "none"}
+    spec |= {"resources": {"gpu": 0, "wholeNode": False}, "restarts": 3}
+    status: dict[str, Any] = {"phase": phase, "attempts": 0 if phase == "Queued" else 1}
+    status["members"] = {"total": 1, "running": int(phase == "Running")}
+    spec |= more.pop("spec", {})
+    status |= more.pop("status", {})
+    document = {"name": name, "namespace": "vision", "uid": f"uid-{name}", "owner": "alice", "labels": {}}
+    document |= {"createdAt": "2026-11-21T10:00:00Z"} | more
+    return {**document, "spec": spec, "status": status}
+
+
+def problem(status: int, code: str, detail: str, **more: Any) -> tuple[int, Any]:
+    return status, {"type": "about:blank", "title": code, "status": status, "code": code, "detail": detail, **more}
+
+
+class Cut(Exception):
+    """Raised by a body: the connection breaks here."""
+
+
+@dataclass
+class Call:
+    method: str
+    path: str
+    query: Query
+    body: Any
+    authorization: str
+
+
+@dataclass
+class FakeWebApi:
+    """Answers by exact `METHOD path`.
+
+    An answer is a document, a (status, document) pair, a list or iterator of lines for streams, or a function of the
+    call that gives one of these. What stands under `queues` is given one by one before that.
+    """
+
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    answers: dict[str, Any] = field(default_factory=dict)
+    queues: dict[str, list[Any]] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    naps: list[float] = field(default_factory=list)
+
+    def calls_to(self, method: str, ending: str = "") -> list[Call]:
+        return [call for call in self.calls if call.method == method and call.path.endswith(ending)]
+
+    def answer(self, call: Call) -> tuple[int, Any]:
+        """Status and document, or an iterable of bytes."""
+        self.calls.append(call)
+        key = f"{call.method} {call.path}"
+        queued = self.queues.get(key)
+        found = queued.pop(0) if queued else self.answers.get(key)
+        if callable(found):
+            found = found(call)
+        if isinstance(found, tuple):
+            return found
+        if found is not None:
+            return 200, found
+        return self._from_runs(call)
+
+    def _from_runs(self, call: Call) -> tuple[int, Any]:
+        if call.path == "/v1/runs" and call.method == "GET":
+            name = call.query.get("name", [""])[0]
+            namespace = call.query.get("namespace", [""])[0]
+            fit = [run for run in self.runs if not namespace or run["namespace"] == namespace]
+            exact = [run for run in fit if run["name"] == name]
+            return 200, {"items": exact or [run for run in fit if run["name"].startswith(name)]}
+        for run in self.runs:
+            path = f"/v1/runs/{run['namespace']}/{run['name']}"
+            if call.path == path:
+                return (202, None) if call.method == "DELETE" else (200, run)
+            if call.path in (f"{path}/stop", f"{path}/resume"):
+                return 200, run
+            if call.path == f"{path}/watch":
+                return 200, ndjson([run])
+            if call.path == f"{path}/members":
+                return 200, {"items": []}
+            if call.path in (f"{path}/events", f"{path}/logs"):
+                return 200, []
+        return problem(404, "NotFound", f"there is no {call.path}")
+
+    def handle(self, request: httpx2.Request) -> httpx2.Response:
+        """As the handler of httpx2.MockTransport."""
+        body = request.read()
+        url = urlsplit(str(request.url))
+        call = Call(request.method, url.path, parse_qs(url.query), _decoded(body), request.headers["Authorization"])
+        status, document = self.answer(call)
+        if isinstance(document, list | Iterator):
+            return httpx2.Response(status, content=_cutting(document))
+        headers = {"Content-Type": "application/problem+json"} if status >= 400 else {}
+        extra = document.pop("headers", {}) if isinstance(document, dict) else {}
+        content = b"" if document is None else json.dumps(document).encode()
+        return httpx2.Response(status, content=content, headers={**headers, **extra})
+
+
+def ndjson(documents: Iterable[Any]) -> list[bytes]:
+    return [json.dumps(document).encode() + b"\n" for document in documents]
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return json.loads(body) if body else None
+    except ValueError:
+        return body
+
+
+def _cutting(lines: Iterable[bytes]) -> Iterator[bytes]:
+    try:
+        yield from lines
+    except Cut as error:
+        raise httpx2.ReadError("cut") from error
+
+
+def cut_after(*lines: bytes) -> Iterator[bytes]:
+    """A stream that breaks behind these bytes."""
+    yield from lines
+    raise Cut
+
+
+def cli_of(api: FakeWebApi, environment: Mapping[str, str] | None = None, **more: Any) -> Cli:
+    """A command line whose server is `api`; nothing of this machine's own environment is in it."""
+    return Cli(
+        environment=environment or {},
+        transport=httpx2.MockTransport(api.handle),
+        target=Target("http://kaji.test", TOKEN, more.pop("namespace", "vision")),
+        now=lambda: NOW,
+        sleep=api.naps.append,
+        settle_seconds=more.pop("settle_seconds", 0),
+        **more,
+    )
+
+
+def invoke(api: FakeWebApi, *args: str, stdin: str | None = None, **more: Any) -> Result:
+    """Runs `kaji ARGS`. The result's output is stdout and stderr mixed; both are there alone as well."""
+    return CliRunner().invoke(kaji, list(args), obj=cli_of(api, **more), input=stdin, prog_name="kaji")
+
+
+@contextmanager
+def served(api: FakeWebApi) -> Iterator[str]:
+    """The API on a loopback port; gives its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.0"
+
+        def _serve(self) -> None:
+            url = urlsplit(self.path)
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            authorization = self.headers.get("Authorization", "")
+            call = Call(self.command, url.path, parse_qs(url.query), _decoded(body), authorization)
+            status, document = api.answer(call)
+            self.send_response(status)
+            self.end_headers()
+            if document is None:
+                return
+            parts = document if isinstance(document, list | Iterator) else [json.dumps(document).encode()]
+            try:
+                for part in parts:
+                    self.wfile.write(part)
+                    self.wfile.flush()
+            except OSError:
+                return
+
+        do_GET = do_POST = do_DELETE = _serve
+
+        def log_message(self, format: str, *args: Any) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+Answer = Callable[[Call], Any]

@@ -1,0 +1,167 @@
+"""The command as a whole: help, wrong usage, bugs, start-up, completion."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from tests.unit.cli.fake_web_api import NOW, TOKEN, FakeWebApi, cli_of, invoke, view
+
+from kajitori.cli.app import SECTIONS, VERBS, kaji
+
+HEAVY = ("rich", "httpx2", "pydantic", "fastapi", "numpy", "yaml", "msgspec", "websockets", "asyncio", "kajitori.api")
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], [], *([verb, "--help"] for verb in VERBS)], ids=lambda args: " ".join(args)
+)
+def test_help_loads_nothing_heavy(args: list[str]) -> None:
+    """Help is quick, so nothing is imported that it does not need."""
+    program = (
+        f"import sys\nfrom kajitori.cli.app import kaji\ntry:\n    kaji.main({args!r}, prog_name='kaji')\n"
+        "except SystemExit as stop:\n    assert stop.code == 0, stop.code\n"
+        f"found = [name for name in {HEAVY!r} if name in sys.modules]\nassert not found, found"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_main_page_names_every_verb_by_purpose() -> None:
+    """The page lists the sections and all verbs with their one-line helps."""
+    page = invoke(FakeWebApi(), "--help").stdout
+    for title, verbs in SECTIONS.items():
+        assert f"{title}:" in page
+        for verb, text in verbs.items():
+            assert any(line.split() == [verb, *text.split()] for line in page.splitlines()), verb
+
+
+def _commands() -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+    with click.Context(kaji) as ctx:
+        for verb in VERBS:
+            command = kaji.get_command(ctx, verb)
+            assert command is not None
+            found.append((verb, command))
+            if isinstance(command, click.Group):
+                found += [(f"{verb} {name}", inner) for name, inner in command.commands.items()]
+    return found
+
+
+def test_every_verb_has_a_short_help_and_an_example() -> None:
+    """The text on the main page is the command's own first sentence; every page ends with an example."""
+    for name, command in _commands():
+        text = (command.help or "").split("\n\n")[0].replace("\n", " ")
+        if name in VERBS:
+            assert text == VERBS[name], name
+        assert command.epilog, name
+        assert f"kaji {name.split()[0]}" in command.epilog, name
+        page = CliRunner().invoke(kaji, [*name.split(), "--help"]).stdout
+        assert len(page.splitlines()) < 75, name
+
+
+def test_every_option_is_explained() -> None:
+    """Each option has a help text, or says enough by its default."""
+    for name, command in _commands():
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and not parameter.hidden:
+                assert parameter.help or parameter.show_default, f"{name} {parameter.opts}"
+
+
+def test_an_unknown_verb() -> None:
+    """Wrong usage: 2, and the nearest verb."""
+    result = invoke(FakeWebApi(), "log", "bert")
+    assert result.exit_code == 2
+    assert result.stderr == "kaji: there is no verb 'log'. Did you mean logs?\n      see kaji --help\n"
+    assert invoke(FakeWebApi(), "frobnicate").exit_code == 2
+
+
+def test_a_bug_is_one_line_and_a_report(tmp_path: Path) -> None:
+    """No traceback on the screen; it lies in a file of the user's own, without the token."""
+
+    def wrong(_: Any) -> Any:
+        raise RuntimeError(f"so wrong {TOKEN}")
+
+    api = FakeWebApi(answers={"GET /v1/gpus": wrong})
+    result = invoke(api, "gpus", state_dir=tmp_path / "state")
+    assert result.exit_code == 125
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("kaji: this is a bug in kaji (RuntimeError); the report is in ")
+    report = Path(line.split(" is in ")[1])
+    assert report.parent == tmp_path / "state"
+    assert stat.S_IMODE(report.stat().st_mode) == 0o600
+    text = report.read_text()
+    assert "so wrong ***" in text
+    assert "Traceback" in text
+    assert TOKEN not in text
+
+
+def test_no_colour_where_it_is_not_wanted() -> None:
+    """Neither without a terminal nor with NO_COLOR."""
+    api = FakeWebApi([view("bert")])
+    assert "\x1b" not in invoke(api, "ps").stdout
+    assert "\x1b" not in invoke(api, "describe", "bert", environment={"NO_COLOR": "1"}).stdout
+
+
+def test_version_needs_no_server() -> None:
+    """The client's version is told without one; `kaji version` then says that none answers, and ends with 125."""
+    assert invoke(FakeWebApi(), "--version").stdout.startswith("kaji ")
+    assert invoke(FakeWebApi(), "version", "--client").exit_code == 0
+    result = invoke(FakeWebApi(answers={"GET /v1/version": (503, {"title": "away"})}), "version")
+    assert result.exit_code == 125
+    assert result.stdout.startswith("Client ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    """A script for each shell, which asks kaji itself."""
+    result = invoke(FakeWebApi(), "completion", shell)
+    assert result.exit_code == 0
+    assert "_KAJI_COMPLETE" in result.stdout
+
+
+def complete(api: FakeWebApi, words: str, typed: str = "") -> list[str]:
+    environment = {"_KAJI_COMPLETE": "bash_complete", "COMP_WORDS": f"kaji {words} {typed}"}
+    environment["COMP_CWORD"] = str(len(words.split()) + 1)
+    result = CliRunner().invoke(kaji, [], obj=cli_of(api), env=environment, prog_name="kaji")
+    return [line.split(",")[1] for line in result.stdout.splitlines() if line]
+
+
+def test_completion_of_verbs_and_runs() -> None:
+    """Verbs by their beginning; runs by asking the server; nothing where it does not answer."""
+    assert complete(FakeWebApi(), "", "ru") == ["run"]
+    api = FakeWebApi([view("bert"), view("beluga"), view("gpt")])
+    assert complete(api, "logs", "be") == ["bert", "beluga"]
+    assert complete(api, "run --priority", "n") == ["normal"]
+    broken = FakeWebApi(answers={"GET /v1/runs": (503, {"title": "x"})})
+    assert complete(broken, "logs", "be") == []
+    assert len(broken.calls) == 1
+
+
+def test_policy_check_needs_no_server(tmp_path: Path) -> None:
+    """Every fault of the file at once, each with its line; nothing but the file is read."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("defaults:\n  cpu: many\n  memry: 1Gi\n")
+    api = FakeWebApi()
+    result = invoke(api, "policy", "check", str(file))
+    assert result.exit_code == 2
+    assert "(line 2)" in result.stderr
+    assert "(line 3)" in result.stderr
+    assert "did you mean memory?" in result.stderr
+    file.write_text("defaults: {cpu: 2}\n")
+    assert invoke(api, "policy", "check", str(file)).stdout == f"{file} is a policy without faults.\n"
+    assert invoke(api, "policy", "check", "-", stdin="defaults: {cpu: 2}").exit_code == 0
+    missing = invoke(api, "policy", "check", str(tmp_path / "no"))
+    assert (missing.exit_code, api.calls) == (2, [])
+
+
+def test_the_clock_is_the_tests_own() -> None:
+    """Ages are told from the injected moment."""
+    run = view("bert", createdAt=NOW.isoformat())
+    assert "Less than a second" in invoke(FakeWebApi([run]), "ps").stdout

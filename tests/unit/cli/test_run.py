@@ -1,0 +1,317 @@
+"""`kaji run`: what is sent, what is shown while a run starts and runs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+from tests.unit.cli.fake_web_api import FakeWebApi, cut_after, invoke, ndjson, problem, view
+
+RUN = "/v1/runs/vision/bert"
+
+
+def log(*lines: str) -> list[bytes]:
+    return [f"2026-11-21T10:00:0{number}.5Z {line}\n".encode() for number, line in enumerate(lines)]
+
+
+def story(end: dict[str, Any], *before: dict[str, Any], **more: Any) -> FakeWebApi:
+    """A run that goes through these views to its end."""
+    first = before[0] if before else view("bert", "Queued")
+    to_come = [*before, end]
+
+    def watch() -> Iterator[bytes]:
+        """The view now, and every later one; whoever connects again begins with what is the present by then."""
+        yield ndjson(to_come[:1])[0]
+        while len(to_come) > 1:
+            del to_come[0]
+            yield ndjson(to_come[:1])[0]
+
+    answers = {"POST /v1/runs": (201, first), f"GET {RUN}/watch": lambda _: watch()}
+    return FakeWebApi([end], answers=answers | more)
+
+
+def ended(phase: str = "Succeeded", **status: Any) -> dict[str, Any]:
+    return view("bert", phase, status=status)
+
+
+def test_detached_prints_the_name_only() -> None:
+    """-d leaves at once with the name on stdout; on stderr a line for each risk, and one for all defaults."""
+    findings = [
+        {"code": "CpuDefaulted", "message": "1 core"},
+        {"code": "QosGuaranteed", "message": "requests are limits"},
+        {"code": "TolerationsAdded", "message": "policy adds tolerations of gpu"},
+        {"code": "RestartsForcedToZero", "message": "it is not started again"},
+        {"code": "GraceDefaulted", "message": "30s grace"},
+    ]
+    made = view("bert", "Queued", status={"findings": findings})
+    api = FakeWebApi(answers={"POST /v1/runs": (201, made)})
+    result = invoke(api, "run", "-d", "--name", "bert", "-e", "A=1", "python:3.11", "python", "-c", "1", "--debug")
+    assert result.exit_code == 0
+    assert result.stdout == "bert\n"
+    assert result.stderr == (
+        "note: it is not started again\nnote: defaults: 1 core, 30s grace; kaji run --dry-run tells more\n"
+    )
+    (call,) = api.calls
+    assert call.body == {
+        "name": "bert",
+        "namespace": "vision",
+        "spec": {"image": "python:3.11", "args": ["python", "-c", "1", "--debug"], "env": {"A": "1"}},
+    }
+
+
+def test_quiet_says_nothing_of_findings() -> None:
+    """-q keeps the notes away."""
+    made = view("bert", "Queued", status={"findings": [{"code": "X", "message": "y"}]})
+    assert invoke(FakeWebApi(answers={"POST /v1/runs": (201, made)}), "run", "-dq", "x").stderr == ""
+
+
+def test_a_run_is_followed_to_its_end() -> None:
+    """stdout is the program's; progress stands on stderr, a line a change; the exit code is the run's."""
+    queued = view("bert", "Queued", status={"reason": "WaitingForGPU", "message": "needs 16 h100"})
+    starting = view("bert", "Starting", status={"reason": "ImagePull", "message": "pulling"})
+    fresh = view("bert", "Queued", status={"reason": "NotPlannedYet"})
+    running = view("bert", status={"attempt": {"number": 1, "nodes": "gpu-1"}})
+    api = story(ended(), fresh, queued, queued, starting, running, **{f"GET {RUN}/logs": log("epoch 1", "done")})
+    result = invoke(api, "run", "registry/bert:3")
+    assert result.exit_code == 0
+    assert result.stdout == "epoch 1\ndone\n"
+    assert result.stderr == (
+        "bert: waiting for a place\nbert: waiting for GPUs: needs 16 h100\n"
+        "bert: starting (its image): pulling\nbert: running on gpu-1\n"
+    )
+    (call,) = api.calls_to("GET", "/logs")
+    assert call.query == {"follow": ["true"], "timestamps": ["true"]}
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        (ended("Succeeded", exitCode=0), 0, ""),
+        (ended("Failed", exitCode=3, reason="ProgramFailed", message="rank 0 ended with 3"), 3, "rank 0 ended with 3"),
+        (ended("Failed", exitCode=137, reason="OutOfMemory"), 137, "OutOfMemory"),
+        (ended("Failed", exitCode=127, reason="CommandNotFound"), 127, "CommandNotFound"),
+        (ended("Failed", reason="CommandNotFound"), 127, "CommandNotFound"),
+        (ended("Failed", reason="OutOfMemory"), 137, "OutOfMemory"),
+        (ended("Failed", reason="Refused", message="policy changed"), 2, "policy changed"),
+        (ended("Failed", reason="NodeLost"), 125, "NodeLost"),
+        (ended("Failed", reason="TimeLimit"), 143, "TimeLimit"),
+        (ended("Stopped", exitCode=0), 0, "was stopped"),
+        (ended("Stopped"), 143, "was stopped"),
+    ],
+)
+def test_exit_codes(end: dict[str, Any], code: int, words: str) -> None:
+    """The program's own exit code; what a shell would give where there is none; 125 where the platform failed."""
+    result = invoke(story(end, view("bert")), "run", "-q", "x")
+    assert result.exit_code == code
+    if end["status"]["phase"] == "Failed":
+        assert words in result.stderr
+        assert "kaji describe bert" in result.stderr
+
+
+def test_members_are_told_apart() -> None:
+    """With several members each line begins with its rank."""
+    two = {"replicas": 2}
+    lines = ndjson(
+        [
+            {"rank": 0, "attempt": 1, "time": "2026-11-21T10:00:00Z", "line": "hello"},
+            {"rank": 1, "attempt": 1, "time": "2026-11-21T10:00:00Z", "line": "there"},
+        ]
+    )
+    api = story(view("bert", "Succeeded", spec=two), view("bert", spec=two), **{f"GET {RUN}/logs": lines})
+    result = invoke(api, "run", "-n", "2", "x")
+    assert result.stdout == "[0] hello\n[1] there\n"
+    assert api.calls_to("GET", "/logs")[0].query["allRanks"] == ["true"]
+
+
+def test_one_rank_alone() -> None:
+    """--rank follows one member, without prefixes."""
+    two = {"replicas": 2}
+    api = story(view("bert", "Succeeded", spec=two), view("bert", spec=two), **{f"GET {RUN}/logs": log("x")})
+    assert invoke(api, "run", "-n", "2", "--rank", "1", "x").stdout == "x\n"
+    assert api.calls_to("GET", "/logs")[0].query["rank"] == ["1"]
+
+
+def test_a_large_gang_shows_rank_0() -> None:
+    """Nobody reads a thousand logs at once unless he asks for it."""
+    many = {"replicas": 1000}
+    api = story(view("bert", "Succeeded", spec=many), view("bert", spec=many), **{f"GET {RUN}/logs": log("x")})
+    result = invoke(api, "run", "-n", "1000", "x")
+    assert result.stdout == "x\n"
+    assert "rank 0 of 1000" in result.stderr
+    assert "allRanks" not in api.calls_to("GET", "/logs")[0].query
+
+
+def test_restarts_are_told_while_the_log_goes_on() -> None:
+    """A restart of the gang appears on stderr; the log goes on over it."""
+    first = view("bert", status={"attempt": {"number": 1, "nodes": "a"}})
+    again = view("bert", "Restarting", status={"reason": "NodeLost", "attempt": {"number": 1}})
+    second = view("bert", status={"attempt": {"number": 2, "nodes": "b"}})
+    api = story(ended(), first, again, second, **{f"GET {RUN}/logs": log("x")})
+    result = invoke(api, "run", "x")
+    assert result.stderr == "bert: restarting after the loss of a node\nbert: running again on b\n"
+
+
+def test_what_passes_at_once_is_not_told() -> None:
+    """A run that is queued and started within a moment gets no line; a restart always does."""
+    fresh = view("bert", "Queued", status={"reason": "NotPlannedYet"})
+    starting = view("bert", "Starting", status={"reason": "Creating", "message": "1 member not running yet"})
+    running = view("bert", status={"attempt": {"number": 1, "nodes": "a"}})
+    failed = {"reason": "ProgramFailed", "message": "member 0: exit code 3"}
+    again = view("bert", "Restarting", status=failed)
+    views = (fresh, starting, running, again, starting, again, starting, running)
+    api = story(ended(), *views, **{f"GET {RUN}/logs": log("x")})
+    result = invoke(api, "run", "x", settle_seconds=3600.0)
+    assert result.stderr == "bert: restarting: member 0: exit code 3\nbert: running again on a\n"
+
+
+def test_a_failed_start_is_told_again_only_with_other_words() -> None:
+    """Starts that fail in turn, each the same way, say it once; when they go on failing, the way out is told."""
+    starting = view("bert", "Starting", status={"reason": "Creating"})
+    paused = [
+        view("bert", "Queued", status={"reason": "ImagePull", "message": f"{why}; tried again", "failedStarts": count})
+        for count, why in enumerate(("no image", "no image", "bad image", "bad image"), start=1)
+    ]
+    views = [each for pause in paused for each in (starting, pause)]
+    api = story(ended("Stopped"), *views)
+    result = invoke(api, "run", "x")
+    assert result.stderr == (
+        "bert: starting\nbert: waiting after a failed start (its image): no image; tried again\n"
+        "bert: waiting after a failed start (its image): bad image; tried again; "
+        "if it can't be mended: kaji stop bert\nkaji: bert was stopped\n"
+    )
+
+
+def test_a_run_that_never_started_has_no_log() -> None:
+    """What failed before any attempt is told without asking for a log."""
+    end = view("bert", "Failed", status={"reason": "Refused", "attempts": 0})
+    api = story(end, view("bert", "Queued"))
+    assert invoke(api, "run", "x").exit_code == 2
+    assert api.calls_to("GET", "/logs") == []
+
+
+def test_connections_may_break() -> None:
+    """A watch and a log that break in the middle go on: no line twice, none lost."""
+    api = story(ended(), view("bert"))
+    api.queues[f"GET {RUN}/watch"] = [
+        cut_after(*ndjson([view("bert", "Queued")]), b'{"na'),
+        problem(503, "Unavailable", "busy"),
+    ]
+    api.queues[f"GET {RUN}/logs"] = [
+        cut_after(b"2026-11-21T10:00:00Z a\n2026-11-21T10:00:00.5Z b\n2026-11-21T10:00:00.5Z c\n", b"2026-11-21T1"),
+        [b"2026-11-21T10:00:00Z a\n2026-11-21T10:00:00.5Z b\n2026-11-21T10:00:00.5Z c\n2026-11-21T10:00:00.5Z d\n"],
+    ]
+    result = invoke(api, "run", "x")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "a\nb\nc\nd\n"
+    assert api.calls_to("GET", "/logs")[1].query["since"] == ["2026-11-21T10:00:00.500000000Z"]
+
+
+def test_a_server_that_stays_away_is_the_platforms_failure() -> None:
+    """After some minutes of trying: 125, and the way out."""
+    api = story(ended(), view("bert", "Queued"))
+    api.answers[f"GET {RUN}/watch"] = problem(503, "Unavailable", "no API server")
+    result = invoke(api, "run", "x")
+    assert result.exit_code == 125
+    assert "no API server" in result.stderr
+    assert 60 < sum(api.naps) < 300
+
+
+def test_a_run_that_is_deleted_meanwhile() -> None:
+    """It is said, and is no success."""
+    api = FakeWebApi(answers={"POST /v1/runs": (201, view("bert", "Queued"))})
+    api.answers[f"GET {RUN}/watch"] = ndjson([view("bert", "Running")])
+    result = invoke(api, "run", "x")
+    assert result.exit_code == 125
+
+
+def test_rm_deletes_after_the_end() -> None:
+    """--rm takes the run away once its exit code is known."""
+    api = story(ended("Failed", exitCode=4, reason="ProgramFailed"), view("bert"))
+    assert invoke(api, "run", "--rm", "x").exit_code == 4
+    assert [call.path for call in api.calls_to("DELETE")] == [RUN]
+
+
+def test_a_refusal_names_every_reason_in_the_users_words() -> None:
+    """What policy refuses ends with 2, every reason at once, each with its way out; options instead of spec fields."""
+    faults = [
+        {"field": "spec.resources.gpuType", "message": "there is no GPU type h1000", "hint": "known: a100, h100"},
+        {"field": "spec.volumes[0].hostPath", "message": "/etc may not be mounted", "hint": "ask the operators"},
+    ]
+    api = FakeWebApi(answers={"POST /v1/runs": problem(422, "Refused", "2 reasons", faults=faults)})
+    result = invoke(api, "run", "--gpus", "1", "--gpu-type", "h1000", "-v", "/etc:/e", "x")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "kaji: refused, for 2 reasons:\n"
+        "  --gpu-type: there is no GPU type h1000\n"
+        "      known: a100, h100\n"
+        "  --volume /etc:/e: /etc may not be mounted\n"
+        "      ask the operators\n"
+    )
+
+
+def test_a_taken_name() -> None:
+    """409 is the user's to solve: exit code 2."""
+    api = FakeWebApi(answers={"POST /v1/runs": problem(409, "AlreadyExists", "bert exists", hint="kaji rm bert")})
+    result = invoke(api, "run", "--name", "bert", "x")
+    assert (result.exit_code, result.stderr) == (2, "kaji: bert exists\n      kaji rm bert\n")
+
+
+ANSWER = {
+    "run": view("bert", "Queued", spec={"resources": {"gpu": 8, "gpuType": "h100"}}),
+    "manifests": [{"kind": "Pod", "metadata": {"name": "bert-1-0"}}, {"kind": "Service"}],
+    "findings": [{"code": "DefaultMemory", "message": "memory is 2Gi, the default"}],
+    "start": {"message": "nothing fits now"},
+}
+
+
+def test_a_dry_run_makes_nothing() -> None:
+    """Manifests, findings and when it could start; the server is asked to make nothing."""
+    api = FakeWebApi(answers={"POST /v1/runs": ANSWER})
+    result = invoke(api, "run", "--dry-run", "--gpus", "8", "--gpu-type", "h100", "x")
+    assert api.calls[0].query == {"dryRun": ["true"]}
+    assert len(api.calls) == 1
+    assert "note: memory is 2Gi, the default" in result.stderr
+    assert (
+        "Takes 8 h100.\nWould make 1 Pod, 1 Service; see them with -o yaml.\nStart: nothing fits now\n" in result.stdout
+    )
+    assert yaml.safe_load(invoke(api, "run", "--dry-run", "-o", "yaml", "x").stdout) == ANSWER
+    assert json.loads(invoke(api, "run", "--dry-run", "-o", "json", "x").stdout) == ANSWER
+
+
+def test_a_manifest_from_a_file_and_from_stdin(tmp_path: Path) -> None:
+    """-f reads a file, or stdin for `-`."""
+    text = "kind: Run\napiVersion: kajitori.dev/v1alpha1\nmetadata: {name: gpt, namespace: nlp}\nspec: {image: x}\n"
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    for args, stdin in ((["-f", str(file)], None), (["-f", "-"], text)):
+        api = FakeWebApi(answers={"POST /v1/runs": (201, view("gpt"))})
+        assert invoke(api, "run", "-d", *args, stdin=stdin).exit_code == 0
+        assert api.calls[0].body == {"name": "gpt", "namespace": "nlp", "spec": {"image": "x"}}
+
+
+def test_wrong_usage() -> None:
+    """What cannot be meant is refused with 2 before a server is asked."""
+    api = FakeWebApi()
+    for args in (["-o", "json", "x"], ["--rank", "1", "--all-ranks", "x"], ["--nope", "x"], ["-n"]):
+        result = invoke(api, "run", *args)
+        assert result.exit_code == 2, args
+        assert result.stderr.startswith("kaji: "), args
+    assert api.calls == []
+
+
+def test_a_submission_without_an_answer_is_not_repeated() -> None:
+    """Whether the run was made is not known: it is said, and not tried a second time."""
+
+    def lose(call: Any) -> Any:
+        raise httpx2.ReadError("gone")
+
+    api = FakeWebApi(answers={"POST /v1/runs": lose})
+    result = invoke(api, "run", "x")
+    assert result.exit_code == 125
+    assert "kaji ps -a" in result.stderr
+    assert len(api.calls) == 1

@@ -1,0 +1,180 @@
+"""The verbs that act on runs that are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.cli.fake_web_api import FakeWebApi, cut_after, invoke, ndjson, problem, view
+
+BERT, GPT, GPT2 = view("bert"), view("gpt-small", "Succeeded"), view("gpt-large", "Stopped")
+OTHER = view("bert", namespace="nlp", uid="other")
+
+
+def test_a_unique_prefix_names_a_run() -> None:
+    """A name may be cut short as long as it is clear."""
+    api = FakeWebApi([BERT, GPT, GPT2])
+    result = invoke(api, "stop", "b", "gpt-s")
+    assert (result.exit_code, result.stdout) == (0, "bert\ngpt-small\n")
+    assert [call.path for call in api.calls_to("POST")] == [
+        "/v1/runs/vision/bert/stop",
+        "/v1/runs/vision/gpt-small/stop",
+    ]
+
+
+def test_an_exact_name_wins_over_longer_ones() -> None:
+    """A run whose name begins another's can still be named."""
+    api = FakeWebApi([view("gpt"), view("gpt-2")])
+    assert invoke(api, "stop", "gpt").stdout == "gpt\n"
+
+
+def test_an_ambiguous_prefix_lists_the_candidates() -> None:
+    """Nothing is done, not even to the runs that were named clearly."""
+    api = FakeWebApi([BERT, GPT, GPT2])
+    result = invoke(api, "stop", "bert", "gpt")
+    assert result.exit_code == 2
+    assert "'gpt' may be any of gpt-small, gpt-large" in result.stderr
+    assert api.calls_to("POST") == []
+
+
+def test_the_own_namespace_comes_first() -> None:
+    """The same name in two namespaces means the one of one's own; the other is named with its namespace."""
+    api = FakeWebApi([OTHER, BERT])
+    invoke(api, "stop", "bert")
+    invoke(api, "stop", "nlp/bert")
+    invoke(api, "stop", "-N", "nlp", "bert")
+    posts = [call.path for call in api.calls_to("POST")]
+    assert posts == ["/v1/runs/vision/bert/stop", "/v1/runs/nlp/bert/stop", "/v1/runs/nlp/bert/stop"]
+
+
+def test_two_foreign_namespaces_are_ambiguous() -> None:
+    """Candidates are listed with their namespaces."""
+    result = invoke(FakeWebApi([OTHER, BERT]), "stop", "bert", namespace="mine")
+    assert result.exit_code == 2
+    assert "nlp/bert, vision/bert" in result.stderr
+
+
+def test_a_run_that_is_not_there() -> None:
+    """The others are stopped all the same; the exit code tells."""
+    api = FakeWebApi([BERT])
+    result = invoke(api, "stop", "nope", "bert")
+    assert (result.exit_code, result.stdout) == (2, "bert\n")
+    assert "there is no run 'nope'" in result.stderr
+
+
+def test_stop_with_a_grace() -> None:
+    """-t takes seconds as docker does, or a time with units."""
+    api = FakeWebApi([BERT])
+    invoke(api, "stop", "-t", "90", "bert")
+    invoke(api, "stop", "bert")
+    assert [call.body for call in api.calls_to("POST")] == [{"grace": "1m30s"}, {}]
+    wrong = invoke(api, "stop", "-t", "soon", "bert")
+    assert (wrong.exit_code, len(api.calls_to("POST"))) == (2, 2)
+    assert "--time: 'soon' is not a duration" in wrong.stderr
+
+
+def test_resume() -> None:
+    """Starts an ended run again."""
+    api = FakeWebApi([GPT2])
+    assert invoke(api, "resume", "gpt").stdout == "gpt-large\n"
+    assert api.calls_to("POST")[0].path.endswith("/gpt-large/resume")
+
+
+def test_rm_leaves_running_runs_alone() -> None:
+    """Ended runs are deleted, a running one only with -f; its checkpoint only with -v."""
+    api = FakeWebApi([BERT, GPT])
+    result = invoke(api, "rm", "gpt", "bert")
+    assert (result.exit_code, result.stdout) == (125, "gpt-small\n")
+    assert "bert is Running" in result.stderr
+    assert [(call.path, call.query) for call in api.calls_to("DELETE")] == [("/v1/runs/vision/gpt-small", {})]
+    forced = invoke(api, "rm", "-fv", "bert", "nope")
+    assert (forced.exit_code, forced.stdout) == (0, "bert\n")
+    assert api.calls_to("DELETE")[-1].query == {"checkpoint": ["true"]}
+
+
+def test_wait_prints_exit_codes() -> None:
+    """One a line, in the order of the names; running ones are waited for."""
+    api = FakeWebApi([BERT, GPT])
+    failed = view("bert", "Failed", status={"exitCode": 7, "reason": "ProgramFailed"})
+    api.answers["GET /v1/runs/vision/bert/watch"] = ndjson([BERT, failed])
+    result = invoke(api, "wait", "bert", "gpt")
+    assert (result.exit_code, result.stdout) == (0, "7\n0\n")
+
+
+LOG = [b"2026-11-21T10:00:00.5Z a\n", b"2026-11-21T10:00:01Z  indented\n"]
+
+
+@pytest.mark.parametrize(
+    ("args", "query", "stdout"),
+    [
+        ([], {}, "a\n indented\n"),
+        (["-t"], {}, "2026-11-21T10:00:00.5Z a\n2026-11-21T10:00:01Z  indented\n"),
+        (["-f", "--tail", "5"], {"follow": ["true"], "tail": ["5"]}, "a\n indented\n"),
+        (["-n", "0"], {"tail": ["0"]}, "a\n indented\n"),
+        (["--since", "10m"], {"since": ["600s"]}, "a\n indented\n"),
+        (["--since", "2026-11-21T10:00:00Z"], {"since": ["2026-11-21T10:00:00Z"]}, "a\n indented\n"),
+        (["--rank", "0"], {"rank": ["0"]}, "a\n indented\n"),
+    ],
+)
+def test_logs(args: list[str], query: dict[str, Any], stdout: str) -> None:
+    """Docker's options; a run of one member has no prefix."""
+    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": LOG})
+    result = invoke(api, "logs", *args, "bert")
+    assert (result.exit_code, result.stdout) == (0, stdout)
+    assert api.calls_to("GET", "/logs")[0].query == {"timestamps": ["true"], **query}
+
+
+def test_a_log_without_end_of_line_is_shown() -> None:
+    """The last words of a program need no end of line."""
+    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": [b"2026-11-21T10:00:00Z a"]})
+    assert invoke(api, "logs", "bert").stdout == "a\n"
+
+
+def test_a_broken_log_that_is_not_followed_fails() -> None:
+    """Half a log must not look like a whole one."""
+    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": lambda _: cut_after(LOG[0], b"2026")})
+    result = invoke(api, "logs", "bert")
+    assert (result.exit_code, result.stdout) == (125, "a\n")
+    assert "broke" in result.stderr
+
+
+def test_logs_of_several_members_go_on_where_each_was() -> None:
+    """After a break each member's log goes on behind its own last line."""
+    run = view("bert", spec={"replicas": 2})
+
+    def line(rank: int, second: int, text: str) -> dict[str, Any]:
+        return {"rank": rank, "attempt": 1, "time": f"2026-11-21T10:00:0{second}Z", "line": text}
+
+    first = [line(0, 1, "a"), line(1, 5, "b"), line(0, 2, "c")]
+    api = FakeWebApi([run])
+    api.queues["GET /v1/runs/vision/bert/logs"] = [
+        cut_after(*ndjson(first)),
+        ndjson([*first[1:], line(0, 3, "d"), line(1, 6, "e")]),
+    ]
+    result = invoke(api, "logs", "-f", "bert")
+    assert result.stdout == "[0] a\n[1] b\n[0] c\n[0] d\n[1] e\n"
+    assert api.calls_to("GET", "/logs")[1].query["since"] == ["2026-11-21T10:00:02.000000000Z"]
+
+
+def test_wrong_log_options_are_refused() -> None:
+    """Before a server is asked."""
+    api = FakeWebApi([BERT])
+    for args in (["--tail", "-1"], ["--since", "yesterday"], ["--rank", "1", "--all-ranks"], ["--rank", "-1"]):
+        assert invoke(api, "logs", *args, "bert").exit_code == 2
+    assert api.calls == []
+
+
+def test_what_is_forbidden_is_said() -> None:
+    """403 ends with 2 and the server's words."""
+    api = FakeWebApi(
+        [BERT], answers={"POST /v1/runs/vision/bert/stop": problem(403, "Forbidden", "bob may not stop it")}
+    )
+    result = invoke(api, "stop", "bert")
+    assert (result.exit_code, result.stderr) == (2, "kaji: bob may not stop it\n")
+
+
+def test_expired_credentials() -> None:
+    """401 ends with 125 and the way out, once for many runs."""
+    api = FakeWebApi(answers={"GET /v1/runs": problem(401, "Unauthenticated", "the token has expired", hint="log in")})
+    result = invoke(api, "stop", "a", "b")
+    assert (result.exit_code, result.stderr) == (125, "kaji: the token has expired\n      log in\n")

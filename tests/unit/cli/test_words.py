@@ -1,0 +1,123 @@
+"""Durations, amounts and command lines in words."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.unit.cli.fake_web_api import view
+
+from kajitori.cli import words
+from kajitori.cli.output import bar
+from kajitori.cli.request import RunWords, build_request
+from kajitori.cli.verbs.run import command as run_command
+from kajitori.core.run import parse_spec, to_document
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "Less than a second"),
+        (1, "1 second"),
+        (59, "59 seconds"),
+        (60, "About a minute"),
+        (119, "About a minute"),
+        (120, "2 minutes"),
+        (3599, "59 minutes"),
+        (3600, "About an hour"),
+        (2 * 3600, "2 hours"),
+        (47 * 3600, "47 hours"),
+        (48 * 3600, "2 days"),
+        (14 * 86400, "2 weeks"),
+        (60 * 86400, "2 months"),
+        (800 * 86400, "2 years"),
+    ],
+)
+def test_durations_are_dockers(seconds: float, text: str) -> None:
+    """As `docker ps` says them."""
+    assert words.human_duration(seconds) == text
+
+
+@given(st.floats(min_value=0, max_value=1e10))
+def test_every_duration_has_words(seconds: float) -> None:
+    """No time span is without words."""
+    assert words.human_duration(seconds)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (1023, "1023"), (1536, "1.5Ki"), (2**30, "1Gi"), (251 * 2**30 + 1, "251Gi"), (2**50, "1Pi")],
+)
+def test_memory(amount: int, text: str) -> None:
+    """Short enough for a table."""
+    assert words.memory_words(amount) == text
+
+
+def test_an_age_that_is_not_known_is_empty() -> None:
+    """Nothing is made up where there is no time, or none that can be read."""
+    now = words.moment("2026-11-21T12:00:00Z")
+    assert now is not None
+    assert words.age("", now) == ""
+    assert words.age(None, now) == ""
+    assert words.age("soon", now) == ""
+    assert words.age("2026-11-21T12:00:05Z", now) == "Less than a second"
+
+
+@given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 500), st.integers(1, 40))
+@example(500, 1, 1, 3)
+@example(1, 500, 1, 3)
+@example(1, 1, 1, 1)
+def test_bars_are_full_width_and_hide_nothing(used: int, broken: int, free: int, width: int) -> None:
+    """A bar has its width; what is there shows, where there is room for all three kinds."""
+    total = used + broken + free
+    text = bar(used, broken, total, width)
+    assert len(text) == (width if total else 0)
+    if width >= 3:
+        assert ("█" in text) == (used > 0)
+        assert ("▒" in text) == (broken > 0)
+        assert ("░" in text) == (free > 0)
+
+
+SPECS: list[dict[str, Any]] = [
+    {"image": "python:3.11"},
+    {"image": "x", "args": ["python", "-c", "print('a b')", "--flag"]},
+    {"image": "x", "command": ["bash"], "args": ["-c", "echo $HOME"]},
+    {
+        "image": "x",
+        "replicas": 4,
+        "launcher": "torchrun",
+        "resources": {"gpu": 8, "gpuType": "h100", "cpu": "7500m", "memory": "64Gi", "shm": "1Gi"},
+        "env": {"A": "1 2", "B": ""},
+        "volumes": [{"name": "a", "path": "/a", "readOnly": True}, {"hostPath": "/b", "path": "/c"}],
+        "secrets": [{"name": "s"}, {"name": "s", "path": "/s"}, {"name": "s", "key": "k", "env": "K"}],
+        "checkpoint": {"path": "/ckpt", "size": "100Gi"},
+        "ports": [80, 8888],
+        "nodeSelector": {"zone": "a"},
+        "priority": "low",
+        "timeLimit": "8h",
+        "grace": "1m",
+        "restarts": 0,
+        "workingDir": "/w",
+        "user": "1000:1000",
+    },
+    {"image": "x", "type": "service", "resources": {"wholeNode": True, "gpuType": "h100"}, "hostNetwork": True},
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> None:
+    """What `describe` prints can be typed again: it gives the same spec."""
+    shown = to_document(parse_spec(spec), with_defaults=True)
+    line = shlex.split(words.command_line({**view("bert"), "spec": shown}))
+    assert line[:4] == ["kaji", "run", "--name", "bert"]
+    with CliRunner().isolation():
+        ctx = run_command.make_context("run", line[2:])
+    known = RunWords.__dataclass_fields__
+    given_words = {key: value for key, value in ctx.params.items() if key in known}
+    request = build_request(RunWords(**given_words), environment={}, folder=Path("/"), read_text=lambda _: "")
+    assert to_document(parse_spec(request.spec)) == to_document(parse_spec(spec))

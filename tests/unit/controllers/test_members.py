@@ -1,0 +1,124 @@
+"""What kubelets say about Pods, in our own closed set of words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kajitori.controllers.members import member_of
+from kajitori.core import names
+from kajitori.core.gang import Member, MemberState
+from kajitori.core.reasons import Reason
+from kajitori.kube.objects import Node, Pod
+
+
+def node(ready: str) -> Node:
+    conditions = [{"type": "Ready", "status": ready}]
+    return msgspec.convert({"metadata": {"name": "n1"}, "status": {"conditions": conditions}}, Node)
+
+
+READY = {"n1": node("True")}
+
+
+def pod(status: dict[str, Any], **metadata: Any) -> Pod:
+    labels = {names.LABEL_RANK: "3", names.LABEL_ATTEMPT: "2"}
+    meta = {"name": "bert-2-3", "uid": "u", "labels": labels, **metadata}
+    return msgspec.convert({"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}, Pod)
+
+
+def seen(status: dict[str, Any], **metadata: Any) -> Member:
+    member = member_of(pod(status, **metadata), READY)
+    assert member is not None
+    return member
+
+
+def ended(exit_code: int, *, phase: str = "Failed", **more: Any) -> dict[str, Any]:
+    terminated = {"exitCode": exit_code, "finishedAt": "2026-11-21T12:00:00Z", **more}
+    return {"phase": phase, "containerStatuses": [{"name": "main", "state": {"terminated": terminated}}]}
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [{"name": "main", "state": state}]}
+
+
+def disrupted(reason: str) -> dict[str, Any]:
+    return {**ended(143), "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": reason}]}
+
+
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}],
+}
+
+
+def test_rank_and_attempt_come_from_labels() -> None:
+    member = seen({"phase": "Pending"})
+    assert (member.rank, member.attempt, member.node, member.node_ready) == (3, 2, "n1", True)
+
+
+def test_a_pod_whose_labels_somebody_edited_is_no_member() -> None:
+    assert member_of(pod({"phase": "Running"}, labels={names.LABEL_RANK: "three"}), READY) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (ended(1), Reason.PROGRAM_FAILED),
+        (ended(137), Reason.PROGRAM_FAILED),
+        (ended(137, reason="OOMKilled"), Reason.OUT_OF_MEMORY),
+        (ended(0, reason="OOMKilled"), Reason.OUT_OF_MEMORY),
+        (ended(127), Reason.COMMAND_NOT_FOUND),
+        (ended(128, reason="StartError", message="no such file"), Reason.COMMAND_NOT_FOUND),
+        ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}, Reason.EVICTED),
+        ({**ended(137), "reason": "Evicted"}, Reason.EVICTED),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, Reason.KUBELET_REFUSED),
+        ({"phase": "Failed", "reason": "OutOfnvidia.com/gpu"}, Reason.KUBELET_REFUSED),
+        ({"phase": "Failed", "reason": "NodeAffinity"}, Reason.KUBELET_REFUSED),
+        ({"phase": "Failed"}, Reason.KUBELET_REFUSED),
+        (disrupted("PreemptionByScheduler"), Reason.PREEMPTED),
+        (disrupted("DeletionByTaintManager"), Reason.NODE_LOST),
+        (disrupted("EvictionByEvictionAPI"), Reason.DRAINED),
+    ],
+)
+def test_why_a_member_failed(status: dict[str, Any], reason: Reason) -> None:
+    """Culprit and victim are told apart (rule 7): a memory kill over the own limit, and an eviction."""
+    member = seen(status)
+    assert (member.state, member.reason) == (MemberState.FAILED, reason)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"phase": "Pending"}, Reason.CREATING),
+        (waiting("ContainerCreating"), Reason.CREATING),
+        (waiting("ImagePullBackOff", "no such image"), Reason.IMAGE_PULL),
+        (waiting("CreateContainerConfigError", "secret not found"), Reason.CONTAINER_CONFIG),
+        (UNSCHEDULABLE, Reason.UNSCHEDULED),
+    ],
+)
+def test_what_a_member_waits_for(status: dict[str, Any], reason: Reason) -> None:
+    """Capacity, image, configuration are told apart."""
+    member = seen(status)
+    assert (member.state, member.reason) == (MemberState.PENDING, reason)
+
+
+def test_the_message_carries_the_last_words_of_the_program() -> None:
+    member = seen(ended(1, message="Traceback …\nValueError: bad shape\n"))
+    assert member.message == "exit code 1: ValueError: bad shape"
+    assert seen(ended(139)).message == "killed by signal 11"
+
+
+def test_a_node_that_is_gone_or_silent_is_dead() -> None:
+    running = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+    for nodes in ({}, {"n1": node("Unknown")}):
+        member = member_of(pod(running), nodes)
+        assert member is not None and not member.node_ready
+    alive = member_of(pod(running), READY)
+    assert alive is not None and alive.state is MemberState.RUNNING
+
+
+def test_a_terminating_member_is_known_as_such() -> None:
+    assert seen({"phase": "Running"}, deletionTimestamp="2026-11-21T12:00:00Z").terminating

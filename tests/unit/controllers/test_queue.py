@@ -1,0 +1,144 @@
+"""What waiting runs are planned on: all that is taken, and all that was given away and is not seen yet."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue, Waiting
+from kajitori.core import gang, names
+from kajitori.core.planner import GangRequest, MemberRequest
+from kajitori.core.reasons import Phase
+from kajitori.core.status import Attempt, MemberCounts, RunStatus
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Node, ObjectMeta, RunObject
+from kajitori.policyfile import PolicyFile
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+GPUS = {"requests": {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: "8"}}
+TEMPLATE: dict[str, Any] = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": GPUS}]}}
+
+
+class Scene:
+    """A cluster of nodes with eight GPUs each, and a queue; nothing is watched."""
+
+    def __init__(self, nodes: int) -> None:
+        self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
+        amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", names.GPU_RESOURCE: "8"}
+        for number in range(nodes):
+            document = {
+                "metadata": {"name": f"n{number}"},
+                "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+            }
+            self.mirror.nodes[f"n{number}"] = msgspec.convert(document, Node)
+        self.queue = Queue(self.mirror, ClusterView(self.mirror, PolicyFile(None)))
+
+    def run(self, name: str, phase: Phase, nodes: str = "", *, version: str = "1", type: str = "batch") -> RunObject:
+        """A Run that the mirror shows."""
+        attempt = Attempt(number=1, nodes=nodes, template=TEMPLATE) if nodes else None
+        total = len(gang.node_by_rank(attempt)) if attempt else 1
+        status = RunStatus(phase=phase, attempt=attempt, attempts=1 if nodes else 0, members=MemberCounts(total=total))
+        meta = ObjectMeta(name=name, namespace="team", uid=f"uid-{name}", resource_version=version)
+        shown = RunObject(metadata=meta, spec=msgspec.Raw(b'{"type": "%s"}' % type.encode()), status=status)
+        self.mirror.runs["team", name] = shown
+        return shown
+
+    def wait(self, name: str, ranks: int) -> None:
+        run = self.run(name, Phase.QUEUED)
+        assert run.status is not None
+        member = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
+        request = GangRequest(key=f"team/{name}", member=member, ranks=tuple(range(ranks)), queued_at="2026")
+        admitted = Admitted(gang.Run("batch", ranks, gang.Limits(), run.status))
+        self.queue.wait(Waiting(("team", name), run, admitted, run.status, request, "1"))
+
+    def starts(self, at: timedelta = timedelta()) -> dict[str, tuple[str, ...]]:
+        cycle = self.queue.plan((), NOW + at)
+        return {waiting.key[1]: placement.nodes for waiting, placement in cycle.starts}
+
+
+def test_nodes_of_a_starting_run_are_taken_before_its_pods_are_seen() -> None:
+    """Whoever comes new to the cluster knows it from the Runs alone: the one before was killed after writing it."""
+    scene = Scene(3)
+    scene.run("first", Phase.STARTING, "n[0-1]")
+    scene.wait("second", 2)
+    assert scene.starts() == {}
+    scene.wait("third", 1)
+    assert scene.starts() == {"third": ("n2",)}
+
+
+def test_nodes_of_a_running_run_are_taken_though_its_pods_are_not_seen_yet() -> None:
+    """Pods are watched apart from Runs, and may be listed first."""
+    scene = Scene(2)
+    scene.run("first", Phase.RUNNING, "n0")
+    scene.wait("second", 1)
+    assert scene.starts() == {"second": ("n1",)}
+
+
+def test_a_service_holds_the_nodes_of_members_that_are_replaced() -> None:
+    """A batch run between two attempts does not."""
+    scene = Scene(2)
+    scene.run("web", Phase.RESTARTING, "n0", type="service")
+    scene.run("bert", Phase.RESTARTING, "n1")
+    scene.wait("second", 1)
+    assert scene.starts() == {"second": ("n1",)}
+
+
+def test_what_was_just_placed_is_taken_until_the_mirror_shows_it() -> None:
+    scene = Scene(1)
+    scene.wait("first", 1)
+    assert scene.starts() == {"first": ("n0",)}
+    scene.wait("second", 1)
+    assert scene.starts() == {}
+    scene.run("first", Phase.FAILED, "n0")
+    assert scene.starts() == {"second": ("n0",)}
+
+
+def test_a_write_that_failed_may_have_been_done() -> None:
+    """Its nodes go to nobody else before that is clear: the Run moved on without it, or enough time has passed."""
+    for moved_on in (True, False):
+        scene = Scene(1)
+        scene.wait("first", 1)
+        assert scene.starts()
+        scene.queue.doubt(("team", "first"), NOW)
+        scene.wait("second", 1)
+        scene.wait("first", 1)
+        cycle = scene.queue.plan((), NOW)
+        assert not cycle.starts
+        assert cycle.doubtful == (("team", "first"),)
+        if moved_on:
+            scene.run("first", Phase.QUEUED, version="2")
+            assert scene.starts() == {"first": ("n0",)}
+        else:
+            assert scene.starts(2 * DOUBT_PATIENCE) == {"first": ("n0",)}
+
+
+def test_a_run_that_waits_for_the_same_as_before_is_no_reason_to_plan() -> None:
+    """Else each word told to one of a thousand waiting runs would plan all of them again."""
+    scene = Scene(1)
+    run = scene.run("first", Phase.QUEUED)
+    assert run.status is not None
+    member = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
+    admitted = Admitted(gang.Run("batch", 2, gang.Limits(), run.status))
+
+    def wait(ranks: int, version: str) -> bool:
+        request = GangRequest(key="team/first", member=member, ranks=tuple(range(ranks)))
+        return scene.queue.wait(Waiting(("team", "first"), run, admitted, RunStatus(), request, version))
+
+    assert wait(2, "1")
+    assert not wait(2, "2")
+    assert wait(1, "3")
+
+
+def test_runs_that_are_worked_on_are_passed_over_and_named() -> None:
+    """So that they are planned when that work is done."""
+    scene = Scene(1)
+    scene.wait("first", 1)
+    cycle = scene.queue.plan({("team", "first")}, NOW)
+    assert not cycle.starts
+    assert cycle.busy == (("team", "first"),)
+    assert scene.starts() == {"first": ("n0",)}

@@ -1,0 +1,644 @@
+"""What becomes of a spec: the template, the request, the limits, the findings; or every reason why not."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kajitori.core.decide import Decision, Facts, RunIdentity, decide
+from kajitori.core.planner import GangRequest, Placement, place
+from kajitori.core.policy import Policy, default_policy, own_machine_policy, parse_policy
+from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
+from kajitori.core.run import RunSpec, parse_spec
+from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot, Taint
+from kajitori.core.template import literal
+from kajitori.errors import Fault, InvalidInput, Refused
+
+GI = 2**30
+BERT = RunIdentity("bert", "vision")
+
+
+def node(name: str, *, gpus: int = 0, gpu_type: str = "", cpu: int = 64, memory: int = 512, **more: Any) -> NodeFacts:
+    """A node with so many cores and GiB."""
+    return NodeFacts(name, cpu * 1000, memory * GI, gpus, 110, gpu_type, **more)
+
+
+CLUSTER = NodeTable(
+    [
+        *(node(f"h-{i}", gpus=8, gpu_type="h100", labels={"pool": "h"}) for i in range(4)),
+        *(node(f"a-{i}", gpus=4, gpu_type="a100", cpu=32, memory=256) for i in range(2)),
+        *(node(f"c-{i}", cpu=16, memory=64, labels={"disk": "ssd"}) for i in range(3)),
+        node("down", gpus=8, gpu_type="h100", ready=False, taints=(Taint("node.kubernetes.io/unreachable"),)),
+    ]
+)
+FACTS = Facts(table=CLUSTER)
+
+
+def decided(
+    document: dict[str, Any] | None = None, policy: Policy | dict[str, Any] | None = None, facts: Facts = FACTS
+) -> Decision:
+    """The decision about a small spec with these fields."""
+    rules = parse_policy(policy) if isinstance(policy, dict) else policy or default_policy()
+    return decide(parse_spec({"image": "bert:3"} | (document or {})), rules, facts, run=BERT)
+
+
+def refused(
+    document: dict[str, Any], policy: Policy | dict[str, Any] | None = None, facts: Facts = FACTS
+) -> dict[str, Fault]:
+    """The faults for a small spec with these fields, by field."""
+    with pytest.raises(Refused) as caught:
+        decided(document, policy, facts)
+    return {fault.field: fault for fault in caught.value.faults}
+
+
+def codes(decision: Decision) -> set[str]:
+    return {finding.code for finding in decision.findings}
+
+
+def container(decision: Decision) -> dict[str, Any]:
+    found: dict[str, Any] = decision.template["spec"]["containers"][0]
+    return found
+
+
+def env(decision: Decision) -> dict[str, Any]:
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container(decision)["env"]}
+
+
+def test_a_bare_run() -> None:
+    """A run that says nothing but its image gets every default, and is told each of them."""
+    decision = decided()
+    assert codes(decision) == {
+        "CpuDefaulted",
+        "MemoryDefaulted",
+        "QosGuaranteed",
+        "RestartsDefaulted",
+        "GraceDefaulted",
+        "PriorityDefaulted",
+        "MustNotBeRoot",
+        "SecurityRestricted",
+    }
+    amounts = {"cpu": "1", "memory": "2Gi"}
+    assert container(decision)["resources"] == {"requests": amounts, "limits": amounts}
+    assert decision.request.cpu_millis == 1000
+    assert decision.request.memory_bytes == 2 * GI
+    assert decision.limits.restarts == 3
+    assert decision.limits.grace_seconds == 30
+    assert decision.limits.restart_grace_seconds == 5
+    assert decision.limits.time_limit_seconds is None
+    assert decision.claim is None
+    assert not decision.bind_direct
+
+
+def test_what_every_pod_says() -> None:
+    """Rules that hold for every member: no preemption, no token, node loss is decided by us, the log's end is kept."""
+    spec = decided().template["spec"]
+    assert spec["preemptionPolicy"] == "Never"
+    assert spec["priorityClassName"] == "kajitori"
+    assert spec["restartPolicy"] == "Never"
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["enableServiceLinks"] is False
+    assert {(each["key"], each["effect"]) for each in spec["tolerations"]} == {
+        ("node.kubernetes.io/not-ready", "NoExecute"),
+        ("node.kubernetes.io/unreachable", "NoExecute"),
+    }
+    assert all("tolerationSeconds" not in each for each in spec["tolerations"])
+    assert spec["containers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert spec["containers"][0]["securityContext"] == {
+        "runAsNonRoot": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert decided({"type": "service"}).template["spec"]["restartPolicy"] == "Always"
+
+
+def test_a_whole_training() -> None:
+    """GPUs, shared memory, a checkpoint and a volume become what Kubernetes calls them."""
+    decision = decided(
+        {
+            "command": ["python", "train.py", "--price", "$(cat x)"],
+            "env": {"LR": "3e-4", "PS1": "$$"},
+            "replicas": 2,
+            "launcher": "torchrun",
+            "resources": {"cpu": 8, "memory": "64Gi", "gpu": 8, "gpuType": "H100", "shm": "16Gi"},
+            "volumes": [{"name": "imagenet", "path": "/data"}],
+            "secrets": [
+                {"name": "wandb"},
+                {"name": "hf", "key": "token", "env": "HF_TOKEN"},
+                {"name": "s", "path": "/s"},
+            ],
+            "checkpoint": {"path": "/ckpt"},
+            "priority": "high",
+            "user": 1000,
+            "grace": "2s",
+            "ports": [80],
+            "labels": {"project": "x"},
+        },
+        {"volumes": {"imagenet": {"nfs": {"server": "nas", "path": "/imagenet"}, "readOnly": True}}},
+    )
+    spec = decision.template["spec"]
+    main = spec["containers"][0]
+    assert main["resources"]["limits"] == {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"}
+    assert main["resources"]["requests"] == main["resources"]["limits"]
+    assert main["command"][-1] == "$$(cat x)"
+    assert main["envFrom"] == [{"secretRef": {"name": "wandb"}}]
+    assert env(decision) == {
+        "LR": "3e-4",
+        "PS1": "$$$$",
+        "HF_TOKEN": {"secretKeyRef": {"name": "hf", "key": "token"}},
+        "NNODES": "2",
+        "NPROC_PER_NODE": "8",
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "8",
+        "KAJI_CHECKPOINT_DIR": "/ckpt",
+    }
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "16Gi"}
+    assert volumes["checkpoint"]["persistentVolumeClaim"] == {"claimName": "bert-checkpoint"}
+    assert volumes["volume-0"]["nfs"] == {"server": "nas", "path": "/imagenet"}
+    mounts = {mount["mountPath"]: mount for mount in main["volumeMounts"]}
+    assert set(mounts) == {"/dev/shm", "/ckpt", "/data", "/s"}
+    assert mounts["/data"]["readOnly"] is True
+    assert decision.claim is not None
+    assert decision.claim["spec"]["resources"]["requests"]["storage"] == "100Gi"
+    assert decision.claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert {"VolumeReadOnly", "CheckpointSizeDefaulted", "TolerationsAdded"} <= codes(decision)
+    assert decision.request.gpu_type == "h100"
+    assert decision.priority == 100
+    assert decision.limits.restart_grace_seconds == 2
+    assert decision.template["metadata"]["labels"]["project"] == "x"
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
+
+
+REFUSALS: list[tuple[str, dict[str, Any], dict[str, Any], str, str, str]] = [
+    (
+        "unknown type",
+        {"resources": {"gpu": 1, "gpuType": "z9"}},
+        {},
+        "resources.gpuType",
+        "UnknownGpuType",
+        "a100, h100",
+    ),
+    ("too many GPUs", {"resources": {"gpu": 9}}, {}, "resources.gpu", "LargerThanAnyNode", "at most 8"),
+    ("of a type", {"resources": {"gpu": 8, "gpuType": "a100"}}, {}, "resources.gpu", "LargerThanAnyNode", "at most 4"),
+    ("memory", {"resources": {"memory": "1Ti"}}, {}, "resources.memory", "LargerThanAnyNode", "64Gi"),
+    ("gang", {"replicas": 6, "resources": {"gpu": 8}}, {}, "replicas", "LargerThanTheCluster", "at most 5"),
+    ("label", {"nodeSelector": {"disk": "tape"}}, {}, "nodeSelector", "NoSuchNode", "kaji nodes"),
+    ("privileged", {"privileged": True}, {}, "privileged", "Privileged", "leave it out"),
+    ("root", {"user": "0:0"}, {}, "user", "Root", "1000"),
+    ("host network", {"hostNetwork": True}, {}, "hostNetwork", "HostNetwork", "leave it out"),
+    ("no volumes", {"volumes": [{"name": "x", "path": "/x"}]}, {}, "volumes[0].name", "UnknownVolume", "no volumes"),
+    (
+        "unknown volume",
+        {"volumes": [{"name": "imagnet", "path": "/x"}]},
+        {"volumes": {"imagenet": {"claim": "c"}}},
+        "volumes[0].name",
+        "UnknownVolume",
+        "imagenet",
+    ),
+    ("host path", {"volumes": [{"hostPath": "/etc", "path": "/x"}]}, {}, "volumes[0].hostPath", "HostPathRefused", ""),
+    (
+        "a neighbour's folder",
+        {"volumes": [{"hostPath": "/home/ab", "path": "/x"}]},
+        {"mounts": {"hostPaths": ["/home/a"]}},
+        "volumes[0].hostPath",
+        "HostPathRefused",
+        "/home/a",
+    ),
+    ("no limit", {}, {"memoryWithoutLimit": "refuse"}, "resources.memory", "MemoryLimitRequired", "16Gi"),
+    (
+        "burstable",
+        {"qos": "burstable", "resources": {"cpuRequest": 1}},
+        {"allowBurstable": False},
+        "qos",
+        "Burstable",
+        "",
+    ),
+    ("image", {"image": "evil"}, {"images": {"allow": ["good/*"]}}, "image", "ImageRefused", "good/*"),
+    ("ceiling", {"resources": {"gpu": 4}}, {"ceilings": {"member": {"gpu": 2}}}, "resources.gpu", "AboveCeiling", "2"),
+    ("together", {"replicas": 3}, {"ceilings": {"run": {"cpu": 2}}}, "resources.cpu", "AboveCeiling", "2"),
+    ("time", {"timeLimit": "2d"}, {"ceilings": {"run": {"timeLimit": "1d"}}}, "timeLimit", "AboveCeiling", "1d"),
+    (
+        "selector",
+        {"nodeSelector": {"pool": "h"}},
+        {"inject": {"nodeSelector": {"pool": "c"}}},
+        "nodeSelector['pool']",
+        "NodeSelectorFixed",
+        "leave it out",
+    ),
+    (
+        "everything tolerated",
+        {"tolerations": [{"operator": "Exists"}]},
+        {},
+        "tolerations[0].key",
+        "TolerationRefused",
+        "name the taints",
+    ),
+    (
+        "control plane",
+        {"tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]},
+        {},
+        "tolerations[0].key",
+        "TolerationRefused",
+        "leave it out",
+    ),
+    (
+        "somebody else's Secret",
+        {"secrets": [{"name": "db"}]},
+        {"security": {"allowSecrets": ["run-*"]}},
+        "secrets[0].name",
+        "SecretRefused",
+        "run-*",
+    ),
+    ("shm", {"resources": {"shm": "3Gi"}}, {}, "resources.shm", "ShmAboveMemory", "resources.memory"),
+    ("no checkpoints", {"checkpoint": {"path": "/c"}}, {"checkpoint": {"kind": "none"}}, "checkpoint", "", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("document", "policy", "field", "code", "hint"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS]
+)
+def test_refused(document: dict[str, Any], policy: dict[str, Any], field: str, code: str, hint: str) -> None:
+    """Each refusal names its field and says the way out."""
+    faults = refused(document, policy)
+    fault = faults[f"spec.{field}"]
+    assert hint in fault.hint
+    assert not code or fault.code == code
+
+
+def test_every_reason_at_once() -> None:
+    """A run with many faults is told all of them in one answer."""
+    faults = refused(
+        {
+            "privileged": True,
+            "user": 0,
+            "image": "evil",
+            "volumes": [{"name": "nope", "path": "/a"}, {"hostPath": "/etc", "path": "/b"}],
+            "resources": {"gpu": 64},
+            "secrets": [{"name": "wandb"}],
+        },
+        {"images": {"deny": ["evil*"]}},
+        Facts(table=CLUSTER, secrets=frozenset({"wand"})),
+    )
+    assert set(faults) == {
+        "spec.privileged",
+        "spec.user",
+        "spec.image",
+        "spec.volumes[0].name",
+        "spec.volumes[1].hostPath",
+        "spec.resources.gpu",
+        "spec.secrets[0].name",
+    }
+    assert faults["spec.secrets[0].name"].hint == "did you mean wand?"
+
+
+def test_the_cluster_is_no_reason_twice() -> None:
+    """What the cluster lacks refuses a new run, not one that was admitted before, nor one in a cluster that grows."""
+    huge = {"replicas": 100, "resources": {"gpu": 8, "gpuType": "h100"}}
+    assert "spec.replicas" in refused(huge)
+    assert decided(huge, facts=Facts(table=CLUSTER, admitted=True)).request.gpus == 8
+    assert decided(huge, {"nodesOnDemand": True}).request.gpus == 8
+    assert decided(huge, facts=Facts()).request.gpus == 8
+    assert decided(huge, facts=Facts(table=NodeTable([]))).request.gpus == 8
+
+
+def test_a_node_that_is_down_still_counts() -> None:
+    """A cluster could hold a gang again once its broken nodes are back: that is a reason to wait."""
+    assert decided({"replicas": 5, "resources": {"gpu": 8, "gpuType": "h100"}}).request.gpus == 8
+
+
+def test_gpu_nodes_kept_free() -> None:
+    """Runs without GPUs do not count nodes with GPUs where policy keeps those free."""
+    faults = refused(
+        {"replicas": 4, "resources": {"cpu": 16, "memory": "1Gi"}}, {"gpu": {"cpuRunsOnGpuNodes": "never"}}
+    )
+    assert "at most 3" in faults["spec.replicas"].hint
+    only_gpus = Facts(table=NodeTable([node("h", gpus=8, gpu_type="h100")]))
+    assert refused({}, {"gpu": {"cpuRunsOnGpuNodes": "never"}}, only_gpus)["spec.resources.gpu"].code == "NoCpuNodes"
+    assert decided({}, None, only_gpus).request.gpus == 0
+
+
+def test_no_gpus_at_all() -> None:
+    """A cluster without GPUs says so."""
+    cpus = Facts(table=NodeTable([node("c")]))
+    assert refused({"resources": {"gpu": 1}}, None, cpus)["spec.resources.gpu"].code == "NoGpus"
+    assert "no GPUs" in refused({"resources": {"gpu": 1, "gpuType": "h100"}}, None, cpus)["spec.resources.gpuType"].hint
+
+
+def test_whole_nodes() -> None:
+    """A run of whole nodes that says no more gets their GPUs and a large share of the rest."""
+    decision = decided({"resources": {"wholeNode": True, "gpuType": "a100"}, "replicas": 2})
+    assert decision.request.whole_node
+    assert decision.template["metadata"]["labels"] == {"kajitori.dev/whole-node": "true"}
+    assert decision.request.gpus == 4
+    assert decision.request.cpu_millis == 28_800
+    assert decision.request.memory_bytes == 256 * 1024 * 90 // 100 * 2**20
+    assert {"WholeNodeGpus", "WholeNodeCpu", "WholeNodeMemory"} <= codes(decision)
+    unknown = refused({"resources": {"wholeNode": True, "gpuType": "a100"}}, None, Facts())
+    assert unknown["spec.resources.gpu"].code == "Unknown"
+
+
+def test_burstable_is_told_the_risk() -> None:
+    """Reserving less than may be used is possible, and its risk is said."""
+    decision = decided({"qos": "burstable", "resources": {"memory": "8g", "memoryRequest": "2g", "cpuRequest": "500m"}})
+    resources = container(decision)["resources"]
+    assert resources == {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}
+    assert "BurstableRisk" in codes(decision)
+    assert "QosGuaranteed" not in codes(decision)
+    assert decision.request.memory_bytes == 2 * GI
+
+
+def test_no_memory_limit_means_no_restart() -> None:
+    """Where nothing limits memory, what ate one node's is not carried to the next."""
+    decision = decided({"restarts": 10}, {"memoryWithoutLimit": "unlimited"})
+    assert decision.limits.restarts == 0
+    assert "memory" not in container(decision)["resources"]["limits"]
+    assert "RestartsForcedToZero" in codes(decision)
+    assert decided({"restarts": 10, "resources": {"memory": "1g"}}).limits.restarts == 10
+
+
+def test_what_policy_adds_is_told() -> None:
+    """Everything that policy puts on a member appears in the template and among the findings."""
+    decision = decided(
+        {"env": {"HTTP_PROXY": "mine", "DEBUG": "1", "WANDB_API_KEY": "x"}, "image": "bert"},
+        {
+            "inject": {
+                "labels": {"cost": "42"},
+                "annotations": {"note": "hello"},
+                "env": {"HTTP_PROXY": "http://proxy", "NODE": "$(HOST)"},
+                "tolerations": [{"key": "team", "operator": "Exists"}],
+                "nodeSelector": {"disk": "ssd"},
+                "runtimeClass": "nvidia",
+                "schedulerName": "other",
+                "resources": {"hugepages-1Gi": "2Gi"},
+            },
+            "images": {"pullSecrets": ["registry"], "pullPolicy": "Always"},
+            "defaults": {"env": {"TZ": "UTC", "DEBUG": "0"}, "shm": "1Gi", "timeLimit": "7d"},
+            "security": {
+                "defaultUser": "1000:100",
+                "fsGroup": 100,
+                "addCapabilities": ["IPC_LOCK"],
+                "readOnlyRoot": True,
+            },
+        },
+    )
+    spec = decision.template["spec"]
+    assert decision.template["metadata"] == {"labels": {"cost": "42"}, "annotations": {"note": "hello"}}
+    assert env(decision) == {
+        "TZ": "UTC",
+        "DEBUG": "1",
+        "WANDB_API_KEY": "x",
+        "HTTP_PROXY": "http://proxy",
+        "NODE": "$(HOST)",
+    }
+    assert spec["nodeSelector"] == {"disk": "ssd"}
+    assert spec["runtimeClassName"] == "nvidia"
+    assert spec["schedulerName"] == "other"
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert spec["securityContext"] == {"fsGroup": 100}
+    assert container(decision)["imagePullPolicy"] == "Always"
+    assert container(decision)["securityContext"]["runAsUser"] == 1000
+    assert container(decision)["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert container(decision)["resources"]["limits"]["hugepages-1Gi"] == "2Gi"
+    assert decision.limits.time_limit_seconds == 7 * 86400
+    assert {
+        "LabelsAdded",
+        "AnnotationsAdded",
+        "EnvAdded",
+        "EnvReplaced",
+        "EnvDefaulted",
+        "TolerationsAdded",
+        "NodeSelectorAdded",
+        "RuntimeClassSet",
+        "SchedulerSet",
+        "ResourcesAdded",
+        "ShmDefaulted",
+        "UserDefaulted",
+        "TimeLimitDefaulted",
+        "SecretInEnv",
+        "ImageTagLatest",
+        "SecurityRestricted",
+    } <= codes(decision)
+
+
+def test_volumes_of_all_kinds() -> None:
+    """Each source that policy can offer becomes the Kubernetes source of that kind."""
+    offered = {
+        "a": {"claim": "c", "subPath": "x/y"},
+        "b": {"hostPath": "/srv"},
+        "c": {"configMap": "m"},
+        "d": {"secret": "s"},
+        "e": {"emptyDir": {"size": "1Gi", "memory": True}},
+    }
+    uses = [{"name": name, "path": f"/{name}"} for name in offered]
+    spec = decided({"volumes": uses}, {"volumes": offered}).template["spec"]
+    assert [next(value for key, value in volume.items() if key != "name") for volume in spec["volumes"]] == [
+        {"claimName": "c"},
+        {"path": "/srv"},
+        {"name": "m"},
+        {"secretName": "s"},
+        {"medium": "Memory", "sizeLimit": "1Gi"},
+    ]
+    assert spec["containers"][0]["volumeMounts"][0]["subPath"] == "x/y"
+    facts = Facts(CLUSTER, secrets=frozenset(), config_maps=frozenset(), claims=frozenset({"cc"}))
+    faults = refused({"volumes": uses}, {"volumes": offered}, facts)
+    assert {fault.code for fault in faults.values()} == {
+        "PersistentVolumeClaimNotFound",
+        "ConfigMapNotFound",
+        "SecretNotFound",
+    }
+
+
+HOME = own_machine_policy("/home/a", mounts=False, checkpoint_root="/home/a/ckpt")
+
+
+def test_own_machine_without_mounts() -> None:
+    """Where nothing can be mounted, one's own folder works at its own path and the checkpoint tells where it is."""
+    decision = decided(
+        {
+            "volumes": [{"hostPath": "/home/a/code", "path": "/home/a/code", "readOnly": True}],
+            "workingDir": "/home/a/code",
+            "checkpoint": {"path": "/ckpt", "size": "1g"},
+            "resources": {"shm": "1g"},
+        },
+        HOME,
+    )
+    assert env(decision)["KAJI_CHECKPOINT_DIR"] == "/home/a/ckpt/vision/bert"
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(decision)["volumeMounts"]}
+    assert mounts["checkpoint"] == "/home/a/ckpt/vision/bert"
+    assert {"CheckpointAtOwnPath", "ShmOfTheMachine", "ReadOnlyNotEnforced", "CheckpointSizeUnused"} <= codes(decision)
+    assert decision.claim is None
+    assert "securityContext" not in container(decision)
+
+
+def test_own_machine_refuses_other_paths() -> None:
+    """Any other mount is refused, with the reason and what works instead."""
+    faults = refused(
+        {
+            "volumes": [{"hostPath": "/home/a/code", "path": "/code"}, {"hostPath": "/etc", "path": "/etc"}],
+            "secrets": [{"name": "s", "path": "/s"}],
+        },
+        HOME,
+    )
+    assert faults["spec.volumes[0].hostPath"].hint.endswith("-v /home/a/code:/home/a/code")
+    assert faults["spec.volumes[1].hostPath"].code == "HostPathRefused"
+    assert faults["spec.secrets[0].path"].code == "MountsUnavailable"
+
+
+def test_own_machine_with_mounts() -> None:
+    """Where mounts can be made, a folder appears wherever it is wanted, and the checkpoint at its path."""
+    policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/home/a/ckpt")
+    decision = decided(
+        {"volumes": [{"hostPath": "/home/a/code", "path": "/code"}], "checkpoint": {"path": "/ckpt"}}, policy
+    )
+    assert env(decision)["KAJI_CHECKPOINT_DIR"] == "/ckpt"
+    assert {mount["mountPath"] for mount in container(decision)["volumeMounts"]} == {"/code", "/ckpt"}
+
+
+def test_a_bad_name_is_refused() -> None:
+    """A Run that came by another way than ours may have a name that no member's host could have."""
+    for name in ("1a", "a" * 49, "a.b"):
+        with pytest.raises(Refused) as caught:
+            decide(parse_spec({"image": "a:1"}), default_policy(), FACTS, run=RunIdentity(name, "vision"))
+        assert [fault.field for fault in caught.value.faults] == ["metadata.name"]
+
+
+def test_direct_binding_by_pool() -> None:
+    """Members are bound directly where policy says so: everywhere, or for runs that ask for such a pool."""
+    pools = {"binding": {"directlyOn": [{"pool": "h"}]}}
+    assert not decided({}, pools).bind_direct
+    assert decided({"nodeSelector": {"pool": "h"}}, pools).bind_direct
+    assert decided({}, {"binding": {"bind": "direct"}}).bind_direct
+
+
+def _expanded(text: str) -> str:
+    """What a kubelet makes of a text without variables: `$$` is `$`; `$(NAME)` of an unknown name stays as it is."""
+    out, i = "", 0
+    while i < len(text):
+        if text[i] == "$" and i + 1 < len(text):
+            if text[i + 1] == "$":
+                out, i = out + "$", i + 2
+                continue
+            if text[i + 1] == "(" and ")" in text[i + 2 :]:
+                end = text.index(")", i + 2)
+                out, i = out + "<replaced>", end + 1
+                continue
+        out, i = out + text[i], i + 1
+    return out
+
+
+@given(st.text(alphabet="$()ab", max_size=20))
+def test_words_reach_the_program_unchanged(text: str) -> None:
+    """Docker replaces nothing in commands and values, so neither may Kubernetes."""
+    assert _expanded(literal(text)) == text
+
+
+_AMOUNT = st.sampled_from([None, "500m", 1, 8, 64, 1000])
+_SIZE = st.sampled_from([None, "64m", "1Gi", "64g", "4Ti"])
+_SPECS = st.fixed_dictionaries(
+    {"image": st.sampled_from(["a", "evil", "a:1"])},
+    optional={
+        "type": st.sampled_from(["batch", "service"]),
+        "replicas": st.integers(1, 8),
+        "launcher": st.sampled_from(["none", "torchrun"]),
+        "resources": st.fixed_dictionaries(
+            {},
+            optional={
+                "cpu": _AMOUNT,
+                "memory": _SIZE,
+                "cpuRequest": _AMOUNT,
+                "memoryRequest": _SIZE,
+                "gpu": st.integers(0, 10),
+                "gpuType": st.sampled_from([None, "h100", "a100", "NVIDIA-H100-80GB-HBM3", "zz"]),
+                "shm": _SIZE,
+                "wholeNode": st.booleans(),
+            },
+        ),
+        "qos": st.sampled_from(["guaranteed", "burstable"]),
+        "env": st.dictionaries(st.sampled_from(["A", "B_TOKEN"]), st.text(max_size=5)),
+        "volumes": st.lists(
+            st.fixed_dictionaries({"name": st.sampled_from(["v", "w", "x"]), "path": st.sampled_from(["/a", "/b"])}),
+            max_size=2,
+        ),
+        "checkpoint": st.fixed_dictionaries({"path": st.sampled_from(["/c", "/a"])}, optional={"size": _SIZE}),
+        "restarts": st.integers(0, 5),
+        "privileged": st.booleans(),
+        "user": st.sampled_from([0, 1000, "1:2"]),
+        "nodeSelector": st.dictionaries(st.sampled_from(["disk", "pool"]), st.sampled_from(["ssd", "h"])),
+    },
+)
+_POLICIES = st.sampled_from(
+    [
+        default_policy(),
+        HOME,
+        parse_policy({"memoryWithoutLimit": "unlimited", "nodesOnDemand": True}),
+        parse_policy({"memoryWithoutLimit": "refuse", "security": {"allowPrivileged": True, "allowRoot": True}}),
+        parse_policy({"volumes": {"v": {"claim": "v"}, "w": {"emptyDir": {}}}, "images": {"deny": ["evil*"]}}),
+        parse_policy({"defaults": {"shm": "8Gi", "memory": "4Gi"}, "ceilings": {"run": {"gpu": 16}}}),
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(_SPECS, _POLICIES, st.booleans(), st.sampled_from([CLUSTER, None]))
+def test_any_spec(document: dict[str, Any], policy: Policy, admitted: bool, table: NodeTable | None) -> None:
+    """A decision or typed faults, never anything else; and what is decided holds together."""
+    try:
+        spec: RunSpec = parse_spec(document)
+        decision = decide(spec, policy, Facts(table, admitted), run=BERT)
+    except InvalidInput as error:
+        assert all(fault.field.startswith("spec") and fault.message for fault in error.faults)
+        return
+    assert decision == decide(spec, policy, Facts(table, admitted), run=BERT), "deterministic"
+    resources = container(decision)["resources"]
+    for name, parse in (("cpu", parse_cpu_millis), ("memory", parse_memory_bytes)):
+        if name in resources["limits"]:
+            assert parse(resources["requests"][name]) <= parse(resources["limits"][name])
+            if spec.qos == "guaranteed" and "memory" in resources["limits"]:
+                assert resources["requests"][name] == resources["limits"][name]
+    assert parse_cpu_millis(resources["requests"]["cpu"]) == decision.request.cpu_millis
+    assert parse_memory_bytes(resources["requests"]["memory"]) == decision.request.memory_bytes
+    assert resources["limits"].get("nvidia.com/gpu", "0") == str(decision.request.gpus)
+    if "memory" not in resources["limits"]:
+        assert decision.limits.restarts == 0
+    told = {finding.field for finding in decision.findings}
+    for field in ("restarts", "priority", "timeLimit"):
+        given_value = getattr(spec, {"timeLimit": "time_limit_seconds"}.get(field, field))
+        used = decision.limits.time_limit_seconds if field == "timeLimit" else True
+        assert given_value is not None or not used or f"spec.{field}" in told
+    names = [mount["mountPath"] for mount in container(decision).get("volumeMounts", [])]
+    assert len(set(names)) == len(names)
+    if table is not None and not admitted and not policy.nodes_on_demand:
+        repaired = NodeTable(
+            NodeFacts(n.name, n.cpu_millis, n.memory_bytes, n.gpus, n.pods, n.gpu_type, n.labels) for n in table.nodes
+        )
+        gang = GangRequest("k", decision.request, tuple(range(spec.replicas)))
+        assert isinstance(place(Snapshot.empty(repaired), gang), Placement), "admitted, so an empty cluster holds it"
+
+
+def test_policy_and_spec_are_left_alone() -> None:
+    """Changing a decision's template changes neither the policy nor the next decision."""
+    policy = parse_policy({"inject": {"labels": {"a": "b"}, "resources": {"x/y": "1"}}})
+    before = copy.deepcopy(policy)
+    first = decided({}, policy)
+    first.template["metadata"]["labels"]["a"] = "changed"
+    first.template["spec"]["containers"][0]["resources"]["limits"]["x/y"] = "9"
+    assert policy == before
+    assert decided({}, policy).template["metadata"]["labels"] == {"a": "b"}
+
+
+@pytest.mark.parametrize("written", ["h1000", "h10", "x-H100-y"])
+def test_a_gpu_type_is_not_guessed(written: str) -> None:
+    """The policy's patterns are for labels of nodes: what a user mistypes is refused, with the known types."""
+    faults = refused({"resources": {"gpu": 1, "gpuType": written}})
+    assert "h100" in faults["spec.resources.gpuType"].hint
+
+
+def test_a_gpu_type_may_be_written_as_the_nodes_label_says_it() -> None:
+    labelled = node("n", gpus=8, gpu_type="h100", labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
+    document = {"resources": {"gpu": 1, "gpuType": "nvidia-h100-80gb-hbm3"}}
+    assert decided(document, facts=Facts(table=NodeTable([labelled]))).request.gpu_type == "h100"

@@ -1,0 +1,31 @@
+"""Why many runs wait, found out together."""
+
+from __future__ import annotations
+
+from kajitori.core.explain import Explainer, Use, explain
+from kajitori.core.planner import GangRequest, MemberRequest, Shortage, place
+from kajitori.core.reasons import Reason
+from kajitori.core.snapshot import GPU, NodeFacts, NodeTable, Snapshot
+
+
+def test_who_holds_nodes_is_found_out_once_for_all_gangs_that_wait_for_the_same() -> None:
+    """A thousand waiting runs do not look at every Pod a thousand times."""
+    table = NodeTable([NodeFacts(f"n{number}", 32_000, 2**36, 8, 110, "h100") for number in range(4)])
+    snapshot = Snapshot.empty(table)
+    snapshot.used[:, GPU] = 8
+    asked: list[str] = []
+
+    def uses(node: str) -> list[Use]:
+        asked.append(node)
+        return [Use(node, "team/bert", is_run=True, gpus=8)]
+
+    explainer = Explainer(snapshot, uses)
+    member = MemberRequest(1000, 2**30, gpus=8)
+    for members in (1, 2, 3):
+        gang = GangRequest("team/x", member, tuple(range(members)))
+        shortage = place(snapshot, gang)
+        assert isinstance(shortage, Shortage)
+        found = explainer.explain(gang, shortage)
+        assert found == explain(snapshot, gang, shortage, lambda node: [Use(node, "team/bert", is_run=True, gpus=8)])
+        assert found.reason is explainer.reason(gang, shortage) is Reason.WAITING_FOR_GPU
+    assert sorted(asked) == ["n0", "n1", "n2", "n3"]

@@ -1,0 +1,406 @@
+"""The life of a run, case by case, and what must hold whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kajitori.core import gang
+from kajitori.core.gang import (
+    CreateMembers,
+    DeleteMember,
+    DeleteMembers,
+    Limits,
+    Member,
+    MemberState,
+    NeedsNodes,
+    Release,
+    Run,
+    Step,
+    next_step,
+)
+from kajitori.core.nodelist import compress
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import Attempt, RunStatus, to_document
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
+
+
+def run(
+    *, replicas: int = 2, phase: Phase = Phase.RUNNING, created: bool = True, restarts: int = 3, **status: Any
+) -> Run:
+    """A batch run whose first attempt was placed at noon."""
+    attempt = Attempt(number=1, nodes=f"n[0-{replicas - 1}]", planned_at="2026-11-21T12:00:00Z", created=created)
+    fresh = RunStatus(phase=phase, attempt=attempt, attempts=1, queued_at="2026-11-21T11:59:00Z")
+    return Run("batch", replicas, Limits(restarts=restarts), msgspec.structs.replace(fresh, **status))
+
+
+def member(rank: int, state: MemberState = RUNNING, *, attempt: int = 1, **more: Any) -> Member:
+    plain = Member(rank, attempt, f"bert-{attempt}-{rank}", f"uid-{attempt}-{rank}", state, f"n{rank}")
+    return replace(plain, **more)
+
+
+def failed(rank: int, reason: Reason = Reason.PROGRAM_FAILED, code: int | None = 1, **more: Any) -> Member:
+    return member(rank, FAILED, reason=reason, exit_code=code, message=f"exit code {code}", **more)
+
+
+def step(subject: Run, *members: Member, at: timedelta = timedelta()) -> Step:
+    return next_step(subject, members, NOW + at)
+
+
+def kinds(answer: Step) -> list[type]:
+    return [type(action) for action in answer.actions]
+
+
+def test_a_new_run_asks_for_nodes() -> None:
+    answer = step(Run("batch", 2, Limits(), RunStatus()))
+    assert answer.actions == (NeedsNodes((0, 1), {}, frozenset()),)
+    assert answer.status.queued_at
+
+
+def test_missing_members_are_created_only_before_the_attempt_was_complete() -> None:
+    """Afterwards a missing Pod is a lost member: it is never made again under the same name."""
+    starting = run(phase=Phase.STARTING, created=False)
+    assert step(starting, member(0, PENDING)).actions == (CreateMembers((1,)),)
+    answer = step(run(), member(0))
+    assert answer.status.phase is Phase.RESTARTING
+    assert answer.status.reason is Reason.MEMBER_DELETED
+    assert answer.status.restarts == 0
+
+
+def test_it_runs_when_all_members_run() -> None:
+    answer = step(run(phase=Phase.STARTING, created=False), member(0), member(1))
+    assert answer.status.phase is Phase.RUNNING
+    assert answer.status.attempt is not None and answer.status.attempt.created
+    assert answer.status.started_at and answer.status.attempt.started_at
+
+
+def test_it_succeeds_when_all_members_did() -> None:
+    answer = step(run(), member(0, SUCCEEDED), member(1, SUCCEEDED))
+    assert (answer.status.phase, answer.status.exit_code) == (Phase.SUCCEEDED, 0)
+    assert answer.actions == ()
+
+
+def test_members_may_end_one_after_the_other() -> None:
+    answer = step(run(), member(0, SUCCEEDED), member(1))
+    assert answer.status.phase is Phase.RUNNING
+
+
+def test_a_failing_program_takes_the_whole_gang_back_to_its_checkpoint() -> None:
+    """The restart counts, survivors get the short grace, and the ended member's Pod stays to be read."""
+    answer = step(run(), failed(0, code=7), member(1))
+    assert answer.status.phase is Phase.RESTARTING
+    assert answer.status.restarts == 1
+    assert answer.actions == (DeleteMembers(5, unfinished_only=True),)
+    waiting = step(replace(run(), status=answer.status), failed(0), member(1, terminating=True))
+    assert waiting.actions == ()
+    ready = step(replace(run(), status=answer.status), failed(0))
+    assert ready.actions == (NeedsNodes((0, 1), {0: "n0", 1: "n1"}, frozenset()),)
+
+
+def test_out_of_restarts_the_run_fails_with_the_programs_exit_code() -> None:
+    answer = step(run(restarts=1), failed(0))
+    assert answer.status.phase is Phase.RESTARTING
+    spent = replace(run(restarts=1), status=msgspec.structs.replace(run().status, restarts=1))
+    answer = step(spent, failed(1, code=7), member(0))
+    assert (answer.status.phase, answer.status.reason, answer.status.exit_code) == (
+        Phase.FAILED,
+        Reason.PROGRAM_FAILED,
+        7,
+    )
+    assert "restarted 1 of 1 times" in answer.status.message
+    tidy = step(replace(spent, status=answer.status), failed(1, code=7), member(0))
+    assert tidy.actions == (DeleteMembers(5, unfinished_only=True),)
+
+
+def test_the_culprit_of_a_memory_kill_is_not_carried_to_another_node() -> None:
+    """Even if other members fell over first in consequence, and however many restarts are left."""
+    dead = failed(1, Reason.OUT_OF_MEMORY, 137, ended_at="2026-11-21T12:00:05Z")
+    answer = step(run(restarts=10), failed(0, code=1, ended_at="2026-11-21T12:00:04Z"), dead)
+    assert (answer.status.phase, answer.status.reason, answer.status.exit_code) == (
+        Phase.FAILED,
+        Reason.OUT_OF_MEMORY,
+        137,
+    )
+
+
+@pytest.mark.parametrize("reason", [Reason.EVICTED, Reason.PREEMPTED, Reason.DRAINED, Reason.NODE_LOST])
+def test_what_is_done_to_a_run_does_not_count_against_it(reason: Reason) -> None:
+    answer = step(run(restarts=0), failed(0, reason), failed(1, code=1))
+    assert answer.status.phase is Phase.RESTARTING
+    assert answer.status.reason is reason
+    assert (answer.status.restarts, answer.status.interruptions) == (0, 1)
+
+
+def test_a_node_that_does_not_answer_is_not_waited_for() -> None:
+    """The gang goes on elsewhere although the lost member's Pod is still there, terminating for ever."""
+    lost = member(0, node_ready=False)
+    answer = step(run(), lost, member(1))
+    assert (answer.status.phase, answer.status.reason) == (Phase.RESTARTING, Reason.NODE_LOST)
+    stuck = replace(lost, terminating=True)
+    assert kinds(step(replace(run(), status=answer.status), stuck)) == [NeedsNodes]
+
+
+def test_a_member_that_somebody_deletes_may_write_its_checkpoint_first() -> None:
+    """While it is being ended nothing else is; once it is gone the reason seen before is remembered."""
+    ending = member(0, terminating=True, reason=Reason.DRAINED)
+    answer = step(run(), ending, member(1))
+    assert (answer.status.phase, answer.status.reason, answer.actions) == (Phase.RUNNING, Reason.DRAINED, ())
+    after = step(replace(run(), status=answer.status), member(1))
+    assert (after.status.phase, after.status.reason, after.status.restarts) == (Phase.RESTARTING, Reason.DRAINED, 0)
+
+
+def test_a_start_that_takes_too_long_frees_its_nodes_and_pauses_longer_each_time() -> None:
+    """It names what hung, does not count as a restart, and the pause doubles."""
+    slow = member(1, PENDING, reason=Reason.IMAGE_PULL, message="no such image: bert:3")
+    subject = run(phase=Phase.STARTING)
+    early = step(subject, member(0), slow, at=timedelta(seconds=599))
+    assert early.status.phase is Phase.STARTING
+    assert early.status.reason is Reason.IMAGE_PULL
+    assert early.wake_at == NOW + timedelta(seconds=600)
+    late = step(subject, member(0), slow, at=timedelta(seconds=600))
+    assert (late.status.phase, late.status.reason) == (Phase.QUEUED, Reason.IMAGE_PULL)
+    assert late.actions == (DeleteMembers(5),)
+    assert "no such image" in late.status.message
+    assert (late.status.restarts, late.status.failed_starts) == (0, 1)
+    pauses = []
+    for failures in range(1, 9):
+        again = replace(
+            subject, status=msgspec.structs.replace(subject.status, failed_starts=failures - 1, not_before="")
+        )
+        answer = step(again, member(0), slow, at=timedelta(seconds=600))
+        assert answer.wake_at is not None
+        pauses.append((answer.wake_at - NOW).total_seconds() - 600)
+    assert pauses == [10, 20, 40, 80, 160, 320, 600, 600]
+
+
+def test_the_pause_is_waited_out() -> None:
+    subject = run(phase=Phase.QUEUED, not_before="2026-11-21T12:00:10Z")
+    assert step(subject).actions == ()
+    assert step(subject).wake_at == NOW + timedelta(seconds=10)
+    assert kinds(step(subject, at=timedelta(seconds=10))) == [NeedsNodes]
+
+
+def test_a_pinned_pod_that_the_scheduler_gave_up_on_is_not_waited_for_long() -> None:
+    stuck = member(1, PENDING, reason=Reason.UNSCHEDULED, message="0/3 nodes are available")
+    answer = step(run(phase=Phase.STARTING), member(0), stuck, at=timedelta(seconds=30))
+    assert (answer.status.phase, answer.status.reason) == (Phase.QUEUED, Reason.UNSCHEDULED)
+
+
+def test_two_failures_on_a_node_and_the_run_avoids_it() -> None:
+    subject = run(restarts=9)
+    for _ in range(2):
+        answer = step(subject, failed(0), member(1))
+        subject = replace(
+            subject, status=msgspec.structs.replace(answer.status, phase=Phase.RUNNING, attempt=run().status.attempt)
+        )
+    waiting = replace(subject, status=msgspec.structs.replace(subject.status, phase=Phase.RESTARTING))
+    (wanted,) = step(waiting).actions
+    assert isinstance(wanted, NeedsNodes)
+    assert wanted.avoid == {"n0"}
+
+
+def test_stopping_asks_first_and_says_stopped_when_nothing_runs() -> None:
+    subject = replace(run(), stopped=True, limits=Limits(grace_seconds=60))
+    answer = step(subject, member(0), member(1))
+    assert (answer.status.phase, answer.status.reason) == (Phase.RUNNING, Reason.STOPPING)
+    assert answer.actions == (DeleteMembers(60, unfinished_only=True),)
+    assert step(subject, member(0, terminating=True)).actions == ()
+    assert step(subject).status.phase is Phase.STOPPED
+
+
+def test_a_stopped_run_can_be_resumed_and_never_uses_an_attempt_number_twice() -> None:
+    subject = replace(run(phase=Phase.STOPPED, restarts=2), resumes=1)
+    answer = step(subject)
+    assert (answer.status.phase, answer.status.resumes, answer.status.attempts) == (Phase.QUEUED, 1, 1)
+    assert kinds(answer) == [NeedsNodes]
+    placed = gang.place_on(answer.status, (0, 1), "n[0-1]", {}, 0, 2, NOW)
+    assert placed.attempt is not None and placed.attempt.number == 2
+
+
+def test_the_time_limit_ends_a_run_for_good() -> None:
+    subject = replace(run(started_at="2026-11-21T12:00:00Z"), limits=Limits(time_limit_seconds=60))
+    assert step(subject, member(0), member(1)).wake_at == NOW + timedelta(seconds=60)
+    late = step(subject, member(0), member(1), at=timedelta(seconds=60))
+    assert late.actions == (DeleteMembers(30, unfinished_only=True),)
+    ended = step(replace(subject, status=late.status), at=timedelta(seconds=61))
+    assert (ended.status.phase, ended.status.reason) == (Phase.FAILED, Reason.TIME_LIMIT)
+
+
+def test_deleting_ends_members_first_and_then_lets_go() -> None:
+    subject = replace(run(), deleting=True)
+    assert step(subject, member(0)).actions == (DeleteMembers(30),)
+    assert step(subject, member(0, terminating=True)).actions == ()
+    assert step(subject, member(0, terminating=True, node_ready=False)).actions == (Release(),)
+    assert step(subject).actions == (Release(),)
+
+
+def test_what_is_left_of_earlier_attempts_goes_once_the_next_exists() -> None:
+    second = run(phase=Phase.STARTING, created=False)
+    second.status.attempt = Attempt(number=2, nodes="n[0-1]", planned_at="2026-11-21T12:00:00Z")
+    answer = step(second, failed(0), member(0, PENDING, attempt=2))
+    assert answer.actions == (DeleteMembers(5, attempt=1), CreateMembers((1,)))
+
+
+# ------------------------------------------------------------------------------------------------ service
+
+
+def service(replicas: int = 3, **status: Any) -> Run:
+    return replace(run(replicas=replicas, **status), type="service")
+
+
+def test_a_services_members_are_replaced_one_by_one() -> None:
+    """The others are left alone; only the lost rank gets a new attempt."""
+    lost = failed(1, Reason.EVICTED, None)
+    answer = step(service(), member(0), lost, member(2))
+    assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", 0), NeedsNodes((1,), {}, frozenset()))
+    placed = gang.place_on(answer.status, (1,), "n7", {}, 0, 3, NOW)
+    subject = replace(service(), status=placed)
+    assert step(subject, member(0), member(2)).actions == (CreateMembers((1,)),)
+    whole = step(subject, member(0), member(2), member(1, attempt=2))
+    assert whole.status.phase is Phase.RUNNING
+
+
+def test_a_service_does_not_start_a_second_member_while_the_first_still_ends() -> None:
+    answer = step(service(), member(0), member(1, terminating=True), member(2))
+    assert NeedsNodes not in kinds(answer)
+
+
+# ------------------------------------------------------------------------------------------------ properties
+
+phases = st.sampled_from(list(Phase))
+members_strategy = st.lists(
+    st.builds(
+        lambda rank, state, attempt, terminating, ready, reason: member(
+            rank,
+            state,
+            attempt=attempt,
+            terminating=terminating,
+            node_ready=ready,
+            reason=reason if state is FAILED else Reason.NONE,
+        ),
+        st.integers(0, 3),
+        st.sampled_from(list(MemberState)),
+        st.integers(1, 3),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from([Reason.PROGRAM_FAILED, Reason.OUT_OF_MEMORY, Reason.EVICTED, Reason.KUBELET_REFUSED]),
+    ),
+    max_size=6,
+    unique_by=lambda m: (m.rank, m.attempt),
+)
+
+
+@settings(max_examples=300)
+@given(
+    phase=phases,
+    created=st.booleans(),
+    members=members_strategy,
+    kind=st.sampled_from(["batch", "service"]),
+    stopped=st.booleans(),
+    deleting=st.booleans(),
+    later=st.integers(0, 1000),
+)
+def test_whatever_is_seen(
+    phase: Phase, created: bool, members: Sequence[Member], kind: Any, stopped: bool, deleting: bool, later: int
+) -> None:
+    """No second attempt beside a live first one; nothing new for a run that is over, stopped or being deleted; asking
+    again changes nothing."""
+    subject = replace(run(phase=phase, created=created), type=kind, stopped=stopped, deleting=deleting)
+    subject.status.attempt = Attempt(number=3, nodes="n[0-1]", planned_at="2026-11-21T12:00:00Z", created=created)
+    subject.status.attempts = 3
+    answer = step(subject, *members, at=timedelta(seconds=later))
+    asked = {type(action) for action in answer.actions}
+    starts = asked & {NeedsNodes, CreateMembers}
+    if stopped or deleting or answer.status.phase.is_final:
+        assert not starts
+    if NeedsNodes in asked and kind == "batch":
+        assert not any(m.blocks_restart for m in members)
+    if NeedsNodes in asked and kind == "service":
+        wanted = {rank for action in answer.actions if isinstance(action, NeedsNodes) for rank in action.ranks}
+        kept_or_ending = {m.rank for m in members if m.blocks_restart and m.terminating}
+        assert not wanted & kept_or_ending
+    if phase.is_final and not deleting:
+        assert answer.status.phase is phase
+    assert len(answer.status.notable) <= 64
+    again = step(replace(subject, status=answer.status), *members, at=timedelta(seconds=later))
+    if not starts and answer.status.phase is phase:
+        assert again.status == answer.status
+
+
+# ------------------------------------------------------------------------------------------------ starts of services
+
+
+def test_a_member_that_cannot_be_created_takes_down_only_its_own_attempt() -> None:
+    """The members of a service that run already are left alone."""
+    subject = service(phase=Phase.STARTING, created=False)
+    answer = gang.failed_to_create(subject, subject.status, Reason.QUOTA, "exceeded quota", NOW)
+    assert answer.actions == (DeleteMembers(Limits().restart_grace_seconds, attempt=1),)
+    assert (answer.status.reason, answer.status.failed_starts) == (Reason.QUOTA, 1)
+    later = replace(subject, status=answer.status)
+    older = [member(0, attempt=0), member(1, attempt=0)]
+    waiting = step(later, *older)
+    assert not any(isinstance(action, NeedsNodes | CreateMembers) for action in waiting.actions)
+    assert waiting.wake_at == NOW + timedelta(seconds=10)
+    (asked,) = step(later, *older, at=timedelta(seconds=10)).actions
+    assert isinstance(asked, NeedsNodes) and asked.ranks == (2,)
+
+
+def test_a_service_whose_members_are_refused_pauses_longer_each_time() -> None:
+    """A node that refuses member after member is not asked in a busy loop."""
+    subject = service()
+    refused = failed(1, Reason.KUBELET_REFUSED, None)
+    first = step(subject, member(0), refused, member(2))
+    assert first.status.failed_starts == 1
+    assert not any(isinstance(action, NeedsNodes) for action in first.actions)
+    again = step(replace(subject, status=first.status), member(0), refused, member(2))
+    assert again.status.failed_starts == 1
+    after = step(replace(subject, status=first.status), member(0), member(2), at=timedelta(seconds=10))
+    assert [type(action) for action in after.actions] == [NeedsNodes]
+
+
+def test_a_services_member_that_never_starts_is_replaced() -> None:
+    """A pinned Pod that the scheduler refuses would wait for its next look; others wait for the start deadline."""
+    subject = service(phase=Phase.STARTING)
+    unscheduled = member(1, PENDING, reason=Reason.UNSCHEDULED, node="")
+    assert step(subject, member(0), unscheduled, member(2), at=timedelta(seconds=29)).wake_at == NOW + timedelta(
+        seconds=30
+    )
+    answer = step(subject, member(0), unscheduled, member(2), at=timedelta(seconds=31))
+    assert [type(action) for action in answer.actions] == [DeleteMember]
+    assert answer.status.failed_starts == 1
+    pulling = member(1, PENDING, reason=Reason.IMAGE_PULL)
+    patient = step(subject, member(0), pulling, member(2), at=timedelta(seconds=31))
+    assert not patient.actions
+    late = step(subject, member(0), pulling, member(2), at=timedelta(seconds=601))
+    assert [type(action) for action in late.actions] == [DeleteMember]
+
+
+def test_a_large_run_stays_small_however_often_it_restarts() -> None:
+    """Rule 8: 7,500 members on nodes without any order, all of them failing each time, stay under 300 kB."""
+    count = 7500
+    shuffled = [f"gpu-{(7 * number) % 10007:05}" for number in range(count)]
+    template: dict[str, object] = {
+        "spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b" * 20_000}]}]}
+    }
+    subject = replace(run(replicas=count, restarts=10), status=RunStatus())
+    for attempt in range(1, 7):
+        placed = gang.place_on(subject.status, range(count), compress(shuffled), template, 20000, count, NOW)
+        assert placed.attempt is not None
+        placed.attempt.created = True
+        members = [
+            failed(rank, attempt=attempt, node=shuffled[rank]) if rank % 2 else member(rank, attempt=attempt)
+            for rank in range(count)
+        ]
+        answer = step(replace(subject, status=placed), *[replace(m, message="x" * 2000) for m in members])
+        assert answer.status.restarts == attempt
+        assert len(msgspec.json.encode(to_document(answer.status))) < 300_000
+        subject = replace(subject, status=answer.status)

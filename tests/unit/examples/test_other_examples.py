@@ -1,0 +1,67 @@
+"""The other examples: they run, or say what is missing; and their Run files are valid."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kajitori.core.run import parse_spec
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.mark.parametrize("folder", sorted(p.parent.name for p in EXAMPLES.glob("*/run.yaml")))
+def test_every_run_file_is_valid_and_names_a_script_that_is_there(folder: str) -> None:
+    """A user types `kaji run -f run.yaml` in the folder."""
+    document = yaml.safe_load((EXAMPLES / folder / "run.yaml").read_text())
+    assert (document["apiVersion"], document["kind"]) == ("kajitori.dev/v1alpha1", "Run")
+    spec = parse_spec(document["spec"])
+    scripts = [word for word in spec.command if word.endswith(".py")]
+    assert scripts
+    assert all((EXAMPLES / folder / script).is_file() for script in scripts)
+    assert (EXAMPLES / folder / "README.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("script", "module", "command"),
+    [
+        ("torchrun/train.py", "torch", "pip install torch"),
+        ("mpi4py/allreduce.py", "mpi4py", "pip install mpi4py"),
+    ],
+)
+def test_what_is_missing_is_said(script: str, module: str, command: str, tmp_path: Path) -> None:
+    """With the command that installs it, and without a traceback."""
+    (tmp_path / f"{module}.py").write_text(f"raise ImportError('No module named {module}')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / script)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert command in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_service_answers_and_ends_at_sigterm() -> None:
+    """It says who it is, is healthy, and exits with 0."""
+    environment = {**os.environ, "KAJI_RANK": "3", "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, str(EXAMPLES / "service" / "app.py"), "--port", "0"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline().rsplit(maxsplit=1)[-1])
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+                assert json.load(answer)["rank"] == 3
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+                assert answer.read() == b"ok\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()

@@ -1,0 +1,41 @@
+"""Where the real API server's binaries come from, and what a test says that has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.helpers.real_cluster import find_binary, require_binaries, search_path
+
+
+def executable(folder: Path, name: str) -> None:
+    """A file that may be run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+
+
+def test_the_named_folder_comes_first_then_the_newest_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.36 is newer than 1.9; $KUBEBUILDER_ASSETS is asked before the store."""
+    store = tmp_path / "kubebuilder-envtest" / "k8s"
+    for version in ("1.9.0-linux-amd64", "1.36.2-linux-amd64"):
+        executable(store / version, "kube-apiserver")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    assert find_binary("kube-apiserver") == store / "1.36.2-linux-amd64" / "kube-apiserver"
+    executable(tmp_path / "named", "kube-apiserver")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "named"))
+    assert find_binary("kube-apiserver") == tmp_path / "named" / "kube-apiserver"
+    assert [folder.name for folder in search_path()] == ["named", "1.36.2-linux-amd64", "1.9.0-linux-amd64"]
+
+
+def test_without_binaries_a_test_is_skipped_and_says_where_they_were_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has to guess where to put them."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        require_binaries("kube-apiserver", "etcd")
+    assert str(tmp_path) in str(skipped.value)
+    assert "kube-apiserver" in str(skipped.value)

@@ -1,0 +1,225 @@
+"""The window grows while the server keeps up, and halves when it says or shows that it does not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.kube.concurrency import ConcurrencyLimiter, Limits, Window
+
+
+def test_a_full_window_grows_by_one_a_round() -> None:
+    """Additive increase: as many answers as the window is wide make it one wider."""
+    window = Window(Limits(initial=10))
+    for _ in range(11):
+        window.answered(kind="", began=0, now=1, in_flight=10)
+    assert window.size == 11
+
+
+def test_a_window_that_is_not_used_does_not_grow() -> None:
+    """What was never tried says nothing about what the server bears."""
+    window = Window(Limits(initial=10))
+    for _ in range(1000):
+        window.answered(kind="", began=0, now=1, in_flight=9)
+    assert window.size == 10
+
+
+def test_429_halves_once_a_round() -> None:
+    """Answers to requests sent before the halving tell of the same congestion; later ones of a new one."""
+    window = Window(Limits(initial=64))
+    for _ in range(20):
+        window.throttled(began=0.0, now=1.0)
+    assert window.size == 32
+    window.throttled(began=1.5, now=2.0)
+    assert window.size == 16
+
+
+def test_retry_after_pauses_everybody() -> None:
+    """The longest pause that was asked for counts."""
+    window = Window()
+    window.throttled(began=0, now=10, retry_after_seconds=5)
+    window.throttled(began=0, now=11, retry_after_seconds=1)
+    assert window.paused_until == 15
+
+
+def test_an_absurd_wish_is_not_granted() -> None:
+    """One answer cannot silence the client for an hour."""
+    window = Window(Limits(longest_pause_seconds=30))
+    window.throttled(began=0, now=10, retry_after_seconds=3600)
+    assert window.paused_until == 40
+
+
+def feed(window: Window, latency_seconds: float, answers: int, began: float) -> float:
+    """A full window's answers one after the other, each this late; answers the time after."""
+    for _ in range(answers):
+        window.answered(kind="get", began=began, now=began + latency_seconds, in_flight=window.size)
+        began += latency_seconds / 8
+    return began
+
+
+def test_rising_latency_halves() -> None:
+    """Clearly over the floor, for longer than a moment, is congestion."""
+    window = Window(Limits(initial=64))
+    now = feed(window, 0.010, 50, 0.0)
+    before = window.size
+    feed(window, 1.0, 5, now)
+    assert window.size <= before // 2
+
+
+def test_a_single_slow_answer_is_no_congestion() -> None:
+    """The moving average forgives one straggler."""
+    window = Window(Limits(initial=64))
+    now = feed(window, 0.010, 50, 0.0)
+    before = window.size
+    feed(window, 0.6, 1, now)
+    assert window.size >= before
+
+
+def test_a_fast_server_may_waver() -> None:
+    """Five milliseconds that become fifty are no distress."""
+    window = Window(Limits(initial=64))
+    now = feed(window, 0.005, 50, 0.0)
+    feed(window, 0.050, 200, now)
+    assert window.size >= 64
+
+
+def test_a_server_that_got_slower_for_good_is_the_new_normal() -> None:
+    """The floor is that of lately: it follows a server that moved far away, and the window grows again."""
+    window = Window(Limits(initial=64, floor_seconds=10))
+    now = feed(window, 0.010, 50, 0.0)
+    now = feed(window, 1.0, 400, now)
+    low = window.size
+    feed(window, 1.0, 400, now)
+    assert window.size > low
+
+
+def test_kinds_have_floors_of_their_own() -> None:
+    """A slow kind of request is not congestion for being slower than another."""
+    window = Window(Limits(initial=64))
+    for number in range(50):
+        window.answered(kind="get", began=number, now=number + 0.001, in_flight=64)
+        window.answered(kind="create", began=number, now=number + 0.9, in_flight=64)
+    assert window.size >= 64
+
+
+ANSWER = st.tuples(
+    st.sampled_from(["ok", "429"]), st.floats(0, 5), st.floats(0, 2), st.integers(1, 300), st.floats(0, 3)
+)
+
+
+@given(st.lists(ANSWER, max_size=200))
+def test_the_window_stays_within_its_bounds(answers: list[tuple[str, float, float, int, float]]) -> None:
+    """Whatever the server does, at least one request may be in flight, and never more than the most."""
+    window = Window(Limits(initial=32, least=1, most=64))
+    now = 0.0
+    for word, latency, gap, in_flight, wish in answers:
+        now += gap
+        before = window.size
+        if word == "ok":
+            window.answered(kind="get", began=now - latency, now=now, in_flight=in_flight)
+        else:
+            window.throttled(began=now - latency, now=now, retry_after_seconds=wish)
+            assert window.size <= before
+            assert window.paused_until >= now + wish
+        assert 1 <= window.size <= 64
+        assert window.size <= before + 1
+
+
+# ---------------------------------------------------------------------------------------------- the limiter
+
+
+class Work:
+    """Requests that last until they are told to end."""
+
+    def __init__(self, limiter: ConcurrencyLimiter) -> None:
+        self.limiter = limiter
+        self.running: list[int] = []
+        self.most = 0
+        self.ends = [asyncio.Event() for _ in range(20)]
+
+    async def one(self, number: int, status: int = 200) -> None:
+        """One request."""
+        async with self.limiter.slot("get") as slot:
+            self.running.append(number)
+            self.most = max(self.most, len(self.running))
+            await self.ends[number].wait()
+            slot.answered(status, 0.0 if status == 429 else None)
+            self.running.remove(number)
+
+
+async def settle() -> None:
+    """Lets every task run as far as it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_no_more_than_the_window_at_a_time_in_order() -> None:
+    """Requests begin in the order they came, as places become free."""
+    work = Work(ConcurrencyLimiter(Window(Limits(initial=3, most=3))))
+    tasks = [asyncio.create_task(work.one(number)) for number in range(8)]
+    await settle()
+    assert work.running == [0, 1, 2]
+    work.ends[1].set()
+    await settle()
+    assert work.running == [0, 2, 3]
+    for end in work.ends:
+        end.set()
+    await asyncio.gather(*tasks)
+    assert (work.most, work.limiter.in_flight) == (3, 0)
+
+
+async def test_a_narrower_window_lets_nobody_in_until_it_is_free() -> None:
+    """After 429 those in flight finish; the next begin when fewer than half are left."""
+    work = Work(ConcurrencyLimiter(Window(Limits(initial=4)), clock=lambda: 1.0))
+    tasks = [asyncio.create_task(work.one(number, 429 if number == 0 else 200)) for number in range(8)]
+    await settle()
+    work.ends[0].set()
+    await settle()
+    assert work.running == [1, 2, 3]
+    work.ends[1].set()
+    await settle()
+    assert work.running == [2, 3]
+    work.ends[2].set()
+    await settle()
+    assert work.running == [3, 4]
+    for end in work.ends:
+        end.set()
+    await asyncio.gather(*tasks)
+    assert work.limiter.in_flight == 0
+
+
+async def test_who_gives_up_waiting_takes_no_place() -> None:
+    """Cancelled while waiting, or at the very moment of being let in: the place goes to the next."""
+    work = Work(ConcurrencyLimiter(Window(Limits(initial=1, most=1))))
+    tasks = [asyncio.create_task(work.one(number)) for number in range(4)]
+    await settle()
+    tasks[1].cancel()
+    work.ends[0].set()
+    await settle()
+    assert work.running == [2]
+    work.ends[2].set()
+    await asyncio.sleep(0)
+    tasks[3].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert work.limiter.in_flight == 0
+    async with asyncio.timeout(1), work.limiter.slot():
+        assert work.limiter.in_flight == 1
+
+
+async def test_nobody_begins_while_the_server_wants_a_pause() -> None:
+    """Retry-After holds back all requests of the client, not only the one that was answered so."""
+    now, slept = [100.0], list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    limiter = ConcurrencyLimiter(clock=lambda: now[0], sleep=sleep)
+    async with limiter.slot() as slot:
+        slot.answered(503, 7.0)
+    async with limiter.slot():
+        assert now[0] == pytest.approx(107.0)
+    assert slept == [7.0]

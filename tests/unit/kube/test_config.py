@@ -1,0 +1,205 @@
+"""Where the API server is: files, several files, the environment, a Pod; every fault says what and where."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kajitori.errors import InvalidInput, KajitoriError, Unavailable, Unsupported
+from kajitori.kube.config import ExecPlugin, KubeConfig
+from kajitori.kube.transport import proxy_for
+
+SECRET = "s3cr3t-t0ken"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of this machine's own configuration is seen."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def write(path: Path, cluster: dict[str, Any], user: dict[str, Any], **context: str) -> Path:
+    """A kubeconfig with one context of the name `one`."""
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://api:6443"} | cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"} | context}],
+        "current-context": "one",
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_what_a_file_says(tmp_path: Path) -> None:
+    """Address, namespace, TLS and proxy of the current context; files beside the kubeconfig are found."""
+    cluster = {
+        "server": "https://api:6443/",
+        "certificate-authority": "ca.crt",
+        "tls-server-name": "kubernetes",
+        "proxy-url": "http://proxy:3128",
+    }
+    user = {"client-certificate": "me.crt", "client-key-data": base64.b64encode(b"KEY").decode(), "as": "boss"}
+    config = KubeConfig.from_file(write(tmp_path / "config", cluster, user, namespace="vision"))
+    assert (config.server, config.namespace, config.context) == ("https://api:6443", "vision", "one")
+    assert config.ca_file == tmp_path / "ca.crt"
+    assert (config.tls_server_name, config.proxy_url) == ("kubernetes", "http://proxy:3128")
+    assert config.credentials.certificate_file == tmp_path / "me.crt"
+    assert config.credentials.key_pem == b"KEY"
+    assert config.credentials.impersonate_user == "boss"
+
+
+def test_credential_plugins_keep_what_the_protocol_needs(tmp_path: Path) -> None:
+    """Version v1 with its later fields; a command with a slash is found beside the kubeconfig."""
+    exec_part = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "./login",
+        "args": ["--region", "eu"],
+        "env": [{"name": "PROFILE", "value": "ml"}],
+        "interactiveMode": "Never",
+        "provideClusterInfo": True,
+        "installHint": "install it so",
+    }
+    config = KubeConfig.from_file(write(tmp_path / "config", {}, {"exec": exec_part}))
+    assert config.credentials.plugin == ExecPlugin(
+        api_version="client.authentication.k8s.io/v1",
+        command=str(tmp_path / "login"),
+        args=("--region", "eu"),
+        env=(("PROFILE", "ml"),),
+        install_hint="install it so",
+        provide_cluster_info=True,
+        interactive_mode="Never",
+    )
+
+
+def test_no_secret_is_shown(tmp_path: Path) -> None:
+    """A configuration may be logged: its repr holds neither token, nor password, nor key."""
+    data = base64.b64encode(SECRET.encode()).decode()
+    user = {"token": SECRET, "password": SECRET, "username": "u", "client-key-data": data}
+    config = KubeConfig.from_file(write(tmp_path / "config", {}, user))
+    assert config.credentials.token == SECRET
+    assert SECRET not in repr(config)
+    assert SECRET not in repr(config.with_token(SECRET))
+
+
+def test_another_token_leaves_nothing_of_ours() -> None:
+    """Acting for somebody else uses his token alone: no certificate, no impersonation of ours."""
+    config = KubeConfig(server="https://api", ca_pem=b"CA").with_token("theirs")
+    assert (config.server, config.ca_pem, config.credentials.token) == ("https://api", b"CA", "theirs")
+    assert config.credentials.plugin is None
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "kind", "said"),
+    [
+        ({"server": "ftp://api"}, {}, InvalidInput, "http"),
+        ({"proxy-url": "socks5://proxy"}, {}, Unsupported, "socks5://proxy"),
+        ({"certificate-authority-data": "***"}, {}, InvalidInput, "certificate-authority-data"),
+        ({"insecure-skip-tls-verify": "maybe"}, {}, InvalidInput, "insecure-skip-tls-verify"),
+        ({}, {"auth-provider": {"name": "gcp"}}, Unsupported, "auth-provider"),
+        ({}, {"exec": {"apiVersion": "v7", "command": "x"}}, Unsupported, "v7"),
+        ({}, {"exec": {"apiVersion": "v1"}}, InvalidInput, "command"),
+        ({}, {"as-user-extra": {"a": ["b"]}}, Unsupported, "as-user-extra"),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], kind: type[KajitoriError], said: str
+) -> None:
+    """Each unusable field ends in a typed error that names it."""
+    with pytest.raises(kind) as caught:
+        KubeConfig.from_file(write(tmp_path / "config", cluster, user))
+    assert said in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "- x", "\x00", "clusters: 7\ncurrent-context: x\ncontexts: [3]"])
+def test_nonsense_is_refused(tmp_path: Path, text: str) -> None:
+    """A file that is no kubeconfig ends in InvalidInput, never in a traceback."""
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(InvalidInput):
+        KubeConfig.from_file(path)
+
+
+def test_an_unknown_context_names_the_known(tmp_path: Path) -> None:
+    """A slip in --context shows what there is."""
+    with pytest.raises(InvalidInput) as caught:
+        KubeConfig.from_file(write(tmp_path / "config", {}, {}), "two")
+    assert "one" in str(caught.value)
+
+
+def test_several_files_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """$KUBECONFIG may name several: the first current-context counts, entries come from any."""
+    first = tmp_path / "first"
+    first.write_text(yaml.safe_dump({"current-context": "one"}))
+    (tmp_path / "other").mkdir()
+    second = write(tmp_path / "other" / "second", {"certificate-authority": "ca.crt"}, {"token": "t"})
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'missing'}:{second}")
+    config = KubeConfig.discover(None)
+    assert (config.server, config.credentials.token) == ("https://api:6443", "t")
+    assert config.ca_file == tmp_path / "other" / "ca.crt"
+
+
+def test_the_order_of_discovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A named file, $KUBECONFIG, ~/.kube/config, the Pod's own cluster; else an error that says what to do."""
+    with pytest.raises(Unavailable) as caught:
+        KubeConfig.discover(None)
+    assert "--kubeconfig" in caught.value.hint
+    home = tmp_path / "home" / ".kube"
+    home.mkdir(parents=True)
+    write(home / "config", {"server": "https://home"}, {})
+    assert KubeConfig.discover(None).server == "https://home"
+    monkeypatch.setenv("KUBECONFIG", str(write(tmp_path / "env", {"server": "https://env"}, {})))
+    assert KubeConfig.discover(None).server == "https://env"
+    named = write(tmp_path / "named", {"server": "https://named"}, {})
+    assert KubeConfig.discover(named).server == "https://named"
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    with pytest.raises(InvalidInput, match="missing"):
+        KubeConfig.discover(None)
+
+
+def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service account's token is a file that is read again; IPv6 addresses are bracketed."""
+    with pytest.raises(Unavailable):
+        KubeConfig.in_cluster(tmp_path)
+    (tmp_path / "token").write_text("t")
+    (tmp_path / "namespace").write_text("vision\n")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    config = KubeConfig.in_cluster(tmp_path)
+    assert (config.server, config.namespace) == ("https://[fd00::1]:443", "vision")
+    assert config.credentials.token_file == tmp_path / "token"
+
+
+@pytest.mark.parametrize(
+    ("server", "no_proxy", "proxied"),
+    [
+        ("https://api.example.com:6443", "", True),
+        ("https://api.example.com:6443", "example.com", False),
+        ("https://api.example.com:6443", "*", False),
+        ("https://10.1.2.3:6443", "", True),
+        ("https://10.1.2.3:6443", "192.168.0.0/16,10.0.0.0/8", False),
+        ("https://10.1.2.3:6443", "10.1.2.3", False),
+        ("https://127.0.0.1:6443", "", False),
+        ("https://[::1]:6443", "", False),
+        ("https://localhost:6443", "", False),
+    ],
+)
+def test_the_environments_proxy(monkeypatch: pytest.MonkeyPatch, server: str, no_proxy: str, proxied: bool) -> None:
+    """$HTTPS_PROXY is used unless $NO_PROXY names the host, its domain or its network; loopback never is."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+    assert proxy_for(KubeConfig(server=server)) == ("http://proxy:3128" if proxied else None)
+
+
+def test_the_kubeconfigs_proxy_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the file says is more particular than the environment."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    assert proxy_for(KubeConfig(server="https://127.0.0.1", proxy_url="http://other:1")) == "http://other:1"

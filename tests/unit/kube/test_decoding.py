@@ -1,0 +1,119 @@
+"""What an API server sends is understood object by object: a strange one is no reason to lose the others."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from kajitori.kube.decoding import EventKind, decode, decode_events, decode_page
+from kajitori.kube.errors import GoneError, ServerError
+from kajitori.kube.objects import Node, Pod, RunObject
+
+
+def pod(name: str, **more: Any) -> dict[str, Any]:
+    """The least that is a Pod."""
+    return {"metadata": {"name": name, "resourceVersion": name.removeprefix("p")}, **more}
+
+
+def lines(*events: tuple[str, Any]) -> bytes:
+    """Events as a watch sends them."""
+    return b"".join(json.dumps({"type": kind, "object": thing}).encode() + b"\n" for kind, thing in events)
+
+
+def test_names_of_fields_are_kubernetes_own() -> None:
+    """Abbreviations keep their capitals, ports of the kubelet their odd spelling."""
+    status = {"podIP": "10.0.0.1", "hostIP": "172.16.0.1", "startTime": "t"}
+    found = decode(json.dumps(pod("p1", status=status)).encode(), Pod)
+    assert (found.status.pod_ip, found.status.host_ip, found.status.start_time) == ("10.0.0.1", "172.16.0.1", "t")
+    kubelet = {"daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}, "addresses": [{"type": "A", "address": "b"}]}
+    node = decode(json.dumps({"metadata": {"name": "n"}, "status": kubelet}).encode(), Node)
+    assert (node.kubelet_port, node.address("X", "A"), node.address("X"), node.is_ready) == (10250, "b", "", False)
+
+
+def test_containers_states() -> None:
+    """Waiting, running and ended are told apart, now and before."""
+    state = {"terminated": {"exitCode": 137, "signal": 9, "reason": "OOMKilled", "finishedAt": "t"}}
+    container = {
+        "name": "main",
+        "restartCount": 2,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": state,
+    }
+    found = decode(json.dumps(pod("p1", status={"containerStatuses": [container]})).encode(), Pod)
+    told = found.status.container_statuses[0]
+    assert told.state.waiting is not None
+    assert told.state.waiting.reason == "CrashLoopBackOff"
+    assert told.state.running is None
+    assert told.last_state.terminated is not None
+    assert (told.last_state.terminated.exit_code, told.last_state.terminated.reason) == (137, "OOMKilled")
+
+
+def test_a_run_keeps_its_spec_as_bytes() -> None:
+    """What a user wrote is not interpreted here, and its status may be missing."""
+    run = decode(b'{"metadata": {"name": "r"}, "spec": {"image":  "x", "odd": [1e3]}}', RunObject)
+    assert bytes(run.spec) == b'{"image":  "x", "odd": [1e3]}'
+    assert run.status is None
+
+
+def test_a_strange_object_in_a_list_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """The rest of the page is there, with its version and token; the log says what was left out."""
+    items = [pod("p1"), {"metadata": {"name": 7}}, pod("p3", status=None), pod("p4", status={"phase": ["no"]})]
+    document = {"metadata": {"resourceVersion": "9", "continue": "t"}, "items": items}
+    with caplog.at_level(logging.WARNING):
+        page = decode_page(json.dumps(document).encode(), Pod)
+    assert [found.metadata.name for found in page.items] == ["p1", "p3"]
+    assert (page.resource_version, page.token) == ("9", "t")
+    assert len(caplog.records) == 2
+
+
+def test_a_strange_object_in_a_watch_is_left_out() -> None:
+    """The others come, and the place to resume from moves past it."""
+    block = decode_events(lines(("ADDED", pod("p1")), ("MODIFIED", pod("p2", spec=3)), ("DELETED", pod("p3"))), Pod)
+    assert [(event.type, event.object.metadata.name) for event in block.events] == [
+        (EventKind.ADDED, "p1"),
+        (EventKind.DELETED, "p3"),
+    ]
+    assert block.resource_version == "3"
+    last = decode_events(lines(("ADDED", pod("p1")), ("MODIFIED", pod("p2", spec=3))), Pod)
+    assert last.resource_version == "2"
+
+
+def test_a_strange_object_that_was_deleted_is_forgotten_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    """Its name says enough; the log names what was left out."""
+    strange = {"metadata": {"name": "p2", "namespace": "a", "resourceVersion": "2"}, "spec": 3}
+    block = decode_events(lines(("MODIFIED", strange), ("DELETED", strange), ("DELETED", {"metadata": {}})), Pod)
+    assert [(event.type, event.object.metadata.name) for event in block.events] == [
+        (EventKind.DELETED, "p2"),
+        (EventKind.DELETED, ""),
+    ]
+    assert "a/p2" in caplog.records[0].getMessage()
+
+
+def test_bookmarks_move_the_version_only() -> None:
+    """A bookmark is no object, although it looks like one."""
+    bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "50", "creationTimestamp": None}, "spec": {}}
+    whole = bookmark | {"metadata": {"name": "", "resourceVersion": "60"}}
+    block = decode_events(lines(("ADDED", pod("p1")), ("BOOKMARK", bookmark)), Pod)
+    assert ([event.object.metadata.name for event in block.events], block.resource_version) == (["p1"], "50")
+    assert decode_events(lines(("BOOKMARK", whole)), Pod).events == []
+    assert decode_events(lines(("BOOKMARK", whole)), Pod).resource_version == "60"
+
+
+def test_an_error_event_ends_the_block() -> None:
+    """What came before it counts; the error is a typed one."""
+    status = {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired", "message": "too old"}
+    block = decode_events(lines(("ADDED", pod("p1")), ("ERROR", status)), Pod)
+    assert len(block.events) == 1
+    assert isinstance(block.error, GoneError)
+
+
+def test_garbage_is_the_servers_error() -> None:
+    """Bytes that are not JSON, or not even an event, end in a typed error."""
+    for garbage in (b"<html>\n", b'{"type": "SOMETHING", "object": {}}\n', b"[]\n", b'{"type":"ADDED"\n'):
+        with pytest.raises(ServerError):
+            decode_events(garbage, Pod)
+    with pytest.raises(ServerError):
+        decode_page(b"<html>", Pod)

@@ -1,0 +1,120 @@
+"""What an API server answers becomes a typed error, at one place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kajitori import errors as ours
+from kajitori.kube import errors
+from kajitori.kube.errors import ApiError, error_from_status, raise_for_status
+
+
+def status(code: int, reason: str = "", **more: Any) -> bytes:
+    """A Status object as an API server sends it."""
+    return json.dumps({"kind": "Status", "message": "it says no", "reason": reason, "code": code, **more}).encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind", "base", "exit_code"),
+    [
+        (400, "BadRequest", errors.InvalidError, ours.InvalidInput, 2),
+        (401, "Unauthorized", errors.UnauthorizedError, ours.Unauthenticated, 125),
+        (403, "Forbidden", errors.ForbiddenError, ours.Forbidden, 2),
+        (404, "NotFound", errors.NotFoundError, ours.NotFound, 2),
+        (405, "MethodNotAllowed", errors.UnsupportedError, ours.Unsupported, 125),
+        (409, "AlreadyExists", errors.AlreadyExistsError, ours.AlreadyExists, 2),
+        (409, "Conflict", errors.ConflictError, ours.Conflict, 125),
+        (410, "Expired", errors.GoneError, ours.Conflict, 125),
+        (413, "RequestEntityTooLarge", errors.TooLargeError, ours.TooLarge, 2),
+        (415, "UnsupportedMediaType", errors.UnsupportedError, ours.Unsupported, 125),
+        (422, "Invalid", errors.InvalidError, ours.InvalidInput, 2),
+        (429, "TooManyRequests", errors.TooManyRequestsError, ours.Unavailable, 125),
+        (500, "InternalError", errors.ServerError, ours.Unavailable, 125),
+        (504, "Timeout", errors.ServerError, ours.Unavailable, 125),
+        (418, "Teapot", ApiError, ours.KajitoriError, 125),
+    ],
+)
+def test_each_status_has_its_type(
+    code: int, reason: str, kind: type[ApiError], base: type[ours.KajitoriError], exit_code: int
+) -> None:
+    """The type is both the API's and the platform's; message, reason and status are the server's own."""
+    with pytest.raises(kind) as caught:
+        raise_for_status(code, status(code, reason), {})
+    error = caught.value
+    assert type(error) is kind
+    assert isinstance(error, base)
+    assert (error.status, error.reason, error.message, error.exit_code) == (code, reason, "it says no", exit_code)
+
+
+def test_success_raises_nothing() -> None:
+    """2xx is not an error, whatever the body says."""
+    raise_for_status(201, status(500), {})
+
+
+def test_causes_become_faults() -> None:
+    """An invalid object is told with every field at once."""
+    causes = [
+        {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.containers"},
+        {"reason": "FieldValueInvalid", "message": "Invalid value: -1", "field": "spec.replicas"},
+    ]
+    with pytest.raises(errors.InvalidError) as caught:
+        raise_for_status(422, status(422, "Invalid", details={"causes": causes}), {})
+    assert [(fault.field, fault.message) for fault in caught.value.faults] == [
+        ("spec.containers", "Required value"),
+        ("spec.replicas", "Invalid value: -1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "details", "seconds"),
+    [
+        ({"Retry-After": "3"}, {}, 3.0),
+        ({}, {"retryAfterSeconds": 7}, 7.0),
+        ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, {}, None),
+        ({"Retry-After": "-1"}, {}, 0.0),
+        ({}, {}, None),
+    ],
+)
+def test_how_long_to_wait(headers: dict[str, str], details: dict[str, int], seconds: float | None) -> None:
+    """The header counts, else the Status' details; nonsense counts as nothing."""
+    with pytest.raises(errors.TooManyRequestsError) as caught:
+        raise_for_status(429, status(429, details=details), headers)
+    assert caught.value.retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>\n<h1>Bad gateway</h1></html>", b"[1]", b'{"error": "x"}', b"\xff\xfe"])
+def test_answers_that_are_not_kubernetes(body: bytes) -> None:
+    """A proxy's words are kept, on one line; nothing of it breaks the translation."""
+    with pytest.raises(errors.ServerError) as caught:
+        raise_for_status(502, body, {})
+    assert caught.value.message.startswith("HTTP 502")
+    assert "\n" not in caught.value.message
+
+
+def test_a_kind_that_is_not_served_is_told_apart() -> None:
+    """A missing custom resource definition is not a missing object."""
+    with pytest.raises(errors.NotFoundError, match="does not serve this kind") as caught:
+        raise_for_status(404, b"404 page not found\n", {})
+    assert "custom resource definition" in caught.value.hint
+
+
+def test_a_status_without_words_still_says_something() -> None:
+    """The message is never empty."""
+    assert error_from_status({"kind": "Status", "code": 500, "details": None}).message == "the API server answered 500"
+
+
+def test_who_lacks_a_role_is_told_whom_to_ask() -> None:
+    """RBAC's refusal gets a way out; that of a quota, which is forbidden as well, speaks for itself."""
+    said = 'runs.kajitori.dev is forbidden: User "eve" cannot create resource "runs" in API group "kajitori.dev"'
+    rbac = error_from_status({"kind": "Status", "code": 403, "reason": "Forbidden", "message": said})
+    assert isinstance(rbac, errors.ForbiddenError) and "role" in rbac.hint
+    quota = {
+        "kind": "Status",
+        "code": 403,
+        "reason": "Forbidden",
+        "message": 'pods "x" is forbidden: exceeded quota: q',
+    }
+    assert error_from_status(quota).hint == ""

@@ -1,0 +1,238 @@
+"""The mirror shows what the API server holds, with indexes and usage that always agree with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.kube.fake_api import FakeApi, WatchFault, client_of, eventually, fake_api
+
+from kajitori.core import names
+from kajitori.kube.errors import ForbiddenError
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.resources import EVENTS, LEASES, PODS, Resource
+from kajitori.kube.usage import NodeUsage
+
+
+@dataclass
+class Setup:
+    """A mirror of a fake API server, and what it has told."""
+
+    api: FakeApi
+    mirror: Mirror
+    told: list[str]
+    poke: asyncio.Event
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns when the condition, which is about the mirror, holds."""
+        await eventually(condition, self.poke)
+
+    def agrees(self) -> bool:
+        """The mirror holds exactly the server's Pods in their latest version."""
+        versions = {key: pod["metadata"]["resourceVersion"] for key, pod in self.api.pods.items()}
+        return versions == {key: pod.metadata.resource_version for key, pod in self.mirror.pods.items()}
+
+
+@asynccontextmanager
+async def mirrored(before: Callable[[FakeApi], Any] = lambda api: None, **options: Any) -> AsyncIterator[Setup]:
+    """A fake API server, filled by `before`, and a mirror that is in sync with it."""
+    async with fake_api() as api:
+        before(api)
+        async with client_of(api.url) as client:
+            mirror = Mirror(client, [PODS], **options)
+            told: list[str] = []
+            poke = asyncio.Event()
+
+            def note(resource: Resource, namespace: str, name: str) -> None:
+                told.append(f"{resource.plural} {namespace}/{name}")
+                poke.set()
+
+            mirror.on_change(note)
+            async with mirror:
+                await mirror.wait_synced()
+                yield Setup(api, mirror, told, poke)
+
+
+async def test_what_was_there_is_there_when_synced() -> None:
+    """After wait_synced all objects are in the mirror, and each was told of."""
+
+    def fill(api: FakeApi) -> None:
+        for number in range(5):
+            api.put(f"p{number}")
+
+    async with mirrored(fill, page_size=2) as setup:
+        assert setup.agrees()
+        assert setup.mirror.synced
+        assert setup.told == [f"pods a/p{number}" for number in range(5)]
+
+
+async def test_callbacks_carry_keys_and_may_end() -> None:
+    """A subscriber that left is told nothing more; one that fails disturbs nobody."""
+    async with mirrored() as setup:
+        extra: list[str] = []
+
+        def fail(resource: Resource, namespace: str, name: str) -> None:
+            extra.append(name)
+            raise RuntimeError("a fault in a callback")
+
+        unsubscribe = setup.mirror.on_change(fail)
+        logging.getLogger("kajitori.kube.mirror").disabled = True
+        try:
+            setup.api.put("x")
+            await setup.until(lambda: len(setup.told) == 1)
+        finally:
+            logging.getLogger("kajitori.kube.mirror").disabled = False
+        unsubscribe()
+        setup.api.put("y")
+        await setup.until(lambda: len(setup.told) == 2)
+        assert (extra, setup.agrees()) == (["x"], True)
+
+
+async def test_pods_of_a_run_are_those_whose_owner_agrees() -> None:
+    """A label alone does not make a Pod a member of a run (rule 1)."""
+    async with mirrored() as setup:
+        setup.api.put("mine", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
+        setup.api.put("forged", labels={names.LABEL_RUN_UID: "u1"}, owner="u2")
+        setup.api.put("unowned", labels={names.LABEL_RUN_UID: "u1"})
+        await setup.until(lambda: len(setup.told) == 3)
+        assert [pod.metadata.name for pod in setup.mirror.pods_of_run("u1")] == ["mine"]
+        assert setup.mirror.pods_of_run("u2") == []
+        setup.api.remove("mine")
+        await setup.until(lambda: len(setup.told) == 4)
+        assert setup.mirror.pods_of_run("u1") == []
+
+
+async def test_usage_counts_bound_pods_until_they_finish() -> None:
+    """A Pod takes from its node from the moment it is bound until it ends; finished ones stay listed."""
+    async with mirrored() as setup:
+        setup.api.put("x", labels={names.LABEL_RUN_UID: "u", names.LABEL_WHOLE_NODE: "true"}, owner="u")
+        setup.api.put("y", nodeName="n")
+        await setup.until(lambda: len(setup.told) == 2)
+        assert setup.mirror.usage_of("n") == NodeUsage(500, 2**30, 1)
+        setup.api.put("x", nodeName="n")
+        await setup.until(lambda: len(setup.told) == 3)
+        assert setup.mirror.usage_of("n") == NodeUsage(1000, 2**31, 2, members=1, whole_node_members=1)
+        setup.api.put("x", phase="Succeeded")
+        setup.api.put("y", phase="Failed")
+        await setup.until(lambda: len(setup.told) == 5)
+        assert setup.mirror.usage_of("n") is None
+        assert len(setup.mirror.pods_on_node("n")) == 2
+
+
+async def test_a_refusal_reaches_whoever_waits() -> None:
+    """Without the right to list Pods, wait_synced raises instead of waiting for ever."""
+    async with fake_api() as api:
+        api.list_answers.append(403)
+        async with client_of(api.url) as client, Mirror(client, [PODS]) as mirror:
+            with pytest.raises(ForbiddenError):
+                await mirror.wait_synced()
+            assert not mirror.synced
+            assert "pods" in mirror.trouble
+
+
+async def test_a_kind_that_is_not_served_is_named() -> None:
+    """Asking for a kind that a mirror cannot hold is a mistake of the program."""
+    async with client_of("http://127.0.0.1:1") as client:
+        Mirror(client, [EVENTS])
+        with pytest.raises(ValueError, match="leases"):
+            Mirror(client, [LEASES])
+
+
+NAMES = st.sampled_from(["p0", "p1", "p2", "p3"])
+NODE_NAMES = st.sampled_from(["", "n1", "n2"])
+STEP = st.one_of(
+    st.tuples(
+        st.just("put"), NAMES, st.sampled_from(["", "n1", "n2"]), st.sampled_from(["Pending", "Running", "Failed"])
+    ),
+    st.tuples(st.just("run"), NAMES, st.sampled_from(["u1", "u2"])),
+    st.tuples(st.just("remove"), NAMES),
+    st.tuples(st.just("fault"), st.sampled_from([f for f in WatchFault if f is not WatchFault.STALL])),
+    st.tuples(st.just("forget")),
+    st.tuples(st.just("list answers"), st.sampled_from([410, 429, 500, 503])),
+    st.tuples(st.just("watch answers"), st.sampled_from([403, 410, 429, 500])),
+    st.tuples(st.just("expire token")),
+    st.tuples(st.just("settle")),
+)
+
+
+def perform(api: FakeApi, step: tuple[Any, ...]) -> None:
+    """One change of the server's state, or one thing that goes wrong."""
+    match step:
+        case ("put", name, node, phase):
+            api.put(name, nodeName=node, phase=phase)
+        case ("run", name, uid):
+            api.put(name, labels={names.LABEL_RUN_UID: uid}, owner=uid)
+        case ("remove", name):
+            api.remove(name)
+        case ("fault", fault):
+            api.fail_watches(fault)
+        case ("forget",):
+            api.forget_history()
+        case ("list answers", code):
+            api.list_answers.append(code)
+        case ("watch answers", code):
+            api.watch_answers.append(code)
+        case ("expire token",):
+            api.expire_continue += 1
+
+
+def expected_usage(api: FakeApi) -> dict[str, NodeUsage]:
+    """What bound, unfinished Pods take, counted from nothing."""
+    usage: dict[str, NodeUsage] = {}
+    for pod in api.pods.values():
+        node = pod["spec"].get("nodeName")
+        if node and pod["status"]["phase"] != "Failed":
+            total = usage.setdefault(node, NodeUsage())
+            total.cpu_millis += 500
+            total.memory_bytes += 2**30
+            total.pods += 1
+            total.members += names.LABEL_RUN_UID in pod["metadata"]["labels"]
+    return usage
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(STEP, max_size=30))
+def test_whatever_fails_the_mirror_converges(steps: list[tuple[Any, ...]]) -> None:
+    """After any mix of changes and faults the mirror equals the server; indexes agree; each last change was told of."""
+
+    async def scenario() -> None:
+        async with mirrored(lambda api: api.put("p0", nodeName="n1"), page_size=2) as setup:
+            seen: dict[str, str] = {}
+
+            def note(resource: Resource, namespace: str, name: str) -> None:
+                pod = setup.mirror.pods.get((namespace, name))
+                seen[name] = pod.metadata.resource_version if pod else "gone"
+
+            setup.mirror.on_change(note)
+            for step in steps:
+                if step == ("settle",):
+                    await setup.until(setup.agrees)
+                else:
+                    perform(setup.api, step)
+            setup.api.put("last")
+            await setup.until(setup.agrees)
+
+            mirror, api = setup.mirror, setup.api
+            for uid in ("u1", "u2"):
+                members = {
+                    pod["metadata"]["name"]
+                    for pod in api.pods.values()
+                    if pod["metadata"]["labels"].get(names.LABEL_RUN_UID) == uid
+                }
+                assert {pod.metadata.name for pod in mirror.pods_of_run(uid)} == members
+            for node in ("n1", "n2"):
+                bound = {name for (_, name), pod in api.pods.items() if pod["spec"].get("nodeName") == node}
+                assert {pod.metadata.name for pod in mirror.pods_on_node(node)} == bound
+                assert mirror.usage_of(node) == expected_usage(api).get(node)
+            for name, version in seen.items():
+                present = api.pods.get(("a", name))
+                assert version == (present["metadata"]["resourceVersion"] if present else "gone")
+
+    asyncio.run(scenario())

@@ -1,0 +1,234 @@
+"""A watch tells the server's state whatever fails in between, and each change once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from tests.unit.kube.fake_api import FakeApi, Naps, WatchFault, client_of, eventually, fake_api
+
+from kajitori.kube.errors import ForbiddenError, NotFoundError, UnauthorizedError
+from kajitori.kube.objects import Pod
+from kajitori.kube.resources import PODS
+from kajitori.kube.watch import Added, Deleted, Modified, Synced, WatchSettings, watch
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with fake_api() as api:
+        yield api
+
+
+class Listener:
+    """Reads a watch one change at a time."""
+
+    def __init__(self, api: FakeApi, naps: Naps | None = None, **options: Any) -> None:
+        self._api = api
+        self._client = client_of(api.url, naps)
+        self._changes = watch(self._client, PODS, Pod, **options)
+
+    async def __aenter__(self) -> Listener:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._changes.aclose()
+        await self._client.close()
+
+    async def next(self) -> str:
+        """The next change, as `Added x`."""
+        async with asyncio.timeout(10):
+            change = await anext(self._changes)
+        if isinstance(change, Synced):
+            return f"Synced {change.resource_version}"
+        return f"{type(change).__name__} {change.object.metadata.name}"
+
+    async def several(self, number: int) -> list[str]:
+        """The next changes."""
+        return [await self.next() for _ in range(number)]
+
+
+async def test_first_what_is_there_then_what_changes(api: FakeApi) -> None:
+    """Objects that exist come as Added, then Synced, then each change as it happens."""
+    api.put("x")
+    api.put("y")
+    async with Listener(api) as listener:
+        assert await listener.several(3) == ["Added x", "Added y", "Synced 102"]
+        api.put("x", nodeName="n1")
+        assert await listener.next() == "Modified x"
+        api.remove("y")
+        api.put("z")
+        assert await listener.several(2) == ["Deleted y", "Added z"]
+
+
+async def test_changes_carry_what_was_known_before(api: FakeApi) -> None:
+    """Modified has the old object beside the new one."""
+    api.put("x")
+    client = client_of(api.url)
+    async with client, aclosing(watch(client, PODS, Pod)) as changes:
+        assert isinstance(await anext(changes), Added)
+        assert isinstance(await anext(changes), Synced)
+        api.put("x", nodeName="n1")
+        change = await anext(changes)
+        assert isinstance(change, Modified)
+        assert (change.old.spec.node_name, change.object.spec.node_name) == ("", "n1")
+        api.remove("x")
+        change = await anext(changes)
+        assert isinstance(change, Deleted)
+        assert change.object.spec.node_name == "n1"
+
+
+async def test_a_list_comes_in_pages(api: FakeApi) -> None:
+    """More objects than a page holds are all told."""
+    for number in range(7):
+        api.put(f"p{number}")
+    async with Listener(api, page_size=3) as listener:
+        assert await listener.several(8) == [*(f"Added p{n}" for n in range(7)), "Synced 107"]
+    assert [query.get("continue") for _, query in api.requests[:3]] == [None, "3", "6"]
+
+
+async def test_an_expired_continue_token_starts_the_list_over(api: FakeApi) -> None:
+    """The whole list comes in one piece then; nothing is told twice, and what has gone meanwhile is told."""
+    for number in range(4):
+        api.put(f"p{number}")
+    api.expire_continue = 1
+    async with Listener(api, page_size=3) as listener:
+        assert await listener.several(3) == ["Added p0", "Added p1", "Added p2"]
+        api.remove("p1")
+        assert await listener.several(3) == ["Added p3", "Deleted p1", "Synced 105"]
+
+
+@pytest.mark.parametrize("fault", [WatchFault.END, WatchFault.BREAK, WatchFault.ERROR])
+async def test_a_broken_watch_goes_on_where_it_was(api: FakeApi, fault: WatchFault) -> None:
+    """After a disconnect, half a line or an error the watch resumes: no new list, nothing lost, nothing twice."""
+    api.put("x")
+    async with Listener(api) as listener:
+        await listener.several(2)
+        api.put("x", nodeName="n1")
+        assert await listener.next() == "Modified x"
+        api.fail_watches(fault)
+        api.put("y")
+        assert await listener.next() == "Added y"
+    lists = [query for _, query in api.requests if "watch" not in query]
+    assert len(lists) == 1
+
+
+async def test_silence_means_the_connection_is_dead(api: FakeApi) -> None:
+    """A connection on which nothing arrives, not even a bookmark, is given up, and the watch resumes."""
+    api.put("x")
+    async with Listener(api, settings=WatchSettings(silence_seconds=0.1)) as listener:
+        await listener.several(2)
+        following = asyncio.create_task(listener.next())
+        await api.until(lambda: api.open_watches > 0)
+        api.fail_watches(WatchFault.STALL)
+        api.put("y")
+        assert await following == "Added y"
+
+
+async def test_a_bookmark_moves_the_place_to_resume_from(api: FakeApi) -> None:
+    """History before a bookmark may be forgotten without a new list."""
+    async with Listener(api) as listener:
+        await listener.next()
+        following = asyncio.create_task(listener.next())
+        await api.until(lambda: api.open_watches > 0)
+        api.version += 50  # other kinds changed
+        api.fail_watches(WatchFault.BOOKMARK)
+        api.fail_watches(WatchFault.END)
+        api.forget_history()
+        await api.until(lambda: len(api.requests) >= 3)
+        api.put("y")
+        assert await following == "Added y"
+    assert [query["resourceVersion"] for _, query in api.requests if "watch" in query] == ["100", "150"]
+
+
+@pytest.mark.parametrize("fault", [WatchFault.EXPIRE, WatchFault.END])
+async def test_after_410_only_differences_are_told(api: FakeApi, fault: WatchFault) -> None:
+    """When the server forgot where we were, as an event or as a status, the new list is compared with what is known."""
+    for name in ("same", "changed", "gone", "replaced"):
+        api.put(name)
+    async with Listener(api) as listener:
+        await listener.several(5)
+        following = asyncio.create_task(listener.next())
+        await api.until(lambda: api.open_watches > 0)
+        api.fail_watches(fault)
+        watchers, api._watchers = api._watchers, {}  # what happens now is not seen
+        api.put("changed", nodeName="n")
+        api.remove("gone")
+        api.remove("replaced")
+        api.put("replaced")
+        api.put("new")
+        api._watchers = watchers
+        api.forget_history()
+        told = [await following, *await listener.several(5)]
+    assert sorted(told[:5]) == [
+        "Added new",
+        "Added replaced",
+        "Deleted gone",
+        "Deleted replaced",
+        "Modified changed",
+    ]
+    assert told[5] == "Synced 109"
+
+
+async def test_back_off_grows_and_honours_retry_after(api: FakeApi) -> None:
+    """429 and 5xx on the watch request are waited out, longer each time, and at least as long as the server asks."""
+    naps = Naps()
+    api.watch_answers.extend([500, 500, 429])
+    async with Listener(api, naps) as listener:
+        await listener.next()
+        following = asyncio.create_task(listener.next())
+        await api.until(lambda: api.open_watches > 0)
+        api.put("x")
+        assert await following == "Added x"
+    assert naps.taken == [0.25, 0.5, 1.0 + 1.0]
+
+
+async def test_a_minute_of_errors_on_the_list_is_waited_out(api: FakeApi) -> None:
+    """A server that answers 500 or 429 to every list is asked again until it answers."""
+    naps = Naps()
+    api.put("x")
+    api.list_answers.extend([500] * 10 + [429] * 3)
+    async with Listener(api, naps) as listener:
+        assert await listener.several(2) == ["Added x", "Synced 101"]
+    assert sum(naps.taken) > 60
+    assert max(naps.taken) <= 30 + 1
+
+
+@pytest.mark.parametrize(("status", "error"), [(401, UnauthorizedError), (403, ForbiddenError), (404, NotFoundError)])
+async def test_what_the_server_refuses_for_good_is_raised(api: FakeApi, status: int, error: type[Exception]) -> None:
+    """Before anything was seen, a refusal that waiting does not heal ends the watch with a typed error."""
+    api.list_answers.append(status)
+    async with Listener(api) as listener:
+        with pytest.raises(error):
+            await listener.next()
+
+
+async def test_a_refusal_later_is_waited_out(api: FakeApi) -> None:
+    """Once in sync, a watch survives a change of rights or a token that is renewed."""
+    api.put("x")
+    api.watch_answers.extend([403, 401])
+    async with Listener(api) as listener:
+        await listener.several(2)
+        following = asyncio.create_task(listener.next())
+        await api.until(lambda: api.open_watches > 0)
+        api.put("y")
+        assert await following == "Added y"
+
+
+async def test_an_unreachable_server_is_waited_for() -> None:
+    """A server that is not there yet is asked again, and trouble is told to whoever wants to know."""
+    naps = Naps()
+    troubles: list[Exception | None] = []
+    async with fake_api() as api:
+        url = api.url
+    client = client_of(url, naps)
+    async with client, aclosing(watch(client, PODS, Pod, on_trouble=troubles.append)) as changes:
+        waiting = asyncio.ensure_future(anext(changes))
+        await eventually(lambda: len(naps.taken) >= 4, naps.poke)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert url in str(troubles[0])
+    assert naps.taken[:3] == [0.25, 0.5, 1.0]

@@ -1,0 +1,231 @@
+"""Behaviours in which the embedded server once differed from kube-apiserver, as random sequences found them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.helpers.apiserver import APPLY, MERGE, EmbeddedApiServer, embedded_apiserver
+
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+SERVICES = "/api/v1/namespaces/default/services"
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p"},
+    "spec": {"serviceAccountName": "default", "containers": [{"name": "main", "image": "bert:3"}]},
+}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[EmbeddedApiServer]:
+    async with embedded_apiserver() as server:
+        yield server
+
+
+async def test_a_service_may_be_replaced_without_its_address(api: EmbeddedApiServer) -> None:
+    """It keeps the one that it has."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]},
+    }
+    made = await api.call("POST", SERVICES, body)
+    replaced = await api.call("PUT", f"{SERVICES}/web", body)
+    assert replaced.code == 200
+    assert replaced.body["spec"]["clusterIP"] == made.body["spec"]["clusterIP"]
+
+
+async def test_a_pod_may_be_replaced_without_its_priority(api: EmbeddedApiServer) -> None:
+    """What admission computed stays."""
+    await api.call("POST", PODS, POD)
+    replaced = await api.call("PUT", f"{PODS}/p", POD)
+    assert replaced.code == 200
+    assert replaced.body["spec"]["priority"] == 0
+
+
+async def test_names_of_events_are_generated_after_a_dot(api: EmbeddedApiServer) -> None:
+    """As every controller does; nothing that an Event's writer left out belongs to him."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": "bert."},
+        "involvedObject": {"kind": "Pod", "name": "bert", "namespace": "default"},
+        "reason": "Tested",
+    }
+    made = await api.call("POST", EVENTS, body)
+    assert made.code == 201
+    assert made.name.startswith("bert.")
+    assert made.body["metadata"]["managedFields"][0]["fieldsV1"].keys() == {
+        "f:metadata",
+        "f:involvedObject",
+        "f:reason",
+    }
+
+
+async def test_warnings_come_with_refusals(api: EmbeddedApiServer) -> None:
+    """An unknown field is named even where there is no object to change."""
+    answer = await api.call("PUT", f"{PODS}/p", {**POD, "metadata": {"name": "p", "nonsense": 1}})
+    assert answer.code == 404
+    assert "metadata.nonsense" in answer.headers["Warning"]
+
+
+async def test_who_applies_nothing_manages_nothing(api: EmbeddedApiServer) -> None:
+    """Applying a bare object makes it, without an owner of any field."""
+    path = "/api/v1/namespaces/default/configmaps/c"
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    made = await api.call("PATCH", path, body, content_type=APPLY, params={"fieldManager": "me"})
+    assert made.code == 201
+    assert "managedFields" not in made.body["metadata"]
+
+
+async def test_a_put_that_means_another_object_makes_none(api: EmbeddedApiServer) -> None:
+    """Kinds that a PUT makes: an identity says that it must exist; a dry run names the key without its prefix."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "uid": "00000000-0000-0000-0000-000000000001"},
+        "spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]},
+    }
+    refused = await api.call("PUT", f"{SERVICES}/web", body)
+    assert refused.code == 409
+    assert "Key: /registry/services/specs/default/web," in refused.body["message"]
+    tried = await api.call("PUT", f"{SERVICES}/web", body, params={"dryRun": "All"})
+    assert "Key: /services/specs/default/web," in tried.body["message"]
+
+
+async def test_a_claim_grows_only_once_it_is_bound(api: EmbeddedApiServer) -> None:
+    """Before that there is no volume that could."""
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "none",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    await api.call("POST", path, body)
+    grown = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    refused = await api.call("PATCH", f"{path}/c", grown, content_type=MERGE)
+    assert refused.code == 422
+    assert "spec is immutable" in refused.body["message"]
+    await api.call("PATCH", f"{path}/c/status", {"status": {"phase": "Bound"}}, content_type=MERGE)
+    assert (await api.call("PATCH", f"{path}/c", grown, content_type=MERGE)).code == 200
+
+
+@pytest.mark.parametrize("address", ["1.2.3", "127.0.0.1", "0.0.0.0", "169.254.1.1", "224.0.0.5"])
+async def test_external_addresses_are_checked(api: EmbeddedApiServer, address: str) -> None:
+    """Only what something outside can be reached at."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"ports": [{"port": 80}], "externalIPs": [address]},
+    }
+    refused = await api.call("POST", SERVICES, body)
+    assert [one["field"] for one in refused.body["details"]["causes"]] == ["spec.externalIPs[0]"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "said"),
+    [
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}}, "values", "one"),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "Nope", "operator": "Exists"}]}}, "scopeName", "unsupp"),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "Terminating"}]}}, "operator", "selector operator"),
+        ({"scopes": ["BestEffort", "NotBestEffort"]}, "scopes", "conflicting scopes"),
+        ({"scopes": ["BestEffort"], "hard": {"cpu": "1"}}, "scopes", "unsupported scope applied to resource"),
+    ],
+)
+async def test_scopes_of_a_quota_are_checked(
+    api: EmbeddedApiServer, spec: dict[str, Any], field: str, said: str
+) -> None:
+    """A scope that means nothing would leave a quota without effect."""
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
+    refused = await api.call("POST", "/api/v1/namespaces/default/resourcequotas", body)
+    assert refused.code == 422
+    assert any(one["field"].endswith(field) and said in one["message"] for one in refused.body["details"]["causes"])
+
+
+async def test_only_the_series_of_a_new_event_changes(api: EmbeddedApiServer) -> None:
+    """In events.k8s.io; what happened once does not become something else."""
+    path = "/apis/events.k8s.io/v1/namespaces/default/events"
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e"},
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+        "reason": "Placed",
+        "action": "Placing",
+        "type": "Normal",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "kajitori.dev/controller",
+        "reportingInstance": "one",
+    }
+    assert (await api.call("POST", path, {**body, "reportingController": "not valid!"})).code == 422
+    assert (await api.call("POST", path, {**body, "deprecatedCount": 1})).code == 422
+    assert (await api.call("POST", path, body)).code == 201
+    series = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
+    assert (await api.call("PATCH", f"{path}/e", series, content_type=MERGE)).code == 200
+    refused = await api.call("PATCH", f"{path}/e", {"reason": "Other"}, content_type=MERGE)
+    assert [one["field"] for one in refused.body["details"]["causes"]] == ["reason"]
+
+
+async def test_nobody_manages_what_has_its_managers_taken_away(api: EmbeddedApiServer) -> None:
+    """A patch with an empty list does that."""
+    await api.call("POST", PODS, POD)
+    cleared = await api.call("PATCH", f"{PODS}/p", {"metadata": {"managedFields": []}}, content_type=MERGE)
+    assert cleared.code == 200
+    assert "managedFields" not in cleared.body["metadata"]
+
+
+async def test_a_patch_for_nothing_is_not_looked_at(api: EmbeddedApiServer) -> None:
+    """404 comes before whatever is wrong with the patch."""
+    assert (await api.call("PATCH", f"{PODS}/nobody", 5, content_type=MERGE)).code == 404
+
+
+async def test_a_binding_may_name_the_version_that_it_means(api: EmbeddedApiServer) -> None:
+    """A Pod that changed since is not bound."""
+    await api.call("POST", PODS, POD)
+    binding = {"metadata": {"name": "p", "resourceVersion": "1"}, "target": {"kind": "Node", "name": "n"}}
+    refused = await api.call("POST", f"{PODS}/p/binding", binding)
+    assert refused.code == 409
+    assert "ResourceVersion in precondition: 1," in refused.body["message"]
+
+
+async def test_states_of_containers_are_complete(api: EmbeddedApiServer) -> None:
+    """Clients read `lastState` and the times of a state without asking whether they are there."""
+    await api.call("POST", PODS, POD)
+    one = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"status": {"containerStatuses": [{**one, "state": {"terminated": {"exitCode": 3}}}]}}
+    told = (await api.call("PATCH", f"{PODS}/p/status", status, content_type=MERGE)).body["status"]
+    state = told["containerStatuses"][0]
+    assert state["lastState"] == {}
+    assert state["state"]["terminated"] == {"exitCode": 3, "startedAt": None, "finishedAt": None}
+
+
+async def test_what_is_no_base64_is_said_where(api: EmbeddedApiServer) -> None:
+    """The byte that no decoder takes."""
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "not base64!"}}
+    refused = await api.call("POST", "/api/v1/namespaces/default/secrets", body)
+    assert refused.body["message"].endswith("illegal base64 data at input byte 3")
+
+
+async def test_finalizers_of_a_namespace_have_an_owner(api: EmbeddedApiServer) -> None:
+    """One that nobody takes away would keep it forever."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}, "spec": {"finalizers": ["nodomain"]}}
+    assert (await api.call("POST", "/api/v1/namespaces", body)).code == 422
+
+
+async def test_a_budget_names_an_eviction_policy_that_there_is(api: EmbeddedApiServer) -> None:
+    """When it is made and when it is changed."""
+    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {}}
+    await api.call("POST", path, body)
+    odd = {"spec": {"unhealthyPodEvictionPolicy": "Odd"}}
+    assert (await api.call("PATCH", f"{path}/b", odd, content_type=MERGE)).code == 422

@@ -1,0 +1,79 @@
+"""Pods with addresses of their own, inside a network namespace that the test makes for the whole machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import asyncio, os, subprocess, sys
+from pathlib import Path
+from tests.unit.local.kubelet.conftest import Machine, until
+
+SERVE = (
+    "import http.server, os; os.chdir('/'); "
+    "http.server.ThreadingHTTPServer(('', 8000), http.server.BaseHTTPRequestHandler).serve_forever()"
+)
+FETCH = (
+    "import socket, os, time\\n"
+    "for _ in range(500):\\n"
+    "    try: s = socket.create_connection((os.environ['MASTER_ADDR'], 8000), 5); break\\n"
+    "    except OSError: time.sleep(0.02)\\n"
+    "print(s.getsockname()[0], s.getpeername()[0])\\n"
+)
+
+async def main():
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    machine = Machine(Path(sys.argv[1]), pod_network="namespace", pod_cidr="10.99.0.0/24")
+    try:
+        await story(machine)
+    finally:
+        await machine.tear_down()
+    left = [name for name in os.listdir("/run/netns") if name.startswith("kaji-" + machine.kubelet.context.network._id)]
+    assert not left, left
+
+async def story(machine):
+    await machine.start()
+    for name in ("a", "b"):
+        await machine.cluster.submit(name, sys.executable, "-c", SERVE, subdomain="gang")
+        await machine.phase(name, "Running")
+    env = [{"name": "MASTER_ADDR", "value": "b.gang"}]
+    await machine.cluster.submit("c", sys.executable, "-c", FETCH, subdomain="gang", container={"env": env})
+    await machine.phase("c", "Succeeded")
+    await machine.cluster.submit("host", "ip", "-o", "link", hostNetwork=True)
+    await machine.phase("host", "Succeeded")
+    assert machine.cluster.status("host")["podIP"] == "127.0.0.1"
+    assert "kaji-" in machine.log("host")
+    addresses = [machine.cluster.status(name)["podIP"] for name in ("a", "b", "c")]
+    assert addresses == ["10.99.0.2", "10.99.0.3", "10.99.0.4"], addresses
+    assert machine.log("c").split()[-2:] == ["10.99.0.4", "10.99.0.3"], machine.log("c")
+    await machine.stop()
+    await machine.start()
+    await machine.cluster.submit("d", "sleep", "1000")
+    await machine.phase("d", "Running")
+    assert machine.cluster.status("d")["podIP"] == "10.99.0.4"
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip")
+def test_pods_have_addresses_of_their_own(tmp_path: Path) -> None:
+    """Two Pods listen on the same port, a third reaches one by its name; an address is free again with its Pod."""
+    repository = Path(__file__).parents[4]
+    done = subprocess.run(
+        ["unshare", "--net", "--mount", sys.executable, "-c", SCRIPT, str(tmp_path / "kubelet")],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    if "unshare" in done.stderr and "not permitted" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr

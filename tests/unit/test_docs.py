@@ -1,0 +1,46 @@
+"""The committed reference is what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def generator() -> ModuleType:
+    """docs/generate.py, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    made: dict[str, str] = generator().pages()
+    return made
+
+
+@pytest.mark.parametrize("name", ["cli.md", "run.md", "policy.md", "api.md"])
+def test_the_reference_is_up_to_date(pages: dict[str, str], name: str) -> None:
+    """Whoever changes the code makes the reference anew: make docs."""
+    written = (DOCS / "reference" / name).read_text(encoding="utf-8")
+    assert written == pages[name], "the reference is out of date: make docs"
+
+
+def test_making_it_twice_gives_the_same(pages: dict[str, str]) -> None:
+    """Nothing in it depends on time, machine or the order of a set."""
+    assert generator().pages() == pages
+
+
+def test_no_place_of_this_machine_is_in_it(pages: dict[str, str]) -> None:
+    """A reference names no folder of whoever made it."""
+    for text in pages.values():
+        assert str(Path.home()) not in text
+        assert str(DOCS.parent) not in text

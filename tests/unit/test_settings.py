@@ -1,0 +1,66 @@
+"""Options of the processes: every fault at once, and the verbs hand over what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kajitori.errors import InvalidInput
+from kajitori.settings import ControllerOptions, DemoOptions, NodeOptions, ServerOptions, SimOptions, UpOptions
+
+HERE = Path("/data")
+
+FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
+    "ports and numbers": (
+        lambda: UpOptions(data=HERE, port=70000, kube_port=-1, nodes=-1, gpus=-2),
+        {"--port", "--kube-port", "--nodes", "--gpus"},
+    ),
+    "files": (
+        lambda: UpOptions(data=HERE, policy=Path("/no/policy"), kubeconfig=Path("/no/config")),
+        {"--policy", "--kubeconfig"},
+    ),
+    "no nodes at all": (lambda: UpOptions(data=HERE, kubelet=False), {"--no-kubelet"}),
+    "simulated nodes in an existing cluster": (
+        lambda: UpOptions(data=HERE, kubeconfig=Path(__file__), nodes=3),
+        {"--kubeconfig"},
+    ),
+    "a context of nothing": (lambda: UpOptions(data=HERE, context="x"), {"--context"}),
+    "a demo that is too small": (lambda: DemoOptions(nodes=1), {"--nodes"}),
+    "half of TLS": (lambda: ServerOptions(certificate=Path(__file__)), {"--tls-cert"}),
+    "a controller": (
+        lambda: ControllerOptions(kubeconfig=Path("/no"), policy=Path("/no")),
+        {"--kubeconfig", "--policy"},
+    ),
+    "a node": (
+        lambda: NodeOptions(
+            data=HERE, labels=("a",), taints=("b",), cpus="x", memory="-1", gpus=-1, pod_network="mine", max_pods=-1
+        ),
+        {"--label", "--taint", "--cpus", "--memory", "--gpus", "--pod-network", "--max-pods"},
+    ),
+    "simulated nodes": (
+        lambda: SimOptions(nodes=0, gpu_type=("h100",), first=-1, heartbeat_seconds=-1.0, cpus="x"),
+        {"--nodes", "--gpu-type", "--first", "--heartbeat", "--cpus"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "fields"), FAULTS.values(), ids=FAULTS.keys())
+def test_every_fault_at_once(make: Callable[[], Any], fields: set[str]) -> None:
+    """All that is wrong with a process's options is named together, by option, with the way out."""
+    with pytest.raises(InvalidInput) as caught:
+        make()
+    assert {fault.field for fault in caught.value.faults} == fields
+    assert all(fault.hint for fault in caught.value.faults)
+
+
+def test_defaults_are_right() -> None:
+    """Nothing but what is required has to be said."""
+    assert UpOptions(data=HERE).kubelet
+    assert DemoOptions().nodes == 16
+    assert ServerOptions().host == "127.0.0.1"
+    assert ControllerOptions().namespace == "kajitori"
+    assert NodeOptions(data=HERE).pod_network == "host"
+    assert SimOptions(nodes=7500).heartbeat_seconds == 10.0
