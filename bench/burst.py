@@ -38,7 +38,6 @@ from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_t
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.controllers.members import member_of
 from kajitori.controllers.runs import RunController
 from kajitori.core import names
 from kajitori.core.decide import Facts, RunIdentity, decide
@@ -235,9 +234,7 @@ class Bench:
             cluster = ClusterView(mirror, policy)
             controller = asyncio.create_task(RunController(self._client, mirror, cluster).run(stop))
             cluster.table()
-            web = ApiServer(
-                create_app(ApiDependencies(client=self._client, mirror=mirror, policy=policy, member_of=member_of))
-            )
+            web = ApiServer(create_app(ApiDependencies(client=self._client, mirror=mirror, policy=policy)))
             await web.start()
             try:
                 await self._submit(web.url, "warm-up", direct=False, dry_run=True)

@@ -161,9 +161,7 @@ def _without_rules(text: str) -> str:
 def openapi() -> Mapping[str, Any]:
     """The Web API's OpenAPI document, of a server that has no cluster and is never started."""
     client = KubeClient(KubeConfig(server="http://127.0.0.1:1"))
-    parts = ApiDependencies(
-        client=client, mirror=Mirror(client), policy=PolicyFile(None), member_of=lambda _pod, _nodes: None
-    )
+    parts = ApiDependencies(client=client, mirror=Mirror(client), policy=PolicyFile(None))
     return create_app(parts).openapi()
 
 

@@ -26,7 +26,6 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
 from kajitori.controllers.leadership import Leadership
-from kajitori.controllers.members import member_of
 from kajitori.controllers.runs import RunController
 from kajitori.core.policy import Policy, own_machine_policy
 from kajitori.core.quantity import parse_cpu_millis, parse_spec_memory_bytes
@@ -186,7 +185,6 @@ async def _web_api(
                 client=client,
                 mirror=mirror,
                 policy=policy,
-                member_of=member_of,
                 user_client=user_client,
                 namespace=options.namespace,
             )
@@ -286,9 +284,7 @@ def server(options: ServerOptions) -> int:
             async with Mirror(client) as mirror:
                 await mirror.wait_synced()
                 app = create_app(
-                    ApiDependencies(
-                        client=client, mirror=mirror, policy=policy, member_of=member_of, namespace=options.namespace
-                    )
+                    ApiDependencies(client=client, mirror=mirror, policy=policy, namespace=options.namespace)
                 )
                 web = WebApi(
                     app, host=options.host, port=options.port, certificate=options.certificate, key=options.key

@@ -15,7 +15,6 @@ from tests.helpers.world import World, runs_server, world
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.controllers.members import member_of
 from kajitori.core import names
 from kajitori.core.reasons import Phase
 from kajitori.kube.client import PatchKind
@@ -43,7 +42,6 @@ async def http(world: World) -> AsyncIterator[httpx2.AsyncClient]:
             client=world.client,
             mirror=world.mirror,
             policy=world.policy,
-            member_of=member_of,
             namespace=world.namespace,
         )
     )

@@ -22,7 +22,6 @@ from tests.helpers.world import POLICY, World
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.controllers.members import member_of
 from kajitori.controllers.runs import RunController
 from kajitori.core import names
 from kajitori.kube.client import KubeClient
@@ -151,9 +150,7 @@ async def staged(folder: Path, *, real: bool, policy: dict[str, Any], faulty: bo
             await mirror.wait_synced()
         controller = RunController(ours, mirror, ClusterView(mirror, policies))
         await closing.enter_async_context(working(controller.run))
-        app = create_app(
-            ApiDependencies(client=ours, mirror=mirror, policy=policies, member_of=member_of, namespace=world.namespace)
-        )
+        app = create_app(ApiDependencies(client=ours, mirror=mirror, policy=policies, namespace=world.namespace))
         server = await closing.enter_async_context(ApiServer(app))
         token = client.config.credentials.token
         http = await closing.enter_async_context(

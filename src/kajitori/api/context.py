@@ -20,7 +20,7 @@ from kajitori.api.hub import RunHub
 from kajitori.api.log_source import MAX_LOGS, Slots
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams import StreamRegistry
-from kajitori.api.views import MemberOf, RunRenderer
+from kajitori.api.views import RunRenderer
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Key, Mirror
@@ -46,14 +46,13 @@ class ApiDependencies:
     """What the Web API is made of. All of it belongs to the event loop that serves the API.
 
     client: the server's own credentials; mirror: Nodes, Pods and Runs, started by whoever made it; policy: the policy
-    in force; member_of: how a Pod reads as a member; user_client: a client for a caller's own token, by default the
-    same API server with that token; namespace: where runs go that name none, by default the client's own.
+    in force; user_client: a client for a caller's own token, by default the same API server with that token;
+    namespace: where runs go that name none, by default the client's own.
     """
 
     client: KubeClient
     mirror: Mirror
     policy: PolicyFile
-    member_of: MemberOf
     user_client: Callable[[str], KubeClient] | None = None
     namespace: str = ""
     registry: CollectorRegistry | None = None
@@ -68,7 +67,6 @@ class Api:
         self.client = deps.client
         self.mirror = deps.mirror
         self.policy = deps.policy
-        self.member_of = deps.member_of
         self.namespace = deps.namespace or deps.client.config.namespace
         self.now = deps.now
         self.clock = deps.clock

@@ -21,6 +21,7 @@ from kajitori.api.paging import Parameters
 from kajitori.api.problems import bug_response, error_response, parameter_faults
 from kajitori.core.gang import MemberState
 from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
+from kajitori.kube.members import member_of
 from kajitori.kube.objects import Pod
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream
 
@@ -66,7 +67,7 @@ async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: 
     query = _parameters(socket)
     run = await find_run(api, user, namespace, name)
     pod = newest_pods(api.mirror.pods_of_run(run.metadata.uid)).get(query.rank)
-    member = api.member_of(pod, api.mirror.nodes) if pod is not None else None
+    member = member_of(pod, api.mirror.nodes) if pod is not None else None
     if pod is None or member is None:
         raise NotFound(f"{run.metadata.name} has no member of rank {query.rank} now", hint=f"see kaji describe {name}")
     if member.state is not MemberState.RUNNING:

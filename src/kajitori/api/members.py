@@ -14,6 +14,7 @@ from kajitori.api.lookup import find_run
 from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.views import MemberList, member_view
 from kajitori.core import names
+from kajitori.kube.members import member_of
 from kajitori.kube.objects import Pod
 
 router = APIRouter(tags=["runs"])
@@ -33,7 +34,7 @@ async def list_members(
     items = []
     for rank in ranks[: query.limit]:
         pod = newest[rank]
-        member = api.member_of(pod, api.mirror.nodes)
+        member = member_of(pod, api.mirror.nodes)
         if member is not None:
             items.append(member_view(pod, member))
     following = encode_token(ranks[query.limit - 1]) if len(ranks) > query.limit else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -15,10 +14,7 @@ from kajitori.core.run import parse_spec, to_document
 from kajitori.core.status import Finding, MemberCounts, RunStatus
 from kajitori.core.status import to_document as status_document
 from kajitori.errors import Fault, InvalidInput
-from kajitori.kube.objects import Node, Pod, RunObject
-
-MemberOf = Callable[[Pod, Mapping[str, Node]], Member | None]
-"""What a Pod says about the member it runs; None where it runs none."""
+from kajitori.kube.objects import Pod, RunObject
 
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 

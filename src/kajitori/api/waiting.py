@@ -22,6 +22,7 @@ from kajitori.core.snapshot import Snapshot
 from kajitori.core.status import RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.cluster import life_of
+from kajitori.kube.members import member_of
 from kajitori.kube.objects import RunObject
 
 router = APIRouter(tags=["runs"])
@@ -81,7 +82,7 @@ def _needs(api: Api, run: RunObject, status: RunStatus, spec: RunSpec, decision:
     """The ranks that need a node now, as the controller sees it."""
     life = life_of(run, spec, decision, status)
     pods = api.mirror.pods_of_run(run.metadata.uid)
-    members = [member for pod in pods if (member := api.member_of(pod, api.mirror.nodes)) is not None]
+    members = [member for pod in pods if (member := member_of(pod, api.mirror.nodes)) is not None]
     step = gang.next_step(life, members, api.now())
     return next((action for action in step.actions if isinstance(action, gang.NeedsNodes)), None)
 

@@ -26,7 +26,6 @@ from kajitori.controllers.attempts import (
     write_status,
 )
 from kajitori.controllers.checkpoints import delete_checkpoint
-from kajitori.controllers.members import member_of
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
 from kajitori.core import gang, names, nodelist
 from kajitori.core.decide import Decision
@@ -40,6 +39,7 @@ from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView, life_of
 from kajitori.kube.events import About, EventRecorder
+from kajitori.kube.members import member_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource

@@ -15,7 +15,6 @@ from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node
 from kajitori.api.app import create_app
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.controllers.members import member_of
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig
 from kajitori.kube.mirror import Mirror
@@ -103,7 +102,6 @@ async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
                 client=client,
                 mirror=mirror,
                 policy=PolicyFile(None),
-                member_of=member_of,
                 user_client=lambda token: KubeClient(config.with_token(token), retry=NO_RETRY),
                 now=lambda: NOW,
                 clock=clock,

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from kajitori.controllers.members import member_of
 from kajitori.core import names
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.reasons import Reason
+from kajitori.kube.members import member_of
 from kajitori.kube.objects import Node, Pod
 
 
