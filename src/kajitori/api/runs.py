@@ -14,12 +14,13 @@ from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.paging import PageParameters, decode_token, encode_token
-from kajitori.api.selectors import parse_selector
 from kajitori.api.streams import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.tracking import RunTracker
 from kajitori.api.views import RunList, RunView, phase_of
 from kajitori.core import names
 from kajitori.core.reasons import Phase
+from kajitori.core.selectors import LabelSelector, SelectorError, parse_labels
+from kajitori.errors import InvalidInput
 from kajitori.kube.objects import RunObject
 
 router = APIRouter(tags=["runs"])
@@ -52,7 +53,7 @@ class ListParameters(PageParameters):
 async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, Query()]) -> Response:
     """Pages stay right while runs come and go: none is shown twice, none that stays is missed."""
     after = decode_token(query.continue_, tuple[str, str, str]) if query.continue_ else None
-    matches = parse_selector(query.label_selector)
+    labels = _labels(query.label_selector)
     owner = user.name if query.owner == "@me" else query.owner
     readable = await readable_namespaces(api, user, query.namespace)
     found = [
@@ -63,7 +64,7 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
         and (not owner or run.metadata.annotations.get(names.ANNOTATION_OWNER) == owner)
         and not (query.active and phase_of(run).is_final)
         and (not query.phase or phase_of(run) in query.phase)
-        and (not query.label_selector or matches(run.metadata.labels))
+        and labels.matches(run.metadata.labels)
     ]
     if query.name:
         exact = [run for run in found if run.metadata.name == query.name]
@@ -71,6 +72,14 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
     page, following = _page(found, after, query.limit)
     items = [api.renderer.render(run) for run in page]
     return answer({"items": items} | ({"continue": following} if following else {}))
+
+
+def _labels(text: str) -> LabelSelector:
+    try:
+        return parse_labels(text)
+    except SelectorError as fault:
+        hint = "such as team=vision,stage in (train,tune),!debug"
+        raise InvalidInput.one("labelSelector", fault.message, value=text[:80], hint=hint) from fault
 
 
 def _page(found: list[RunObject], after: Place | None, limit: int) -> tuple[list[RunObject], str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
+from kajitori.core import texts
 from kajitori.core.quantity import (
     QuantityError,
     format_cpu,
@@ -27,11 +28,7 @@ ANY_NUMBER: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
 
 RESERVED_ENV_PREFIX = "KAJI_"
 
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
-_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _IMAGE = re.compile(
     r"([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?(:[0-9]{1,5})?/)?"  # a registry, or the first part of the path
     r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*"
@@ -62,13 +59,13 @@ def _duration_above_zero(value: Any) -> int:
 
 
 def _dns_label(text: str) -> str:
-    if not _DNS_LABEL.fullmatch(text):
+    if texts.dns_label(text):
         raise FieldError(f"{text!r:.80} is not a name", "use lower-case letters, digits and dashes, at most 63")
     return text
 
 
 def _dns_subdomain(text: str) -> str:
-    if len(text) > 253 or not _DNS_SUBDOMAIN.fullmatch(text):
+    if texts.dns_subdomain(text):
         raise FieldError(f"{text!r:.80} is not an object's name", "use lower-case letters, digits, dashes and dots")
     return text
 
@@ -111,22 +108,14 @@ def _mount_path(text: str) -> str:
     return path
 
 
-def is_label_key(text: str) -> bool:
-    """Whether Kubernetes takes this as the key of a label or annotation: `name` or `domain/name`."""
-    domain, slash, name = text.rpartition("/")
-    if slash and (len(domain) > 253 or not _DNS_SUBDOMAIN.fullmatch(domain)):
-        return False
-    return bool(_QUALIFIED.fullmatch(name))
-
-
 def _label_key(text: str) -> str:
-    if not is_label_key(text):
+    if texts.qualified_name(text):
         raise FieldError(f"{text!r:.80} is not a label's key", "write name or domain/name")
     return text
 
 
 def _label_value(text: str) -> str:
-    if not _LABEL_VALUE.fullmatch(text):
+    if texts.label_value(text):
         raise FieldError(f"{text!r:.80} is not a label's value", "use letters, digits, '-', '_', '.', at most 63")
     return text
 

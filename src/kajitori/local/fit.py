@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from kajitori.core import snapshot
 from kajitori.core.quantity import QuantityError, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.selectors import holds
 from kajitori.local.objects import Container, Node, NodeSelectorTerm, Pod, PodSpec, Requirement, condition
-from kajitori.local.selectors import holds
 
 NOT_READY = snapshot.Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 UNSCHEDULABLE = snapshot.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -36,8 +36,8 @@ class Term:
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         if not self.expressions and not self.fields:
             return False
-        return all(_holds(e, labels) for e in self.expressions) and all(
-            _holds(f, {"metadata.name": name}) for f in self.fields
+        return all(holds(*e, labels) for e in self.expressions) and all(
+            holds(*f, {"metadata.name": name}) for f in self.fields
         )
 
 
@@ -335,14 +335,3 @@ def _add(total: Amounts, more: Mapping[str, int]) -> None:
 
 def _expression(requirement: Requirement) -> Expression:
     return requirement.key, requirement.operator, tuple(requirement.values)
-
-
-def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
-    key, operator, values = expression
-    if operator in ("Gt", "Lt"):
-        try:
-            label, bound = int(labels[key]), int(values[0])
-        except (KeyError, IndexError, ValueError):
-            return False
-        return label > bound if operator == "Gt" else label < bound
-    return holds(key, operator, values, labels)

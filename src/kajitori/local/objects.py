@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from kajitori.core.selectors import holds
 from kajitori.kube.objects import ObjectMeta
-from kajitori.local.selectors import holds
 
 Text = dict[str, str]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import string
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +14,6 @@ from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
 from kajitori.api.app import openapi_document, operations
 from kajitori.api.paging import decode_token, encode_token
-from kajitori.api.selectors import parse_selector
 from kajitori.errors import InvalidInput
 
 
@@ -190,38 +188,3 @@ def test_any_text_is_a_token_or_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         decode_token(text + "!", int)
     assert decode_token(encode_token(("2026", text.encode("utf-8", "replace").decode(), "x")), tuple[str, str, str])
-
-
-@pytest.mark.parametrize(
-    ("selector", "labels", "expected"),
-    [
-        ("", {}, True),
-        ("a", {"a": ""}, True),
-        ("a,!b", {"a": "1", "b": "2"}, False),
-        ("a=1,b!=2", {"a": "1"}, True),
-        ("a==1", {"a": "2"}, False),
-        ("x.org/a in (1, 2)", {"x.org/a": "2"}, True),
-        ("a notin (1,2),b", {"b": "1"}, True),
-    ],
-)
-def test_selectors(selector: str, labels: dict[str, str], expected: bool) -> None:
-    assert parse_selector(selector)(labels) is expected
-
-
-@pytest.mark.parametrize("selector", ["a=", "a in (", "a,,b", ",", "a b", "=b", "a in ()x", "a=b c", "!", "é=1", "a,"])
-def test_what_is_no_selector(selector: str) -> None:
-    """Refused with an example; `a=` asks for an empty value, as in Kubernetes."""
-    if selector == "a=":
-        assert parse_selector(selector)({"a": ""})
-        return
-    with pytest.raises(InvalidInput) as refused:
-        parse_selector(selector)
-    assert refused.value.faults[0].hint
-
-
-@given(st.text(string.ascii_letters + string.digits + " ,=!()in./-_", max_size=30))
-def test_any_text_is_a_selector_or_refused(text: str) -> None:
-    try:
-        parse_selector(text)({"a": "b"})
-    except InvalidInput as refused:
-        assert refused.faults[0].field == "labelSelector"

@@ -100,6 +100,16 @@ async def test_filters(world: World, params: dict[str, Any], expected: list[str]
     assert sorted(await names_of(world, **params)) == expected
 
 
+async def test_what_is_no_selector_is_refused_with_an_example(world: World) -> None:
+    """In Kubernetes' words for it."""
+    answer = await world.http.get("/v1/runs", params={"labelSelector": "stage in (train"})
+    assert answer.status_code == 422
+    fault = answer.json()["faults"][0]
+    assert fault["field"] == "labelSelector"
+    assert fault["message"] == "unable to parse requirement: found '', expected: ',' or ')'"
+    assert "team=vision" in fault["hint"]
+
+
 async def test_a_name_is_exact_or_a_prefix(world: World) -> None:
     """The run of that very name alone; else all that begin so."""
     for name in ("bert", "bert-2", "bertha", "gpt"):

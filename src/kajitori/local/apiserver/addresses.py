@@ -6,7 +6,7 @@ import ipaddress
 import random
 from collections.abc import Iterable
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, invalid
 from kajitori.local.apiserver.kinds import Object
 
@@ -50,7 +50,7 @@ def _allocate_address(spec: dict[str, object], taken: set[str]) -> list[Cause]:
         try:
             inside = ipaddress.ip_address(str(asked)) in CLUSTER_RANGE
         except ValueError:
-            return [invalid("spec.clusterIPs[0]", asked, names.IP_TEXT)]
+            return [invalid("spec.clusterIPs[0]", asked, texts.IP_TEXT)]
         said = f"failed to allocate IP {asked}: "
         if not inside:
             said += f"the provided IP ({asked}) is not in the valid range. The range of valid IPs is {CLUSTER_RANGE}"

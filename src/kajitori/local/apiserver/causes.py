@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kajitori.core.texts import go_quoted
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -32,27 +34,6 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return go_quoted(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
-
-
-def go_quoted(text: str) -> str:
-    """A text as Go's `%q` has it."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_go_character(one) for one in text) + '"'
-
-
-def _go_character(one: str) -> str:
-    if one in '"\\':
-        return f"\\{one}"
-    if one.isprintable():
-        return one
-    if one in _ESCAPES:
-        return _ESCAPES[one]
-    code = ord(one)
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def required(field: str, detail: str = "") -> Cause:

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from kajitori.core import texts
 from kajitori.kube.resources import Resource
-from kajitori.local.apiserver import conform, metadata, names
+from kajitori.local.apiserver import conform, metadata
 from kajitori.local.apiserver.causes import Cause
 from kajitori.local.apiserver.schema import ANY, Schema
 from kajitori.local.apiserver.status import StatusError
@@ -39,7 +40,7 @@ class Strategy:
     """`/status` is a subresource: creation drops a status, updates keep it."""
     has_generation = False
     """`metadata.generation` counts changes to everything but metadata and status."""
-    name_rule: names.Rule = staticmethod(names.dns_subdomain)
+    name_rule: texts.Rule = staticmethod(texts.dns_subdomain)
     """What names of this kind look like."""
 
     def default(self, obj: Object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import IMMUTABLE, Cause, forbidden, invalid, required, too_long
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
@@ -16,7 +16,7 @@ _NO_OWNERS = frozenset({("v1", "Event")})
 Metadata = Mapping[str, Any]
 
 
-def validate_new(meta: Metadata, *, namespaced: bool, rule: names.Rule, field: str = "metadata") -> list[Cause]:
+def validate_new(meta: Metadata, *, namespaced: bool, rule: texts.Rule, field: str = "metadata") -> list[Cause]:
     """Every fault of the metadata of a new object; `rule` is what its kind's names look like."""
     causes: list[Cause] = []
     generate, name = meta.get("generateName", ""), meta.get("name", "")
@@ -33,7 +33,7 @@ def validate_new(meta: Metadata, *, namespaced: bool, rule: names.Rule, field: s
         if not namespace:
             causes.append(required(f"{field}.namespace"))
         else:
-            causes += [invalid(f"{field}.namespace", namespace, fault) for fault in names.dns_label(namespace)]
+            causes += [invalid(f"{field}.namespace", namespace, fault) for fault in texts.dns_label(namespace)]
     elif namespace:
         causes.append(forbidden(f"{field}.namespace", "not allowed on this type"))
     return causes + _validate_common(meta, field)
@@ -59,8 +59,8 @@ def validate_labels(labels: Mapping[str, str], field: str) -> list[Cause]:
     """Every fault of a set of labels."""
     causes: list[Cause] = []
     for key, value in labels.items():
-        causes += [invalid(field, key, fault) for fault in names.qualified_name(key)]
-        causes += [invalid(field, value, fault) for fault in names.label_value(value)]
+        causes += [invalid(field, key, fault) for fault in texts.qualified_name(key)]
+        causes += [invalid(field, value, fault) for fault in texts.label_value(value)]
     return causes
 
 
@@ -70,7 +70,7 @@ def validate_annotations(annotations: Mapping[str, str], field: str) -> list[Cau
     size = 0
     for key, value in annotations.items():
         # Keys are compared in lower case here: annotations were once allowed to be sloppy.
-        causes += [invalid(field, key, fault) for fault in names.qualified_name(key.lower())]
+        causes += [invalid(field, key, fault) for fault in texts.qualified_name(key.lower())]
         size += len(key.encode()) + len(value.encode())
     if size > ANNOTATIONS_MAX_BYTES:
         causes.append(too_long(field, ANNOTATIONS_MAX_BYTES))
@@ -82,7 +82,7 @@ def _validate_common(meta: Metadata, field: str) -> list[Cause]:
     causes += validate_annotations(meta.get("annotations") or {}, f"{field}.annotations")
     causes += _validate_owners(meta.get("ownerReferences") or [], f"{field}.ownerReferences")
     for one in meta.get("finalizers") or ():
-        causes += [invalid(f"{field}.finalizers", one, fault) for fault in names.qualified_name(one)]
+        causes += [invalid(f"{field}.finalizers", one, fault) for fault in texts.qualified_name(one)]
     return causes
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kajitori.core.selectors import LabelSelector, SelectorError, parse_labels
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, shown
-from kajitori.local.apiserver.selectors import LabelSelector, parse_labels
 from kajitori.local.apiserver.status import StatusError
 
 Query = Mapping[str, str]
@@ -66,7 +66,7 @@ def parse_list(query: Query) -> ListOptions:
         watch=_boolean(query.get("watch", "")),
         limit=_integer(query.get("limit", "")) or 0,
         continue_token=query.get("continue", ""),
-        label_selector=parse_labels(query.get("labelSelector", "")),
+        label_selector=_labels(query.get("labelSelector", "")),
         field_selector=query.get("fieldSelector", ""),
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
@@ -224,6 +224,13 @@ def _dry_run(values: list[str]) -> tuple[bool, list[Cause]]:
 def _unsupported(name: str, value: Any, supported: str) -> Cause:
     said = f"Unsupported value: {shown(value)}: supported values: {supported}"
     return Cause("FieldValueNotSupported", name, said)
+
+
+def _labels(text: str) -> LabelSelector:
+    try:
+        return parse_labels(text)
+    except SelectorError as fault:
+        raise StatusError.bad_request(fault.message) from fault
 
 
 def _integer(text: str) -> int | None:

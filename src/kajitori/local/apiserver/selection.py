@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 
+from kajitori.core.selectors import FieldSelector, FieldTerm, LabelSelector, SelectorError, parse_fields
+from kajitori.local.apiserver.causes import shown
 from kajitori.local.apiserver.kinds import Kind
 from kajitori.local.apiserver.options import ListOptions
 from kajitori.local.apiserver.requests import Target
-from kajitori.local.apiserver.selectors import FieldSelector, LabelSelector, parse_fields
+from kajitori.local.apiserver.status import StatusError
 from kajitori.local.store import Record
 
 NODE_FIELD = "spec.nodeName"
@@ -45,14 +46,12 @@ def selection(target: Target, options: ListOptions) -> Selection:
     """The selection that a request's options make.
 
     Raises:
-        StatusError: 400, a field that the kind's selectors do not know.
+        StatusError: 400, no field selector, or one with a field that the kind's selectors do not know.
     """
     kind = target.kind
-    fields = FieldSelector()
-    if options.field_selector:
-        fields = parse_fields(options.field_selector, partial(_is_known, kind), has_own=_has_own_fields(kind))
+    fields = _fields(kind, options.field_selector)
     if target.name:
-        fields = FieldSelector((*fields.terms, ("metadata.name", target.name, True)))
+        fields = FieldSelector((*fields.terms, FieldTerm("metadata.name", target.name)))
     return Selection(kind, options.label_selector, fields)
 
 
@@ -78,6 +77,21 @@ _decode_node = msgspec.json.Decoder(_OnNode).decode
 def node_of(pod: Record) -> str:
     """The node that a stored Pod is on; empty if none."""
     return _decode_node(pod.value).spec.node_name
+
+
+def _fields(kind: Kind, text: str) -> FieldSelector:
+    try:
+        fields = parse_fields(text)
+    except SelectorError as fault:
+        raise StatusError.bad_request(fault.message) from fault
+    for term in fields.terms:
+        if _is_known(kind, term.field):
+            continue
+        if _has_own_fields(kind):
+            raise StatusError.bad_request(f"field label not supported: {term.field}")
+        only = 'only "metadata.name", "metadata.namespace"'
+        raise StatusError.bad_request(f"{shown(term.field)} is not a known field selector: {only}")
+    return fields
 
 
 def _known_fields(kind: Kind) -> tuple[str, ...]:

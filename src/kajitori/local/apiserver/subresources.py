@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kajitori.core.selectors import LabelSelector, Requirement
 from kajitori.kube.resources import Resource
 from kajitori.local.apiserver import deletion
 from kajitori.local.apiserver.causes import Cause, invalid, not_supported, required
@@ -25,12 +26,10 @@ from kajitori.local.apiserver.objects import (
 )
 from kajitori.local.apiserver.options import DeleteOptions, WriteOptions
 from kajitori.local.apiserver.requests import Target
-from kajitori.local.apiserver.selectors import LabelSelector, Requirement
 from kajitori.local.apiserver.status import StatusError
 from kajitori.local.store import Stale
 
 _BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 _RETRY_SECONDS = 10
 
 
@@ -274,10 +273,11 @@ def label_selector(selector: Object | None) -> LabelSelector | None:
     """A meta.k8s.io/v1 LabelSelector; None selects nothing, an empty one everything."""
     if selector is None:
         return None
-    found = [Requirement(key, "in", frozenset({value})) for key, value in (selector.get("matchLabels") or {}).items()]
-    for one in selector.get("matchExpressions") or []:
-        operator = _OPERATORS.get(one.get("operator", ""), "in")
-        found.append(Requirement(one.get("key", ""), operator, frozenset(one.get("values") or ())))
+    found = [Requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
+    found += [
+        Requirement(one.get("key", ""), one.get("operator", ""), tuple(one.get("values") or ()))
+        for one in selector.get("matchExpressions") or []
+    ]
     return LabelSelector(tuple(found))
 
 

@@ -273,6 +273,25 @@ async def test_selectors(api: EmbeddedApiServer, parameters: dict[str, str], nam
     assert [item["metadata"]["name"] for item in answer.body["items"]] == names
 
 
+@pytest.mark.parametrize(
+    ("path", "parameters", "message"),
+    [
+        (PODS, {"labelSelector": "a in (b"}, "unable to parse requirement: found '', expected: ',' or ')'"),
+        (PODS, {"fieldSelector": "status.phase"}, "invalid selector: 'status.phase'; can't understand 'status.phase'"),
+        (PODS, {"fieldSelector": "spec.image=x"}, "field label not supported: spec.image"),
+        (
+            MAPS,
+            {"fieldSelector": "data=x"},
+            '"data" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+    ],
+)
+async def test_what_is_no_selector(api: EmbeddedApiServer, path: str, parameters: dict[str, str], message: str) -> None:
+    """400 in Kubernetes' words, never a list of something else."""
+    answer = await api.call("GET", path, params=parameters)
+    assert (answer.code, answer.body["message"]) == (400, message)
+
+
 async def test_items_of_built_in_lists_bear_no_kind(api: EmbeddedApiServer) -> None:
     """As kube-apiserver writes them; large answers are compressed for who asks."""
     await api.call("POST", MAPS, config("big", {"x": "y" * 200_000}))

@@ -1,4 +1,4 @@
-"""Strategic merge patches, selectors and field sets, without a server."""
+"""Strategic merge patches and field sets, without a server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from kajitori.local.apiserver import fieldsets
 from kajitori.local.apiserver.fieldsets import difference, intersection, union
 from kajitori.local.apiserver.patching import merge_patch
 from kajitori.local.apiserver.schema import Schema
-from kajitori.local.apiserver.selectors import parse_fields, parse_labels
-from kajitori.local.apiserver.status import StatusError
 from kajitori.local.apiserver.strategic import BadPatch, strategic_merge
 
 TEXT = Schema("string")
@@ -99,45 +97,6 @@ def test_merge_patch_as_in_its_rfc() -> None:
     assert merge_patch({"e": None}, {"a": 1}) == {"e": None, "a": 1}
     assert merge_patch({}, {"a": {"bb": {"ccc": None}}}) == {"a": {"bb": {}}}
     assert merge_patch({"a": "c"}, ["c"]) == ["c"]
-
-
-@pytest.mark.parametrize(
-    ("text", "labels", "expected"),
-    [
-        ("a=1,b!=2", {"a": "1"}, True),
-        ("a==1", {"a": "2"}, False),
-        ("a in (1, 2)", {"a": "2"}, True),
-        ("a notin (1)", {}, True),
-        ("a", {"a": ""}, True),
-        ("!a", {"a": ""}, False),
-        ("a>4,a<6", {"a": "5"}, True),
-        ("a>4", {"a": "x"}, False),
-        ("a=", {"a": ""}, True),
-        ("", {}, True),
-        ("x.io/a in (,b)", {"x.io/a": ""}, True),
-    ],
-)
-def test_label_selectors(text: str, labels: dict[str, str], expected: bool) -> None:
-    """As Kubernetes' parser reads them."""
-    assert parse_labels(text).matches(labels) is expected
-
-
-@pytest.mark.parametrize("text", ["a in", "a in (b", "a=b=c", "=b", "a,", "a<x", "@=1", "a=@", "a in b", "a b"])
-def test_what_is_no_label_selector(text: str) -> None:
-    """400, never a selector that selects something else."""
-    with pytest.raises(StatusError) as refused:
-        parse_labels(text)
-    assert refused.value.code == 400
-
-
-def test_field_selectors_know_their_fields() -> None:
-    """Escaped commas and equal signs belong to the value."""
-    found = parse_fields(r"a=x\,y,b!=z\=", lambda field: field in "ab", has_own=True)
-    assert found.matches({"a": "x,y", "b": ""})
-    assert not found.matches({"a": "x,y", "b": "z="})
-    assert found.exact("a") == "x,y"
-    with pytest.raises(StatusError, match="field label not supported: c"):
-        parse_fields("c=1", lambda field: False, has_own=True)
 
 
 # --- field sets ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import binascii
 import json
 from typing import Any
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, required, too_long
 from kajitori.local.apiserver.formats import go_error
 from kajitori.local.apiserver.kinds import Object, Strategy
@@ -98,7 +98,7 @@ def _required_keys(kind: str, data: dict[str, Any], obj: Object) -> list[Cause]:
 
 
 def _keys(data: dict[str, Any], field: str) -> list[Cause]:
-    return [invalid(f"{field}[{key}]", key, fault) for key in data for fault in names.config_key(key)]
+    return [invalid(f"{field}[{key}]", key, fault) for key in data for fault in texts.config_key(key)]
 
 
 def _decoded_size(text: str) -> int:

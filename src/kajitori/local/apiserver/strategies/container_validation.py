@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kajitori.local.apiserver import names, quantities
+from kajitori.core import texts
+from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_found, not_supported, required
 from kajitori.local.apiserver.strategies.pod_volumes import inside_path, relative_path
 
@@ -77,7 +78,7 @@ def _container(
     if not name:
         causes.append(required(f"{field}.name"))
     else:
-        causes += [invalid(f"{field}.name", name, fault) for fault in names.dns_label(name)]
+        causes += [invalid(f"{field}.name", name, fault) for fault in texts.dns_label(name)]
         if name in seen:
             causes.append(duplicate(f"{field}.name", name))
         seen.add(name)
@@ -135,7 +136,7 @@ def is_extended(resource: str) -> bool:
 
 
 def _amount(resource: str, amount: str, field: str, whole_pod: bool) -> list[Cause]:
-    causes = [invalid(field, resource, fault) for fault in names.qualified_name(resource)]
+    causes = [invalid(field, resource, fault) for fault in texts.qualified_name(resource)]
     standard = resource in _STANDARD or resource.startswith("hugepages-")
     if causes or (not standard and "/" not in resource):
         if not causes:
@@ -167,7 +168,7 @@ def _ports(ports: list[Spec], field: str, host_network: bool) -> list[Cause]:
     for index, port in enumerate(ports):
         where, name = f"{field}[{index}]", port.get("name", "")
         if name:
-            faults = names.port_name(name)
+            faults = texts.port_name(name)
             causes += [invalid(f"{where}.name", name, fault) for fault in faults]
             if not faults and name in seen:
                 causes.append(duplicate(f"{where}.name", name))
@@ -176,9 +177,9 @@ def _ports(ports: list[Spec], field: str, host_network: bool) -> list[Cause]:
         if number == 0:
             causes.append(required(f"{where}.containerPort"))
         else:
-            causes += [invalid(f"{where}.containerPort", number, fault) for fault in names.port_number(number)]
+            causes += [invalid(f"{where}.containerPort", number, fault) for fault in texts.port_number(number)]
         if host_port:
-            causes += [invalid(f"{where}.hostPort", host_port, fault) for fault in names.port_number(host_port)]
+            causes += [invalid(f"{where}.hostPort", host_port, fault) for fault in texts.port_number(host_port)]
             if host_network and host_port != number:
                 detail = "must match `containerPort` when `hostNetwork` is true"
                 causes.append(invalid(f"{where}.hostPort", host_port, detail))
@@ -207,7 +208,7 @@ def _env(variables: list[Spec], field: str) -> list[Cause]:
         if not name:
             causes.append(required(f"{where}.name"))
         else:
-            causes += [invalid(f"{where}.name", name, fault) for fault in names.env_name(name)]
+            causes += [invalid(f"{where}.name", name, fault) for fault in texts.env_name(name)]
         if "valueFrom" in variable:
             causes += _value_source(variable, f"{where}.valueFrom")
     return causes
@@ -246,7 +247,7 @@ def _field_reference(reference: Spec, field: str) -> list[Cause]:
         detail = f"error converting fieldPath: unsupported pod version: {version}"
         return [invalid(f"{field}.fieldPath", path, detail)]
     if subscript is not None:
-        return [invalid(field, subscript[2], fault) for fault in names.qualified_name(subscript[2])]
+        return [invalid(field, subscript[2], fault) for fault in texts.qualified_name(subscript[2])]
     if path not in _FIELD_PATHS:
         return [invalid(f"{field}.fieldPath", path, f"error converting fieldPath: field label not supported: {path}")]
     return []
@@ -254,10 +255,10 @@ def _field_reference(reference: Spec, field: str) -> list[Cause]:
 
 def _key_reference(reference: Spec, field: str) -> list[Cause]:
     name, key = reference.get("name", ""), reference.get("key", "")
-    causes = [invalid(f"{field}.name", name, fault) for fault in names.dns_subdomain(name)]
+    causes = [invalid(f"{field}.name", name, fault) for fault in texts.dns_subdomain(name)]
     if not key:
         return [*causes, required(f"{field}.key")]
-    return causes + [invalid(f"{field}.key", key, fault) for fault in names.config_key(key)]
+    return causes + [invalid(f"{field}.key", key, fault) for fault in texts.config_key(key)]
 
 
 def _env_from(sources: list[Spec], field: str) -> list[Cause]:
@@ -265,14 +266,14 @@ def _env_from(sources: list[Spec], field: str) -> list[Cause]:
     for index, source in enumerate(sources):
         where, prefix = f"{field}[{index}]", source.get("prefix", "")
         if prefix:
-            causes += [invalid(f"{where}.prefix", prefix, fault) for fault in names.env_name(prefix)]
+            causes += [invalid(f"{where}.prefix", prefix, fault) for fault in texts.env_name(prefix)]
         given = [name for name in ("configMapRef", "secretRef") if name in source]
         for name in given:
             referred = source[name].get("name", "")
             if not referred:
                 causes.append(required(f"{where}.{name}.name"))
             else:
-                causes += [invalid(f"{where}.{name}.name", referred, one) for one in names.dns_subdomain(referred)]
+                causes += [invalid(f"{where}.{name}.name", referred, one) for one in texts.dns_subdomain(referred)]
         if not given:
             causes.append(invalid(field, "", "must specify one of: `configMapRef` or `secretRef`"))
         elif len(given) > 1:
@@ -380,7 +381,7 @@ def _handler(handler: Spec, field: str) -> list[Cause]:
 
 
 def _port_reference(port: Any, field: str) -> list[Cause]:
-    faults = names.port_number(port) if isinstance(port, int) else names.port_name(port)
+    faults = texts.port_number(port) if isinstance(port, int) else texts.port_name(port)
     return [invalid(field, port, fault) for fault in faults]
 
 

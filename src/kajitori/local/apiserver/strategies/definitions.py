@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import IMMUTABLE, Cause, invalid, not_supported, required
 from kajitori.local.apiserver.crds import FINALIZER
 from kajitori.local.apiserver.kinds import Object, Strategy
@@ -118,7 +118,7 @@ def _condition(kind: str, reason: str, message: str, now: str) -> dict[str, str]
 def _group(group: str, annotations: dict[str, str]) -> list[Cause]:
     if not group:
         return [required("spec.group")]
-    causes = [invalid("spec.group", group, fault) for fault in names.dns_subdomain(group)]
+    causes = [invalid("spec.group", group, fault) for fault in texts.dns_subdomain(group)]
     if "." not in group:
         causes.append(invalid("spec.group", group, "should be a domain with at least one dot"))
     if (group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io")) and not annotations.get(
@@ -141,14 +141,14 @@ def _names(given: dict[str, Any]) -> list[Cause]:
             continue
         causes += [
             invalid(f"spec.names.{name}", value, fault)
-            for fault in names.dns_1035_label(value.lower() if name in ("kind", "listKind") else value)
+            for fault in texts.dns_1035_label(value.lower() if name in ("kind", "listKind") else value)
         ]
     for index, short in enumerate(given.get("shortNames") or []):
-        causes += [invalid(f"spec.names.shortNames[{index}]", short, fault) for fault in names.dns_1035_label(short)]
+        causes += [invalid(f"spec.names.shortNames[{index}]", short, fault) for fault in texts.dns_1035_label(short)]
     if given.get("kind") and given.get("kind") == given.get("listKind"):
         causes.append(invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same"))
     for index, category in enumerate(given.get("categories") or []):
-        causes += [invalid(f"spec.names.categories[{index}]", category, one) for one in names.dns_1035_label(category)]
+        causes += [invalid(f"spec.names.categories[{index}]", category, one) for one in texts.dns_1035_label(category)]
     return causes
 
 
@@ -157,7 +157,7 @@ def _versions(versions: list[dict[str, Any]]) -> list[Cause]:
     seen: set[str] = set()
     for index, version in enumerate(versions):
         where, name = f"spec.versions[{index}]", version.get("name", "")
-        causes += [invalid(f"{where}.name", name, fault) for fault in names.dns_1035_label(name)]
+        causes += [invalid(f"{where}.name", name, fault) for fault in texts.dns_1035_label(name)]
         if name in seen:
             causes.append(invalid("spec.versions", name, "must contain unique version names"))
         seen.add(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import IMMUTABLE, Cause, invalid, required
 from kajitori.local.apiserver.kinds import Object, Strategy
 
@@ -28,7 +28,7 @@ _SHOWN_AS = {"reportingComponent": "reportingController"}
 
 
 class EventStrategy(Strategy):
-    name_rule = staticmethod(names.path_segment)
+    name_rule = staticmethod(texts.path_segment)
 
     def default(self, obj: Object) -> None:
         # The real server writes these out even when they are empty or null; kubectl's tables count on it.
@@ -121,7 +121,7 @@ def _common_faults(obj: Object, controller: str) -> list[Cause]:
     name = obj.get("reportingComponent") or ""
     if not name:
         causes.append(required(controller))
-    causes += [invalid(controller, name, fault) for fault in names.qualified_name(name)]
+    causes += [invalid(controller, name, fault) for fault in texts.qualified_name(name)]
     for field in ("reportingInstance", "action", "reason"):
         text = obj.get(field) or ""
         if not text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, invalid
 from kajitori.local.apiserver.kinds import Object, Strategy
 from kajitori.local.apiserver.metadata import STANDARD_FINALIZERS, UNQUALIFIED
@@ -13,7 +13,7 @@ FINALIZER = "kubernetes"
 
 class NamespaceStrategy(Strategy):
     has_status = True
-    name_rule = staticmethod(names.dns_label)
+    name_rule = staticmethod(texts.dns_label)
 
     def default(self, obj: Object) -> None:
         name = obj["metadata"].get("name")
@@ -38,7 +38,7 @@ class NamespaceStrategy(Strategy):
     def validate_create(self, obj: Object) -> list[Cause]:
         causes: list[Cause] = []
         for one in obj["spec"]["finalizers"]:
-            faults = names.qualified_name(one)
+            faults = texts.qualified_name(one)
             causes += [invalid("spec.finalizers", one, fault) for fault in faults]
             if not faults and "/" not in one and one not in STANDARD_FINALIZERS:
                 causes.append(invalid("spec.finalizers", one, UNQUALIFIED))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from kajitori.local.apiserver import names, quantities
+from kajitori.core import texts
+from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.kinds import Object, Strategy
 
@@ -87,7 +88,7 @@ class NodeStrategy(Strategy):
         for part in ("capacity", "allocatable"):
             for resource, amount in (status.get(part) or {}).items():
                 field = f"status.{part}.{resource}"
-                causes += [invalid(f"status.{part}", resource, fault) for fault in names.qualified_name(resource)]
+                causes += [invalid(f"status.{part}", resource, fault) for fault in texts.qualified_name(resource)]
                 nano = quantities.parse_nano(amount)
                 if nano < 0:
                     causes.append(invalid(field, amount, "must be greater than or equal to 0"))
@@ -111,9 +112,9 @@ def _taints(taints: list[dict[str, Any]], field: str) -> list[Cause]:
     for index, taint in enumerate(taints):
         where = f"{field}[{index}]"
         key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
-        causes += [invalid(f"{where}.key", key, fault) for fault in names.qualified_name(key)]
+        causes += [invalid(f"{where}.key", key, fault) for fault in texts.qualified_name(key)]
         if value:
-            causes += [invalid(f"{where}.value", value, fault) for fault in names.label_value(value)]
+            causes += [invalid(f"{where}.value", value, fault) for fault in texts.label_value(value)]
         if not effect:
             causes.append(required(f"{where}.effect"))
         elif effect not in _EFFECTS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.strategies.selectors import label_selector
 
@@ -73,7 +73,7 @@ def _node_requirement(one: Spec, field: str) -> list[Cause]:
             causes.append(required(f"{field}.values", detail))
     else:
         causes.append(invalid(f"{field}.operator", operator, "not a valid selector operator"))
-    return causes + [invalid(f"{field}.key", key, fault) for fault in names.qualified_name(key)]
+    return causes + [invalid(f"{field}.key", key, fault) for fault in texts.qualified_name(key)]
 
 
 def _field_requirement(one: Spec, field: str) -> list[Cause]:
@@ -88,7 +88,7 @@ def _field_requirement(one: Spec, field: str) -> list[Cause]:
     if key != "metadata.name":
         causes.append(invalid(f"{field}.key", key, "not a valid field selector key"))
     elif len(values) == 1:
-        causes += [invalid(f"{field}.values[0]", values[0], fault) for fault in names.dns_subdomain(values[0])]
+        causes += [invalid(f"{field}.values[0]", values[0], fault) for fault in texts.dns_subdomain(values[0])]
     return causes
 
 
@@ -97,11 +97,11 @@ def _pod_term(term: Spec, field: str) -> list[Cause]:
     causes += label_selector(term.get("namespaceSelector") or {}, f"{field}.namespaceSelector")
     for index, namespace in enumerate(term.get("namespaces") or []):
         where = f"{field}.namespaces[{index}]"
-        causes += [invalid(where, namespace, fault) for fault in names.dns_label(namespace)]
+        causes += [invalid(where, namespace, fault) for fault in texts.dns_label(namespace)]
     key = term.get("topologyKey", "")
     if not key:
         causes.append(required(f"{field}.topologyKey", "can not be empty"))
-    return causes + [invalid(f"{field}.topologyKey", key, fault) for fault in names.qualified_name(key)]
+    return causes + [invalid(f"{field}.topologyKey", key, fault) for fault in texts.qualified_name(key)]
 
 
 def validate_tolerations(tolerations: list[Spec], field: str) -> list[Cause]:
@@ -112,7 +112,7 @@ def validate_tolerations(tolerations: list[Spec], field: str) -> list[Cause]:
         key, operator, value = one.get("key", ""), one.get("operator", ""), one.get("value", "")
         effect, seconds = one.get("effect", ""), one.get("tolerationSeconds")
         if key:
-            causes += [invalid(f"{where}.key", key, fault) for fault in names.qualified_name(key)]
+            causes += [invalid(f"{where}.key", key, fault) for fault in texts.qualified_name(key)]
         elif operator != "Exists":
             detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             causes.append(invalid(f"{where}.operator", operator, detail))
@@ -120,7 +120,7 @@ def validate_tolerations(tolerations: list[Spec], field: str) -> list[Cause]:
             detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             causes.append(invalid(f"{where}.effect", effect, detail))
         if operator in ("", "Equal"):
-            causes += [invalid(f"{where}.operator", value, fault) for fault in names.label_value(value)]
+            causes += [invalid(f"{where}.operator", value, fault) for fault in texts.label_value(value)]
         elif operator == "Exists":
             if value:
                 causes.append(invalid(f"{where}.operator", value, "value must be empty when `operator` is 'Exists'"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.metadata import validate_labels
 from kajitori.local.apiserver.strategies import pod_placement
@@ -73,12 +73,12 @@ def _policies(spec: Spec, field: str) -> list[Cause]:
 def _names(spec: Spec, field: str) -> list[Cause]:
     causes: list[Cause] = []
     for name, rule in (
-        ("serviceAccountName", names.dns_subdomain),
-        ("nodeName", names.dns_subdomain),
-        ("hostname", names.dns_label),
-        ("subdomain", names.dns_label),
-        ("runtimeClassName", names.dns_subdomain),
-        ("priorityClassName", names.dns_subdomain),
+        ("serviceAccountName", texts.dns_subdomain),
+        ("nodeName", texts.dns_subdomain),
+        ("hostname", texts.dns_label),
+        ("subdomain", texts.dns_label),
+        ("runtimeClassName", texts.dns_subdomain),
+        ("priorityClassName", texts.dns_subdomain),
     ):
         value = spec.get(name)
         if value:
@@ -141,13 +141,13 @@ def _dns(spec: Spec, field: str) -> list[Cause]:
         causes.append(invalid(f"{field}.dnsConfig.nameservers", servers, "must not have more than 3 nameservers"))
     for index, one in enumerate(servers):
         where = f"{field}.dnsConfig.nameservers[{index}]"
-        causes += [invalid(where, one, fault) for fault in names.ip_address(one)]
+        causes += [invalid(where, one, fault) for fault in texts.ip_address(one)]
     if len(searches) > 32:
         causes.append(invalid(f"{field}.dnsConfig.searches", searches, "must not have more than 32 search paths"))
     for index, one in enumerate(searches):
         if one != ".":
             where, bare = f"{field}.dnsConfig.searches[{index}]", one.removesuffix(".")
-            causes += [invalid(where, bare, fault) for fault in names.dns_subdomain_with_underscore(bare)]
+            causes += [invalid(where, bare, fault) for fault in texts.dns_subdomain_with_underscore(bare)]
     for index, option in enumerate(config.get("options") or []):
         if not option.get("name"):
             causes.append(required(f"{field}.dnsConfig.options[{index}]", "must not be empty"))
@@ -159,11 +159,11 @@ def _gates(spec: Spec, field: str) -> list[Cause]:
     for index, gate in enumerate(spec.get("readinessGates") or []):
         kind = gate.get("conditionType", "")
         where = f"{field}.readinessGates[{index}].conditionType"
-        causes += [invalid(where, kind, fault) for fault in names.qualified_name(kind)]
+        causes += [invalid(where, kind, fault) for fault in texts.qualified_name(kind)]
     seen: set[str] = set()
     for index, gate in enumerate(spec.get("schedulingGates") or []):
         name, where = gate.get("name", ""), f"{field}.schedulingGates[{index}]"
-        causes += [invalid(where, name, fault) for fault in names.qualified_name(name)]
+        causes += [invalid(where, name, fault) for fault in texts.qualified_name(name)]
         if name in seen:
             causes.append(duplicate(where, name))
         seen.add(name)
@@ -174,10 +174,10 @@ def _aliases(aliases: list[Spec], field: str) -> list[Cause]:
     causes: list[Cause] = []
     for index, alias in enumerate(aliases):
         ip = alias.get("ip", "")
-        causes += [invalid(f"{field}[{index}].ip", ip, fault) for fault in names.ip_address(ip)]
+        causes += [invalid(f"{field}[{index}].ip", ip, fault) for fault in texts.ip_address(ip)]
         for position, name in enumerate(alias.get("hostnames") or []):
             where = f"{field}[{index}].hostnames[{position}]"
-            causes += [invalid(where, name, fault) for fault in names.dns_subdomain(name)]
+            causes += [invalid(where, name, fault) for fault in texts.dns_subdomain(name)]
     return causes
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.local.apiserver import names, quantities
+from kajitori.core import texts
+from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.strategies.storage import validate_claim
 
@@ -33,7 +34,7 @@ def validate_volumes(volumes: list[Spec], field: str) -> list[Cause]:
         if not name:
             causes.append(required(f"{where}.name"))
             continue
-        causes += [invalid(f"{where}.name", name, fault) for fault in names.dns_label(name)]
+        causes += [invalid(f"{where}.name", name, fault) for fault in texts.dns_label(name)]
         if name in seen:
             causes.append(duplicate(f"{where}.name", name))
         seen.add(name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.local.apiserver import names, quantities
+from kajitori.core import texts
+from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid
 from kajitori.local.apiserver.kinds import Object, Strategy
 from kajitori.local.apiserver.strategies import pod_validation
@@ -112,15 +113,15 @@ class PodStrategy(Strategy):
         nominated = status.get("nominatedNodeName", "")
         if nominated != before.get("nominatedNodeName", "") and nominated:
             field = "status.nominatedNodeName"
-            causes += [invalid(field, nominated, fault) for fault in names.dns_subdomain(nominated)]
+            causes += [invalid(field, nominated, fault) for fault in texts.dns_subdomain(nominated)]
         for index, one in enumerate(status.get("podIPs") or []):
             address = one.get("ip", "")
-            causes += [invalid(f"status.podIPs[{index}]", address, fault) for fault in names.ip_address(address)]
+            causes += [invalid(f"status.podIPs[{index}]", address, fault) for fault in texts.ip_address(address)]
         for index, condition in enumerate(status.get("conditions") or []):
             kind = condition.get("type", "")
             if "/" in kind or not kind:
                 field = f"status.conditions[{index}].type"
-                causes += [invalid(field, kind, fault) for fault in names.qualified_name(kind)]
+                causes += [invalid(field, kind, fault) for fault in texts.qualified_name(kind)]
         if status.get("qosClass") != (before.get("qosClass") or qos_class(old.get("spec") or {})):
             causes.append(invalid("status.qosClass", status.get("qosClass"), "field is immutable"))
         return causes + _restarted(status, before, new.get("spec") or {})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.local.apiserver import names, quantities
+from kajitori.core import texts
+from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.kinds import Object, Strategy
 from kajitori.local.apiserver.strategies.selectors import label_selector
@@ -133,7 +134,7 @@ def _amounts(amounts: dict[str, str], field: str) -> list[Cause]:
     causes: list[Cause] = []
     for resource, amount in amounts.items():
         where = f"{field}[{resource}]"
-        causes += [invalid(where, resource, fault) for fault in names.qualified_name(resource)]
+        causes += [invalid(where, resource, fault) for fault in texts.qualified_name(resource)]
         if "/" not in resource and not _is_quota_name(resource):
             causes.append(invalid(where, resource, "must be a standard resource type or fully qualified"))
             causes.append(invalid(where, resource, "must be a standard resource for quota"))
@@ -175,7 +176,7 @@ class LimitRangeStrategy(Strategy):
             elif kind not in _LIMIT_TYPES and "/" not in kind:
                 causes.append(invalid(f"{where}.type", kind, "must be a standard limit type or fully qualified"))
             else:
-                causes += [invalid(f"{where}.type", kind, fault) for fault in names.qualified_name(kind)]
+                causes += [invalid(f"{where}.type", kind, fault) for fault in texts.qualified_name(kind)]
             if kind in seen:
                 causes.append(duplicate(f"{where}.type", kind))
             seen.add(kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, required
 from kajitori.local.apiserver.metadata import validate_labels
 
@@ -25,8 +25,8 @@ def label_selector(selector: dict[str, Any], field: str) -> list[Cause]:
         else:
             causes.append(invalid(f"{where}.operator", operator, "not a valid selector operator"))
         causes += [
-            invalid(f"{where}.key", one.get("key", ""), fault) for fault in names.qualified_name(one.get("key", ""))
+            invalid(f"{where}.key", one.get("key", ""), fault) for fault in texts.qualified_name(one.get("key", ""))
         ]
         for position, value in enumerate(values):
-            causes += [invalid(f"{where}.values[{position}]", value, fault) for fault in names.label_value(value)]
+            causes += [invalid(f"{where}.values[{position}]", value, fault) for fault in texts.label_value(value)]
     return causes

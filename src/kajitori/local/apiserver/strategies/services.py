@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.local.apiserver import names
+from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.kinds import Object, Strategy
 from kajitori.local.apiserver.metadata import validate_labels
@@ -18,7 +18,7 @@ class ServiceStrategy(Strategy):
     """Cluster addresses are given by `admission`, which sees which are taken."""
 
     has_status = True
-    name_rule = staticmethod(names.dns_1035_label)
+    name_rule = staticmethod(texts.dns_1035_label)
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
@@ -61,14 +61,14 @@ class ServiceStrategy(Strategy):
             if not name:
                 causes.append(required("spec.externalName"))
             else:
-                causes += [invalid("spec.externalName", name, fault) for fault in names.dns_subdomain(name)]
+                causes += [invalid("spec.externalName", name, fault) for fault in texts.dns_subdomain(name)]
         address = spec.get("clusterIP", "")
         if address and address != "None":
-            causes += [invalid("spec.clusterIPs[0]", address, fault) for fault in names.ip_address(address)]
+            causes += [invalid("spec.clusterIPs[0]", address, fault) for fault in texts.ip_address(address)]
         if kind in ("NodePort", "LoadBalancer") and address == "None":
             causes.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
         for index, one in enumerate(spec.get("externalIPs") or []):
-            causes += [invalid(f"spec.externalIPs[{index}]", one, fault) for fault in names.external_address(one)]
+            causes += [invalid(f"spec.externalIPs[{index}]", one, fault) for fault in texts.external_address(one)]
         causes += _service_ports(ports)
         causes += validate_labels(spec.get("selector") or {}, "spec.selector")
         if spec.get("sessionAffinity") not in ("None", "ClientIP"):
@@ -94,7 +94,7 @@ class ServiceStrategy(Strategy):
         for index, one in enumerate(ingress):
             address = one.get("ip", "")
             if address:
-                causes += [invalid(f"{where}[{index}].ip", address, fault) for fault in names.ip_address(address)]
+                causes += [invalid(f"{where}[{index}].ip", address, fault) for fault in texts.ip_address(address)]
         return causes
 
     def fields(self, obj: Object) -> dict[str, str]:
@@ -122,18 +122,18 @@ def _service_ports(ports: list[dict[str, Any]]) -> list[Cause]:
             if len(ports) > 1:
                 causes.append(required(f"{where}.name"))
         else:
-            causes += [invalid(f"{where}.name", name, fault) for fault in names.dns_label(name)]
+            causes += [invalid(f"{where}.name", name, fault) for fault in texts.dns_label(name)]
             if name in seen_names:
                 causes.append(duplicate(f"{where}.name", name))
             seen_names.add(name)
-        causes += [invalid(f"{where}.port", port.get("port", 0), one) for one in names.port_number(port.get("port", 0))]
+        causes += [invalid(f"{where}.port", port.get("port", 0), one) for one in texts.port_number(port.get("port", 0))]
         if port.get("protocol") not in _PROTOCOLS:
             causes.append(not_supported(f"{where}.protocol", port.get("protocol"), _PROTOCOLS))
         target = port.get("targetPort")
         if isinstance(target, int):
-            causes += [invalid(f"{where}.targetPort", target, one) for one in names.port_number(target)]
+            causes += [invalid(f"{where}.targetPort", target, one) for one in texts.port_number(target)]
         elif isinstance(target, str):
-            causes += [invalid(f"{where}.targetPort", target, one) for one in names.port_name(target)]
+            causes += [invalid(f"{where}.targetPort", target, one) for one in texts.port_name(target)]
         key = (port.get("protocol"), port.get("port"))
         if key in seen:
             causes.append(duplicate(where, {"port": port.get("port"), "protocol": port.get("protocol")}))
@@ -154,10 +154,10 @@ class EndpointsStrategy(Strategy):
             for part in ("addresses", "notReadyAddresses"):
                 for position, address in enumerate(subset.get(part) or []):
                     ip = address.get("ip", "")
-                    causes += [invalid(f"{where}.{part}[{position}].ip", ip, one) for one in names.ip_address(ip)]
+                    causes += [invalid(f"{where}.{part}[{position}].ip", ip, one) for one in texts.ip_address(ip)]
             for position, port in enumerate(subset.get("ports") or []):
                 number = port.get("port", 0)
-                causes += [invalid(f"{where}.ports[{position}].port", number, one) for one in names.port_number(number)]
+                causes += [invalid(f"{where}.ports[{position}].port", number, one) for one in texts.port_number(number)]
         return causes
 
 
@@ -179,7 +179,7 @@ class EndpointSliceStrategy(Strategy):
         for index, port in enumerate(obj.get("ports") or []):
             name = port.get("name", "")
             if name:
-                causes += [invalid(f"ports[{index}].name", name, fault) for fault in names.dns_label(name)]
+                causes += [invalid(f"ports[{index}].name", name, fault) for fault in texts.dns_label(name)]
         for index, endpoint in enumerate(obj.get("endpoints") or []):
             where = f"endpoints[{index}].addresses"
             addresses = endpoint.get("addresses") or []
@@ -187,7 +187,7 @@ class EndpointSliceStrategy(Strategy):
                 causes.append(required(where, "must contain at least 1 address"))
             if kind != "FQDN":
                 for position, ip in enumerate(addresses):
-                    causes += [invalid(f"{where}[{position}]", ip, one) for one in names.ip_address(ip)]
+                    causes += [invalid(f"{where}[{position}]", ip, one) for one in texts.ip_address(ip)]
         return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.local.apiserver import names, quantities
+from kajitori.core import texts
+from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.kinds import Object, Strategy
 from kajitori.local.apiserver.strategies.selectors import label_selector
@@ -103,7 +104,7 @@ def validate_claim(spec: dict[str, Any], field: str) -> list[Cause]:
         causes.append(invalid(f"{field}.resources[storage]", amount, "must be greater than zero"))
     name = spec.get("storageClassName")
     if name:
-        causes += [invalid(f"{field}.storageClassName", name, fault) for fault in names.dns_subdomain(name)]
+        causes += [invalid(f"{field}.storageClassName", name, fault) for fault in texts.dns_subdomain(name)]
     if spec.get("volumeMode") not in _VOLUME_MODES:
         causes.append(not_supported(f"{field}.volumeMode", spec.get("volumeMode"), _VOLUME_MODES))
     return causes
@@ -192,7 +193,7 @@ class StorageClassStrategy(Strategy):
         if not provisioner:
             causes.append(required("provisioner"))
         else:
-            causes += [invalid("provisioner", provisioner, one) for one in names.qualified_name(provisioner.lower())]
+            causes += [invalid("provisioner", provisioner, one) for one in texts.qualified_name(provisioner.lower())]
         if obj.get("reclaimPolicy") not in ("Delete", "Retain"):
             causes.append(not_supported("reclaimPolicy", obj.get("reclaimPolicy"), ("Delete", "Retain")))
         modes = ("Immediate", "WaitForFirstConsumer")

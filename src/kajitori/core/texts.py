@@ -1,6 +1,6 @@
 """What names, labels and other short texts may look like; messages as k8s.io/apimachinery/util/validation has them.
 
-Each function answers what is wrong with a text, or nothing.
+Each rule answers what is wrong with a text, or nothing. `go_quoted` is how such messages show a text.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ _LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("
 IP_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 Rule = Callable[[str], list[str]]
+_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 
 
 def dns_label(text: str) -> list[str]:
@@ -183,3 +184,21 @@ def _checked(text: str, limit: int, unit: str, form: re.Pattern[str], said: str)
     if not form.fullmatch(text):
         faults.append(said)
     return faults
+
+
+def go_quoted(text: str) -> str:
+    """A text as Go's `%q` has it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_go_character(one) for one in text) + '"'
+
+
+def _go_character(one: str) -> str:
+    if one in '"\\':
+        return f"\\{one}"
+    if one.isprintable():
+        return one
+    if one in _ESCAPES:
+        return _ESCAPES[one]
+    code = ord(one)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
