@@ -18,16 +18,17 @@ from kajitori.api.lookup import run_object
 from kajitori.api.paging import Parameters
 from kajitori.api.views import DryRun, RunView, run_view
 from kajitori.core import manifests, names
-from kajitori.core.decide import Decision, Facts, RunIdentity, decide
+from kajitori.core.decide import Decision, Facts, RunIdentity, decide, objections
+from kajitori.core.draft import Draft, read_draft
 from kajitori.core.fields import DnsLabel, LabelKey, LabelValue
 from kajitori.core.planner import GangRequest
 from kajitori.core.ports import choose_port
 from kajitori.core.reasons import Reason
-from kajitori.core.run import RunSpec, name_fault, parse_spec, to_document
+from kajitori.core.run import RunSpec, name_fault, to_document
 from kajitori.core.run_names import make_name
 from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.core.validation import Document, read
-from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS, SECRETS
 
@@ -57,13 +58,21 @@ class SubmitParameters(Parameters):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A request that is well-formed."""
+    """What a request asks for."""
 
     name: str
     """Empty: one is still to be made."""
     namespace: str
     labels: dict[str, str]
-    spec: RunSpec
+    draft: Draft
+    faults: tuple[Fault, ...] = ()
+    """Everything that is wrong with the request by itself, the spec's faults among it."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """The spec of a request without faults."""
+        assert self.draft.spec is not None
+        return self.draft.spec
 
 
 @router.post(
@@ -81,7 +90,7 @@ class Submission:
 async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:
     """201 with the run; every reason at once where it is wrong or policy refuses it, and then nothing was made."""
     submission = read_submission(await request.body(), api.namespace)
-    decision = await _decide(api, user, submission, submission.name or "run")
+    decision = await _decide_or_refuse(api, user, submission)
     if query.dry_run:
         return answer(await _dry_run(api, user, submission, decision))
     made = await _create(api, user, submission)
@@ -91,29 +100,32 @@ async def submit(api: Shared, user: Caller, request: Request, query: Annotated[S
 
 
 def read_submission(body: bytes, default_namespace: str) -> Submission:
-    """What a request's body asks for. Raises InvalidInput with every fault in it at once."""
+    """What a request's body asks for, as far as it can be read. Raises InvalidInput where it is no JSON."""
     document = read_json(body)
     request, faults, _ = read(RunRequest, document, "")
-    spec: RunSpec | None = None
     written = document if isinstance(document, dict) else {}
+    draft = Draft(None)
     if isinstance(document, dict) and written.get("spec") is None:
         faults.append(Fault("spec", "is required", hint="it says what to run; at least spec.image"))
     elif isinstance(document, dict):
-        try:
-            spec = parse_spec(written["spec"])
-        except InvalidInput as error:
-            faults += error.faults
+        draft = read_draft(written["spec"])
+        faults += draft.faults
     name = written.get("name")
     if isinstance(name, str):
         fault = name_fault(name)
         faults = [each for each in faults if each.field != "name"] + ([fault] if fault is not None else [])
+        name = name if fault is None else ""
     for key in written.get("labels") or {} if isinstance(written.get("labels"), dict) else ():
         if key.rpartition("/")[0] == names.GROUP:
             hint = "use a domain of your own, or none"
             faults.append(Fault(f"labels[{key[:80]!r}]", f"labels of {names.GROUP} are not for users", key[:80], hint))
-    if faults or request is None or spec is None:
-        raise InvalidInput(faults)
-    return Submission(request.name or "", request.namespace or default_namespace, request.labels, spec)
+    return Submission(
+        name=name if isinstance(name, str) else "",
+        namespace=(request.namespace if request is not None else None) or default_namespace,
+        labels=request.labels if request is not None else {},
+        draft=draft,
+        faults=tuple(faults),
+    )
 
 
 def read_json(body: bytes) -> Any:
@@ -129,9 +141,45 @@ def read_json(body: bytes) -> Any:
         raise InvalidInput.one("body", f"is not JSON: {text[:1].lower()}{text[1:200]}") from None
 
 
+async def _decide_or_refuse(api: Api, user: User, submission: Submission) -> Decision:
+    """What becomes of a request. Raises InvalidInput, or Refused, with all that is wrong with it, with its name, and
+    for policy and cluster."""
+    found: list[Fault] = []
+    try:
+        if not submission.faults:
+            return await _decide(api, user, submission, submission.name or "run")
+        if submission.draft.spec is not None:
+            found = objections(
+                submission.draft,
+                api.cluster.policy,
+                await _facts(api, user, submission),
+                run=RunIdentity(submission.name or "run", submission.namespace),
+            )
+    except Refused as error:
+        raise Refused([*await _taken(api, user, submission), *error.faults]) from None
+    raise InvalidInput([*submission.faults, *await _taken(api, user, submission), *found])
+
+
+async def _taken(api: Api, user: User, submission: Submission) -> list[Fault]:
+    """The fault of a name that another run has, for somebody who would learn of it by trying."""
+    name, namespace = submission.name, submission.namespace
+    if (namespace, name) not in api.mirror.runs or not await user.may("create", namespace):
+        return []
+    message = f"there is a run {name!r} in namespace {namespace} already"
+    return [Fault("name", message, name, _choose_another(name), AlreadyExists.code)]
+
+
+def _choose_another(name: str) -> str:
+    return f"choose another name, or delete that one: kaji rm {name}"
+
+
 async def _decide(api: Api, user: User, submission: Submission, name: str) -> Decision:
-    facts = Facts(table=api.cluster.table(), secrets=await _secrets(user, submission))
+    facts = await _facts(api, user, submission)
     return decide(submission.spec, api.cluster.policy, facts, run=RunIdentity(name, submission.namespace))
+
+
+async def _facts(api: Api, user: User, submission: Submission) -> Facts:
+    return Facts(table=api.cluster.table(), secrets=await _secrets(user, submission))
 
 
 async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
@@ -165,7 +213,7 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
                 continue
             raise AlreadyExists(
                 f"there is a run {name!r} in namespace {submission.namespace} already",
-                hint=f"choose another name, or delete that one: kaji rm {name}",
+                hint=_choose_another(name),
             ) from error
     raise AssertionError("unreachable")
 

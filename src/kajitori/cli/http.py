@@ -92,9 +92,9 @@ class Api:
         """The answer's JSON. Tried again while the server is busy or away."""
         return self._call("GET", path, params, None, tries=tries, timeout_seconds=timeout_seconds)
 
-    def post(self, path: str, body: object = None, params: Params | None = None) -> Any:
+    def post(self, path: str, body: object = None, params: Params | None = None, *, tries: int = TRIES) -> Any:
         """Tried again only where the server surely did nothing: it could not be reached, or said 429."""
-        return self._call("POST", path, params, body)
+        return self._call("POST", path, params, body, tries=tries)
 
     def delete(self, path: str, params: Params | None = None) -> Any:
         return self._call("DELETE", path, params, None)

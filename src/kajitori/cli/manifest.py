@@ -19,10 +19,12 @@ class Manifest:
     name: str | None = None
     namespace: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    """What is wrong around the spec; what it is about is left out."""
 
 
 def read_manifest(text: str, file: str) -> Manifest:
-    """What the file asks for. Raises InvalidInput with every fault of the manifest around the spec."""
+    """What the file asks for. Raises InvalidInput where no spec can be found in it, with every fault around it."""
     document = _load(text, file)
     if not isinstance(document, Mapping):
         hint = "write image: …, or a whole manifest with apiVersion, kind, metadata and spec"
@@ -43,18 +45,16 @@ def read_manifest(text: str, file: str) -> Manifest:
     if not isinstance(metadata, Mapping):
         faults.append(Fault(f"{file}: metadata", "must be a mapping of fields"))
         metadata = {}
-    faults += [
-        Fault(f"{file}: metadata.{key}", "must be text", hint="write it in quotes")
-        for key in ("name", "namespace")
-        if not isinstance(metadata.get(key, ""), str)
-    ]
+    wrong = [key for key in ("name", "namespace") if not isinstance(metadata.get(key, ""), str)]
+    faults += [Fault(f"{file}: metadata.{key}", "must be text", hint="write it in quotes") for key in wrong]
     labels = metadata.get("labels") or {}
     if not isinstance(labels, Mapping) or not all(isinstance(word, str) for word in (*labels, *labels.values())):
         faults.append(Fault(f"{file}: metadata.labels", "must be a mapping of texts", hint="write values in quotes"))
-    if faults:
+        labels = {}
+    if not isinstance(spec, Mapping):
         raise InvalidInput(faults)
-    assert isinstance(spec, Mapping)
-    return Manifest(dict(spec), metadata.get("name"), metadata.get("namespace"), dict(labels))
+    name, namespace = (None if key in wrong else metadata.get(key) for key in ("name", "namespace"))
+    return Manifest(dict(spec), name, namespace, dict(labels), tuple(faults))
 
 
 def _load(text: str, file: str) -> object:

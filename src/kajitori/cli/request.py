@@ -1,17 +1,22 @@
-"""From the words of `kaji run` to what the Web API takes. Every fault is found before anything is asked of a server."""
+"""From the words of `kaji run` to what the Web API takes.
+
+A word that can't be read is sent as it is when a server is asked what else is wrong: it then knows that something was
+meant there, and finds no fault in its absence.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kajitori.cli.manifest import read_manifest
+from kajitori.cli.manifest import Manifest, read_manifest
+from kajitori.core.draft import read_draft
 from kajitori.core.quantity import QuantityError, format_memory, parse_docker_memory_bytes
-from kajitori.core.run import container_words, name_fault, parse_spec
+from kajitori.core.run import container_words, name_fault
 from kajitori.errors import Fault, InvalidInput
 
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -72,7 +77,11 @@ class RunRequest:
     """Path in the spec to the option or file it was written in."""
     file: str | None = None
     faults: Sequence[Fault] = ()
-    """What is wrong with words that could not be read; the parts that they were for are left out."""
+    """What is wrong with it as far as that can be seen without a server."""
+    complained: frozenset[str] = frozenset()
+    """Paths in the spec of words that `faults` names already."""
+    whole: bool = True
+    """False where the file could not be read: nobody knows then what else is asked for."""
 
     def body(self) -> dict[str, Any]:
         """The JSON to send."""
@@ -86,9 +95,20 @@ class RunRequest:
         return document
 
     def in_users_words(self, error: InvalidInput) -> InvalidInput:
-        """The same error, naming options where it named fields of the spec."""
-        faults = [_renamed(fault, self.sources, self.file) for fault in error.faults]
-        return type(error)(faults, hint=error.hint)
+        """What a server refused, naming options where it named fields, together with the faults that are known here."""
+        found = self.renamed(error.faults)
+        if not self.faults:
+            return type(error)(found, hint=error.hint)
+        known = {(fault.field, fault.message) for fault in self.faults}
+        more = [fault for fault in found if (fault.field, fault.message) not in known]
+        return InvalidInput([*self.faults, *more], hint=error.hint)
+
+    def renamed(self, faults: Iterable[Fault]) -> list[Fault]:
+        """The same faults in the words that were used, without those of words that were complained about."""
+        return [_renamed(fault, self.sources, self.file) for fault in faults if not self._is_known(fault.field)]
+
+    def _is_known(self, field: str) -> bool:
+        return any(field == path or field.startswith((f"{path}.", f"{path}[")) for path in self.complained)
 
 
 def build_request(
@@ -98,31 +118,18 @@ def build_request(
     folder: Path,
     read_text: Callable[[str], str],
 ) -> RunRequest:
-    """The request that the words ask for; options overrule the file.
+    """The request that the words ask for; options overrule the file. Its `faults` say what is wrong, in the words that
+    were used.
 
-    `folder` is what relative paths are relative to; `read_text` reads a named file (`-` is stdin). Raises InvalidInput
-    with every fault, in the words that were used, where what is left after them is no spec; else they are the request's
-    `faults`, and a server can say what else is wrong.
+    `folder` is what relative paths are relative to; `read_text` reads a named file (`-` is stdin).
     """
     builder = _Builder(words, environment, folder, read_text)
-    request = replace(builder.build(), faults=tuple(builder.faults))
-    faults = list(builder.faults)
-    written = {fault.field for fault in faults}
-    try:
-        parse_spec(request.spec)
-        return request
-    except InvalidInput as error:
-        missing_image = "spec.image" in {fault.field for fault in error.faults} and "image" not in request.spec
-        found = request.in_users_words(error).faults
-        faults += [fault for fault in found if fault.field not in written or not fault.field.startswith("-")]
-        if missing_image and words.image is None and words.file is None:
-            faults = [
-                Fault("IMAGE", "is required", hint="such as: kaji run python:3.11 python train.py")
-                if fault.field == "spec.image"
-                else fault
-                for fault in faults
-            ]
-    raise InvalidInput(faults)
+    request = builder.build()
+    draft = read_draft(request.spec)
+    own = draft.faults
+    if not request.whole:  # the file may say what is missing here, and what goes together with what is there
+        own = tuple(fault for fault in own if draft.lacks(fault.field) and (words.image or fault.field != "spec.image"))
+    return replace(request, faults=(*builder.faults, *request.renamed(own)))
 
 
 class _Builder:
@@ -137,6 +144,8 @@ class _Builder:
         self.read_text = read_text
         self.faults: list[Fault] = []
         self.sources: dict[str, str] = {}
+        self.complained: set[str] = set()
+        self.whole = True
         self.spec: dict[str, Any] = {}
 
     def build(self) -> RunRequest:
@@ -164,15 +173,29 @@ class _Builder:
         if fault is not None:
             self.faults.append(fault)
             name = None
-        return RunRequest(self.spec, name, namespace, labels, self.sources, words.file)
+        return RunRequest(
+            self.spec,
+            name,
+            namespace,
+            labels,
+            self.sources,
+            words.file,
+            complained=frozenset(self.complained),
+            whole=self.whole,
+        )
 
-    def _read_file(self, file: str) -> Any:
+    def _read_file(self, file: str) -> Manifest:
         try:
-            return read_manifest(self.read_text(file), file)
+            manifest = read_manifest(self.read_text(file), file)
         except InvalidInput as error:
-            raise InvalidInput([*self.faults, *error.faults]) from None
+            self.faults += error.faults
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput([*self.faults, _unreadable("--file", file, error)]) from None
+            self.faults.append(_unreadable("--file", file, error))
+        else:
+            self.faults += manifest.faults
+            return manifest
+        self.whole = False
+        return Manifest({})
 
     def _refuse_what_is_not_there(self) -> None:
         words = self.words
@@ -198,6 +221,9 @@ class _Builder:
     def _program(self) -> None:
         words = self.words
         self._set("image", words.image, "IMAGE")
+        if words.image is None and words.file is None:
+            self.complained.add("spec.image")
+            self._fault("IMAGE", "is required", hint="such as: kaji run python:3.11 python train.py")
         self._set("workingDir", words.workdir, "--workdir")
         self._set("user", words.user, "--user")
         typed = words.command[1:] if words.command[:1] == ("--",) else words.command  # as kubectl's users write it
@@ -218,14 +244,16 @@ class _Builder:
     def _port(self, word: str) -> None:
         text, _, protocol = word.partition("/")
         if protocol not in ("", "tcp"):
+            self._left("ports", word)
             self._fault("--publish", f"{word!r:.80}: only TCP is there", word, "leave the protocol out")
             return
         host, _, inside = text.rpartition(":")
         if not inside.isascii() or not inside.isdigit():
-            self._fault(
-                "--publish", f"{word!r:.80} is not a port", word, "name the port the program listens on: -p 8888"
-            )
+            hint = "name the port the program listens on: -p 8888"
+            self._left("ports", word)
+            self._fault("--publish", f"{word!r:.80} is not a port", word, hint)
         elif host and host != inside:
+            self._left("ports", word)
             hint = f"name the port the program listens on: -p {inside}"
             self._fault("--publish", f"{word!r:.80}: ports are not mapped to others", word, hint)
         else:
@@ -249,23 +277,23 @@ class _Builder:
         if text is None:
             return
         wanted = text.strip("\"'").removeprefix("count=")
-        if wanted == "all":
-            resources = self._mapping("resources")
+        resources = self._mapping("resources")
+        if wanted == "all" and (self.words.gpu_type is not None or resources.get("gpuType") or not self.whole):
             resources.pop("gpu", None)
             self._resource("wholeNode", True, "--gpus all")
-            if self.words.gpu_type is None and not resources.get("gpuType"):
-                hint = "say of which nodes: --gpus all --gpu-type TYPE; or how many: --gpus 8"
-                self._fault("--gpus", "all GPUs of a node, but nodes differ", text, hint)
-        elif "device=" in wanted:
-            self._fault(
-                "--gpus", f"{text!r:.80}: which GPUs it gets is the cluster's choice", text, "say how many: --gpus 2"
-            )
-        elif wanted.isascii() and wanted.isdigit():
+            return
+        if wanted.isascii() and wanted.isdigit():
             self._resource("gpu", int(wanted), "--gpus")
-        else:
-            self._fault(
-                "--gpus", f"{text!r:.80} is not a number of GPUs", text, "say how many each member gets: --gpus 8"
-            )
+            return
+        message, hint = f"{text!r:.80} is not a number of GPUs", "say how many each member gets: --gpus 8"
+        if wanted == "all":
+            message = "all GPUs of a node, but nodes differ"
+            hint = "say of which nodes: --gpus all --gpu-type TYPE; or how many: --gpus 8"
+        elif "device=" in wanted:
+            message, hint = f"{text!r:.80}: which GPUs it gets is the cluster's choice", "say how many: --gpus 2"
+        self._resource("gpu", text, "--gpus")
+        self.complained.add("spec.resources.gpu")
+        self._fault("--gpus", message, text, hint)
 
     def _environment(self) -> None:
         env: dict[str, tuple[str, str]] = {}
@@ -306,6 +334,7 @@ class _Builder:
             if equals and slash:
                 secrets.append({"name": name, "key": key, "env": variable})
             elif equals:
+                self._left("secrets", word)
                 self._fault("--secret", f"{word!r:.80} names no key", word, "write VARIABLE=SECRET/KEY")
             else:
                 name, colon, path = word.partition(":")
@@ -319,11 +348,13 @@ class _Builder:
         path, _, mode = rest.partition(":")
         if not colon or not source or not path:
             hint = "write SOURCE:PATH, such as -v imagenet:/data:ro or -v $PWD:$PWD"
+            self._left("volumes", word)
             self._fault("--volume", f"{word!r:.80} does not say what is mounted where", word, hint)
             return
         options = set(filter(None, mode.split(",")))
         unknown = options - {"ro", "rw", "z", "Z"}
         if unknown:
+            self._left("volumes", word)
             self._fault("--volume", f"{word!r:.80}: {', '.join(sorted(unknown))} is no option here", word, "ro or rw")
             return
         volumes = self._list("volumes")
@@ -361,6 +392,7 @@ class _Builder:
             rest, _, effect = word.partition(":")
             key, equals, value = rest.partition("=")
             if effect and effect not in _TAINT_EFFECTS:
+                self._left("tolerations", word)
                 self._fault("--toleration", f"{effect!r:.80} is no effect of a taint", word, ", ".join(_TAINT_EFFECTS))
                 continue
             toleration = {"key": key, "operator": "Equal" if equals else "Exists"}
@@ -386,7 +418,9 @@ class _Builder:
         if re.fullmatch(r"[+-]?[0-9]{1,15}", text, re.ASCII):
             self._set(path, int(text), source)
         else:
-            self._fault(source, f"{text!r:.80} is not a whole number", text)
+            self._set(path, text, source)
+            self.complained.add(f"spec.{path}")
+            self._fault(source, f"{text!r:.80} is not a whole number", text, "write a number, such as 3")
 
     def _size(self, key: str, text: str | None, source: str) -> None:
         """Docker's units are binary in any case; what is sent says so unmistakably."""
@@ -395,6 +429,8 @@ class _Builder:
         try:
             self._resource(key, format_memory(parse_docker_memory_bytes(text)), source)
         except QuantityError as error:
+            self._resource(key, text, source)
+            self.complained.add(f"spec.resources.{key}")
             self._fault(source, error.message, text, error.hint)
 
     def _mapping(self, key: str) -> dict[str, Any]:
@@ -405,6 +441,12 @@ class _Builder:
     def _list(self, key: str) -> list[Any]:
         found = self.spec.setdefault(key, [])
         return found if isinstance(found, list) else []
+
+    def _left(self, key: str, word: str) -> None:
+        """Leaves a word that can't be read in its place in a list; its fault is named here."""
+        items = self._list(key)
+        self.complained.add(f"spec.{key}[{len(items)}]")
+        items.append(word)
 
     def _fault(self, where: str, message: str, value: str = "", hint: str = "") -> None:
         self.faults.append(Fault(where, message, value, hint))

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from kajitori.core import manifests
+from kajitori.core.draft import Draft
 from kajitori.core.gang.types import Limits
 from kajitori.core.planner import MemberRequest
 from kajitori.core.policy_model import Policy
-from kajitori.core.refusals import refusals
+from kajitori.core.refusals import FOLLOWS_FROM, refusals
 from kajitori.core.resolve import Facts, Findings, Resolved, RunIdentity, member_request, resolve
 from kajitori.core.run import RunSpec
 from kajitori.core.status import Finding
 from kajitori.core.template import pod_template
-from kajitori.errors import Refused
+from kajitori.errors import Fault, Refused
 
-__all__ = ["Decision", "Facts", "RunIdentity", "decide"]
+__all__ = ["Decision", "Facts", "RunIdentity", "decide", "objections"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,22 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
         bind_direct=policy.binding.binds_directly(resolved.node_selector),
         claim=_claim(spec, policy, resolved, run),
     )
+
+
+def objections(draft: Draft, policy: Policy, facts: Facts, *, run: RunIdentity) -> list[Fault]:
+    """What policy and cluster have against what could be read of a faulty spec: nothing that only follows from its
+    faults."""
+    if draft.spec is None:
+        return []
+    try:
+        decide(draft.spec, policy, facts, run=run)
+    except Refused as error:
+        return [
+            fault
+            for fault in map(draft.as_written, error.faults)
+            if not draft.lacks(fault.field) and not any(map(draft.doubts, FOLLOWS_FROM.get(fault.code, ())))
+        ]
+    return []
 
 
 def _limits(policy: Policy, resolved: Resolved) -> Limits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -20,6 +20,19 @@ _Check = tuple[str, int | None, int | None, Callable[[int], str]]
 """Field, what is asked for, the ceiling, and how to write such an amount."""
 
 _ASK = "ask the operators of the cluster"
+
+_GPUS = ("resources.gpu", "resources.gpuType", "resources.wholeNode")
+FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
+    "LargerThanAnyNode": (*_GPUS, "tolerations"),
+    "LargerThanTheCluster": ("resources", "tolerations"),
+    "NoCpuNodes": _GPUS,
+    "NoSuchNode": (*_GPUS, "tolerations"),
+    "NotTolerated": _GPUS,
+    "ShmAboveMemory": ("resources.memory",),
+    "Unknown": _GPUS,
+}
+"""By the code of a refusal: other fields that it follows from. Where one of them is wrong, it may not hold at all. What
+can only grow worse with what was not read (a ceiling on all members, say) is not among them."""
 
 
 def refusals(

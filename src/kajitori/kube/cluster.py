@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import msgspec
 
 from kajitori.core import gang, names
-from kajitori.core.decide import Decision, Facts, RunIdentity, decide
+from kajitori.core.decide import Decision, Facts, RunIdentity, decide, objections
+from kajitori.core.draft import read_draft
 from kajitori.core.explain import Use
 from kajitori.core.planner import MemberRequest
 from kajitori.core.policy import Policy
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.reasons import Phase
-from kajitori.core.run import RunSpec, parse_spec
+from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot, Taint
 from kajitori.core.status import Attempt, RunStatus
+from kajitori.errors import InvalidInput
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, Pod, PodSpec, RunObject
 from kajitori.kube.usage import pod_usage
@@ -187,11 +189,13 @@ class ClusterView:
 
     def decide(self, run: RunObject) -> tuple[RunSpec, Decision]:
         """What policy makes of a Run that stands in the cluster. Raises InvalidInput or Refused with every fault."""
-        spec = parse_spec(msgspec.json.decode(run.spec))
+        draft = read_draft(msgspec.json.decode(run.spec))
         admitted = run.status is not None and run.status.attempts > 0
         facts = Facts(table=self.table(), admitted=admitted)
         identity = RunIdentity(run.metadata.name, run.metadata.namespace)
-        return spec, decide(spec, self.policy, facts, run=identity)
+        if draft.spec is None or draft.faults:
+            raise InvalidInput([*draft.faults, *objections(draft, self.policy, facts, run=identity)])
+        return draft.spec, decide(draft.spec, self.policy, facts, run=identity)
 
 
 def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:

@@ -76,6 +76,42 @@ async def test_what_policy_refuses_is_refused_with_every_reason(world: World) ->
     assert writes(world) == []
 
 
+async def test_faults_and_refusals_are_named_together(world: World) -> None:
+    """Whoever mends what is wrong with his request is not refused for what he could have been told the first time."""
+    world.kubernetes.put("runs", run("bert"))
+    await world.caught_up()
+    spec = {
+        "image": "bert:3",
+        "privileged": True,
+        "replicas": "two",
+        "resources": {"gpu": 4, "gpuType": "h900", "memory": "lots"},
+        "secrets": [{"name": "ghost"}],
+    }
+    response = await submit(world, {"name": "bert", "labels": {"-": "x"}, "spec": spec}, dryRun="true")
+    assert response.status_code == 422
+    assert [fault["field"] for fault in response.json()["faults"]] == [
+        "labels['-']",
+        "spec.replicas",
+        "spec.resources.memory",
+        "name",
+        "spec.privileged",
+        "spec.secrets[0].name",
+        "spec.resources.gpuType",
+    ]
+    refused = await submit(world, {"name": "bert", "spec": {"image": "bert:3", "privileged": True}})
+    assert [fault["field"] for fault in refused.json()["faults"]] == ["name", "spec.privileged"]
+    assert writes(world) == []
+
+
+async def test_a_taken_name_is_not_told_to_who_may_not_create(world: World) -> None:
+    """What others have there is not his to know."""
+    world.kubernetes.put("runs", run("bert"))
+    await world.caught_up()
+    world.kubernetes.denied.add(("ada", "create", "runs", "team"))
+    response = await submit(world, {"name": "bert", "spec": {"image": "bert:3", "privileged": True}})
+    assert [fault["field"] for fault in response.json()["faults"]] == ["spec.privileged"]
+
+
 async def test_a_missing_secret_is_refused_and_its_contents_are_not_read(world: World) -> None:
     world.kubernetes.put("secrets", {"metadata": {"name": "token", "namespace": "team"}})
     secrets = [{"name": "token"}, {"name": "tokn"}]

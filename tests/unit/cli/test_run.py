@@ -10,7 +10,12 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
-from tests.unit.cli.fake_web_api import FakeWebApi, cut_after, invoke, ndjson, problem, view
+from click.testing import CliRunner
+from tests.unit.cli.fake_web_api import FakeWebApi, cli_of, cut_after, invoke, ndjson, problem, view
+
+from kajitori.cli.app import kaji
+from kajitori.core.run import parse_spec
+from kajitori.errors import InvalidInput
 
 RUN = "/v1/runs/vision/bert"
 
@@ -252,6 +257,93 @@ def test_a_refusal_names_every_reason_in_the_users_words() -> None:
         "  --volume /etc:/e: /etc may not be mounted\n"
         "      ask the operators\n"
     )
+
+
+def wrong_besides(call: Any) -> Any:
+    """A server that names the spec's faults, as it does, and has something against a volume."""
+    try:
+        parse_spec(call.body["spec"])
+    except InvalidInput as error:
+        faults = [{"field": fault.field, "message": fault.message, "hint": fault.hint} for fault in error.faults]
+    ghost = {"field": "spec.volumes[1].name", "message": "there is no volume 'ghost'", "hint": "known: data"}
+    return problem(422, "Invalid", "wrong", faults=[*faults, ghost])
+
+
+@pytest.mark.parametrize("flags", [(), ("--dry-run",), ("-d",)])
+def test_faults_of_words_spec_and_policy_are_one_refusal(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """The server is asked what else is wrong, of everything that could be read, and is asked to make nothing. What it
+    says about words that could not be read is not said twice."""
+    api = FakeWebApi(answers={"POST /v1/runs": wrong_besides})
+    words = ["--env-file", str(tmp_path / "no.env"), "-m", "lots", "-n", "two", "-v", "here", "-v", "ghost:/d"]
+    result = invoke(api, "run", *flags, *words, "--priority", "urgent", "-p", "http", "x")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        "kaji: this can't be done, for 7 reasons:",
+        "  --publish: 'http' is not a port",
+        "      name the port the program listens on: -p 8888",
+        "  --replicas: 'two' is not a whole number",
+        "      write a number, such as 3",
+        "  --memory: 'lots' is not a size",
+        "      write a number with a unit, such as 64g or 512m",
+        f"  --env-file: {tmp_path}/no.env can't be read: No such file or directory",
+        "      check the path",
+        "  --volume: 'here' does not say what is mounted where",
+        "      write SOURCE:PATH, such as -v imagenet:/data:ro or -v $PWD:$PWD",
+        "  --priority: 'urgent' is not one of high, normal, low",
+        "      known: high, low, normal",
+        "  --volume ghost:/d: there is no volume 'ghost'",
+        "      known: data",
+    ]
+    (call,) = api.calls
+    assert call.query == {"dryRun": ["true"]}
+    assert call.body["spec"]["volumes"] == ["here", {"path": "/d", "name": "ghost"}]
+
+
+def test_faults_are_named_without_a_server_too(tmp_path: Path) -> None:
+    """None is known, or none answers: what can be seen without one is said, at once."""
+
+    def away(call: Any) -> Any:
+        raise httpx2.ConnectError("refused")
+
+    api = FakeWebApi(answers={"POST /v1/runs": away})
+    for more in ({}, {"target": None, "runtime_dir": tmp_path}):
+        cli = cli_of(api)
+        for name, value in more.items():
+            setattr(cli, name, value)
+        result = CliRunner().invoke(kaji, ["run", "-m", "lots", "--type", "job", "x"], obj=cli)
+        assert result.exit_code == 2
+        assert [line for line in result.stderr.splitlines() if line.startswith("  --")] == [
+            "  --memory: 'lots' is not a size",
+            "  --type: 'job' is not one of batch, service",
+        ]
+    assert (len(api.calls), api.naps) == (1, [])
+
+
+def test_a_server_that_finds_nothing_else_changes_nothing() -> None:
+    """What could not be read here is a fault, whatever the server thinks of the rest."""
+    api = FakeWebApi(answers={"POST /v1/runs": ANSWER})
+    result = invoke(api, "run", "-d", "-it", "x")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("kaji: -it: a run has no terminal of its own yet\n")
+
+
+def test_no_image_is_one_fault(tmp_path: Path) -> None:
+    """Whoever says nothing is told once what is missing, with a server or without."""
+    answer = problem(422, "Invalid", "wrong", faults=[{"field": "spec.image", "message": "is required"}])
+    for api in (FakeWebApi(answers={"POST /v1/runs": answer}), FakeWebApi(answers={"POST /v1/runs": (503, {})})):
+        result = invoke(api, "run")
+        assert result.exit_code == 2
+        assert result.stderr.splitlines()[0] == "kaji: IMAGE: is required"
+
+
+def test_a_file_that_cannot_be_read_hides_no_other_fault(tmp_path: Path) -> None:
+    """The other words' own faults are named with it. Nothing is said of what the file may hold, nobody is asked."""
+    api = FakeWebApi()
+    result = invoke(api, "run", "-f", str(tmp_path / "no.yaml"), "--gpu-type", "h100", "-m", "lots", "--grace", "long")
+    assert result.exit_code == 2
+    assert [line.split(":")[0] for line in result.stderr.splitlines()[1::2]] == ["  --file", "  --memory", "  --grace"]
+    assert api.calls == []
 
 
 def test_a_taken_name() -> None:

@@ -15,6 +15,7 @@ from kajitori.cli.options import namespace_option, server_options
 if TYPE_CHECKING:
     from kajitori.cli.http import Api
     from kajitori.cli.request import RunRequest
+    from kajitori.errors import InvalidInput
 
 _DOCKER, _CLUSTER = "As in docker run", "Kajitori's own"
 
@@ -131,6 +132,8 @@ def command(
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
     request = build_request(RunWords(**words), environment=cli.environment, folder=Path.cwd(), read_text=_read_text)
+    if request.faults:
+        raise _all_faults(cli, request)
     with cli.api() as api, Signals() as signals:
         if dry_run:
             return _show(_submit(api, request, dry_run=True), output, quiet)
@@ -147,29 +150,38 @@ def command(
         return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
 
 
-def _submit(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str, Any]:
-    """Asks the server for the run. With words that could not be read it is only asked what else is wrong: all is said
-    at once."""
-    from dataclasses import replace
-
+def _all_faults(cli: Cli, request: RunRequest) -> InvalidInput:
+    """The error for a faulty request: with what a server finds wrong besides, if one answers. Nothing is made."""
     from kajitori.errors import InvalidInput, KajitoriError
 
-    if request.namespace is None and api.target.namespace:
-        request = replace(request, namespace=api.target.namespace)
     try:
-        answer: dict[str, Any] = api.post("/v1/runs", request.body(), {"dryRun": dry_run or bool(request.faults)})
+        if request.whole:
+            with cli.api() as api:
+                api.post("/v1/runs", _at_home(api, request).body(), {"dryRun": True}, tries=1)
     except InvalidInput as error:
-        found = request.in_users_words(error)
-        if request.faults:
-            raise InvalidInput([*request.faults, *found.faults]) from None
-        raise found from None
+        return request.in_users_words(error)
     except KajitoriError:
-        if request.faults:
-            raise InvalidInput(request.faults) from None
-        raise
-    if request.faults:
-        raise InvalidInput(request.faults)
+        pass
+    return InvalidInput(request.faults)
+
+
+def _submit(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str, Any]:
+    from kajitori.errors import InvalidInput
+
+    try:
+        answer: dict[str, Any] = api.post("/v1/runs", _at_home(api, request).body(), {"dryRun": dry_run})
+    except InvalidInput as error:
+        raise request.in_users_words(error) from None
     return answer
+
+
+def _at_home(api: Api, request: RunRequest) -> RunRequest:
+    """The request, for the namespace that the server's address names unless it says another."""
+    from dataclasses import replace
+
+    if request.namespace is None and api.target.namespace:
+        return replace(request, namespace=api.target.namespace)
+    return request
 
 
 def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
