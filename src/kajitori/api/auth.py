@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Depends
@@ -198,9 +199,10 @@ async def authenticated(connection: HTTPConnection) -> AsyncIterator[User]:
 Caller = Annotated[User, Depends(authenticated)]
 
 
-def owner_annotation(user: User) -> dict[str, str]:
-    """What marks an object as submitted by him."""
-    return {names.ANNOTATION_OWNER: user.name}
+def submitted_by(user: User, now: datetime) -> dict[str, str]:
+    """The annotations that mark an object as submitted by him at that time."""
+    moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {names.ANNOTATION_OWNER: user.name, names.ANNOTATION_SUBMITTED_AT: moment}
 
 
 def _token_of(authorization: str | None) -> str:

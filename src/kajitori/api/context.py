@@ -31,8 +31,11 @@ from kajitori.policyfile import PolicyFile
 
 T = TypeVar("T")
 
+BOARD_SHARE = 0.05
+"""Answers about the whole cluster cost at most this share of the time, however many ask."""
+
 BOARD_SECONDS = 1.0
-"""Answers about the whole cluster are worked out at most this often, however many ask."""
+"""But they are never older than this."""
 
 _MAX_EXPECTED = 1024
 
@@ -78,7 +81,7 @@ class Api:
         self.hub = RunHub(deps.mirror)
         self.events = EventFeeds(deps.client)
         self.renderer = RunRenderer()
-        self.remembered = Remembered(deps.clock, BOARD_SECONDS)
+        self.remembered = Remembered(deps.clock, BOARD_SHARE, BOARD_SECONDS)
         self.log_slots = Slots(MAX_LOGS)
         self._expected: dict[Key, float] = {}
         self._unsubscribe = deps.mirror.on_change(self._note)
@@ -139,16 +142,22 @@ def describes(
 
 
 class Remembered:
-    """An answer that is costly to work out, worked out at most once in a while."""
+    """Answers that are costly to work out. The costlier one is, the longer it is given again: what takes a millisecond
+    is as fresh as the mirror for whoever looks what became of his last command."""
 
-    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
+    def __init__(self, clock: Callable[[], float], share: float, longest_seconds: float) -> None:
         self._clock = clock
-        self._seconds = seconds
+        self._share = share
+        self._longest_seconds = longest_seconds
         self._known: dict[str, tuple[float, bytes]] = {}
 
     def get(self, key: str, make: Callable[[], bytes]) -> bytes:
         """What `make` answered lately, or answers now."""
         known = self._known.get(key)
-        if known is None or known[0] <= self._clock():
-            known = self._known[key] = (self._clock() + self._seconds, make())
-        return known[1]
+        if known is not None and self._clock() < known[0]:
+            return known[1]
+        began = self._clock()
+        body = make()
+        ended = self._clock()
+        self._known[key] = ended + min((ended - began) / self._share, self._longest_seconds), body
+        return body

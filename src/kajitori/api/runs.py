@@ -30,8 +30,8 @@ WATCH_INTERVAL_SECONDS = 0.2
 
 REVIEWS_AT_ONCE = 16
 
-Place = tuple[str, str, str]
-"""Where a run stands in the list: time of creation, namespace, name."""
+Place = tuple[str, str, str, str]
+"""Where a run stands in the list: second of creation, time of submission, namespace, name."""
 
 
 class ListParameters(PageParameters):
@@ -52,7 +52,7 @@ class ListParameters(PageParameters):
 @router.get("/v1/runs", responses=describes(RunList), summary="List runs, newest first")
 async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, Query()]) -> Response:
     """Pages stay right while runs come and go: none is shown twice, none that stays is missed."""
-    after = decode_token(query.continue_, tuple[str, str, str]) if query.continue_ else None
+    after = decode_token(query.continue_, Place) if query.continue_ else None
     labels = _labels(query.label_selector)
     owner = user.name if query.owner == "@me" else query.owner
     readable = await readable_namespaces(api, user, query.namespace)
@@ -83,21 +83,19 @@ def _labels(text: str) -> LabelSelector:
 
 
 def _page(found: list[RunObject], after: Place | None, limit: int) -> tuple[list[RunObject], str]:
-    found.sort(key=lambda run: (run.metadata.namespace, run.metadata.name))
-    found.sort(key=lambda run: run.metadata.creation_timestamp, reverse=True)  # stable: names decide among equals
+    places = {_place(run): run for run in found}
+    order = sorted(places, key=lambda place: place[2:])
+    order.sort(key=lambda place: place[:2], reverse=True)  # stable: names decide among equals
     if after is not None:
-        created, *name = after
-        found = [
-            run
-            for run in found
-            if run.metadata.creation_timestamp < created
-            or (run.metadata.creation_timestamp == created and [run.metadata.namespace, run.metadata.name] > name)
-        ]
-    page = found[:limit]
-    if len(found) <= limit:
-        return page, ""
-    last = page[-1].metadata
-    return page, encode_token((last.creation_timestamp, last.namespace, last.name))
+        order = [each for each in order if each[:2] < after[:2] or (each[:2] == after[:2] and each[2:] > after[2:])]
+    page = [places[place] for place in order[:limit]]
+    return page, encode_token(order[limit - 1]) if len(order) > limit else ""
+
+
+def _place(run: RunObject) -> Place:
+    """Of runs of the same second the time of submission decides. It is the submitter's word, so it decides no more."""
+    meta = run.metadata
+    return meta.creation_timestamp, meta.annotations.get(names.ANNOTATION_SUBMITTED_AT, ""), meta.namespace, meta.name
 
 
 async def readable_namespaces(api: Api, user: User, namespace: str) -> frozenset[str] | None:

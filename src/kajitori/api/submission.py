@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -12,7 +13,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api import waiting
-from kajitori.api.auth import Caller, User, owner_annotation
+from kajitori.api.auth import Caller, User, submitted_by
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import run_object
 from kajitori.api.paging import Parameters
@@ -205,7 +206,7 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
     tries = 1 if submission.name else NAME_TRIES
     for left in range(tries - 1, -1, -1):
         name = submission.name or make_name(submission.spec.image, secrets.token_hex(8))
-        document = _run_document(submission, name, user)
+        document = _run_document(submission, name, user, api.now())
         try:
             return await user.client.create(RUNS, document, submission.namespace, dry_run=dry_run)
         except AlreadyExists as error:
@@ -218,11 +219,11 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
     raise AssertionError("unreachable")
 
 
-def _run_document(submission: Submission, name: str, user: User) -> dict[str, Any]:
+def _run_document(submission: Submission, name: str, user: User, now: datetime) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": submission.namespace,
-        "annotations": owner_annotation(user),
+        "annotations": submitted_by(user, now),
     }
     if submission.labels:
         metadata["labels"] = dict(submission.labels)

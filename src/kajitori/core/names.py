@@ -17,6 +17,8 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY = "kajitori"
 
 ANNOTATION_OWNER = f"{GROUP}/owner"
+ANNOTATION_SUBMITTED_AT = f"{GROUP}/submitted-at"
+"""When the Web API was asked for a Run, to the microsecond: the API server notes the second of its creation only."""
 ANNOTATION_DELETE_CHECKPOINT = f"{GROUP}/delete-checkpoint"
 """`true` on a Run: the folder of its checkpoint goes with it, where policy lets the controller delete it."""
 FINALIZER = f"{GROUP}/members"

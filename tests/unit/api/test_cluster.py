@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.api.conftest import World
+from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import attempts, node, pod, run
+
+from kajitori.api.context import Remembered
 
 
 async def get(world: World, path: str) -> Any:
-    world.clock.now += 10  # past what is remembered
     response = await world.http.get(path)
     assert response.status_code == 200, response.text
     return response.json()
@@ -30,6 +31,26 @@ async def test_nodes_say_what_is_used_and_why_they_take_no_work(world: World) ->
     assert found["g1"]["cpuMillis"] == {"total": 32_000, "used": 1000}
     assert found["g1"]["gpuType"] == "h100"
     assert [found[name]["why"] for name in ("n1", "g1", "g2", "g3")] == ["", "", "cordoned", "not ready: silent"]
+
+
+def test_a_costly_answer_is_given_again_and_a_cheap_one_is_fresh() -> None:
+    """What is remembered costs a twentieth of the time at most, and is never older than a second."""
+    clock = Clock()
+    remembered = Remembered(clock, share=0.05, longest_seconds=1.0)
+    made: list[float] = []
+
+    def make(cost_seconds: float) -> bytes:
+        clock.now += cost_seconds
+        made.append(cost_seconds)
+        return str(len(made)).encode()
+
+    def ask(key: str, cost_seconds: float, *, after: float) -> bytes:
+        clock.now += after
+        return remembered.get(key, lambda: make(cost_seconds))
+
+    assert [ask("cheap", 0.0, after=0.0) for _ in range(3)] == [b"1", b"2", b"3"]
+    assert [ask("nodes", 0.02, after=0.15) for _ in range(5)] == [b"4", b"4", b"4", b"5", b"5"]
+    assert [ask("all", 5.0, after=0.6) for _ in range(4)] == [b"6", b"6", b"7", b"7"]
 
 
 async def test_one_node_names_who_is_on_it(world: World) -> None:

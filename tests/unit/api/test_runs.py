@@ -76,6 +76,28 @@ async def test_pages_stay_right_while_runs_come_and_go(world: World) -> None:
     assert everything[:2] == ["run-6", "run-4"]
 
 
+async def test_runs_of_one_second_are_told_apart_by_when_they_were_submitted(world: World) -> None:
+    """Newest first, to the microsecond; those that came by kubectl stand behind them, by name, on whatever page."""
+    for minute, name in ((1, "zoe"), (3, "bert"), (2, "gpt")):
+        document = run(name)
+        document["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
+        document["metadata"]["annotations"]["kajitori.dev/submitted-at"] = f"2026-11-21T10:00:00.00000{minute}Z"
+        world.kubernetes.put("runs", document)
+    for name in ("d", "c"):
+        await put_run(world, name)
+    await put_run(world, "later", created="2026-11-21T10:00:01Z")
+    await world.caught_up()
+    everything = ["later", "bert", "gpt", "zoe", "c", "d"]
+    assert await names_of(world) == everything
+    seen: list[str] = []
+    params: dict[str, Any] = {"limit": 1}
+    while params.get("continue", "first"):
+        page = (await world.http.get("/v1/runs", params=params)).json()
+        seen += [each["name"] for each in page["items"]]
+        params["continue"] = page.get("continue")
+    assert seen == everything
+
+
 @pytest.mark.parametrize(
     ("params", "expected"),
     [

@@ -31,7 +31,10 @@ async def test_a_run_is_made_with_the_submitters_own_credentials(world: World) -
     assert (view["name"], view["namespace"], view["owner"]) == ("bert", "team", "ada")
     assert view["status"]["findings"]
     made = world.kubernetes.get("runs", "bert")
-    assert made["metadata"]["annotations"]["kajitori.dev/owner"] == "ada"
+    assert made["metadata"]["annotations"] == {
+        "kajitori.dev/owner": "ada",
+        "kajitori.dev/submitted-at": "2026-11-21T12:00:00.000000Z",
+    }
     assert made["metadata"]["labels"] == {"stage": "train"}
     assert made["spec"] == {"image": "bert:3"}
     assert writes(world) == [("POST", "/apis/kajitori.dev/v1alpha1/namespaces/team/runs", "ada")]
