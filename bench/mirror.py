@@ -117,7 +117,8 @@ async def mirror_all(url: str, events: int) -> dict[str, float]:
         settled, _ = memory_mib()
         counter = _Counter(events)
         mirror.on_change(counter)
-        await asyncio.wait_for(counter.done.wait(), 120)
+        async with asyncio.timeout(120):
+            await counter.done.wait()
         cpu = time.process_time() - cpu
         after, peak = memory_mib()
         await mirror.stop()
@@ -138,7 +139,8 @@ async def apply_events(url: str, events: int) -> dict[str, float]:
         mirror.on_change(counter)
         cpu = time.process_time()
         mirror.start()
-        await asyncio.wait_for(counter.done.wait(), 120)
+        async with asyncio.timeout(120):
+            await counter.done.wait()
         cpu = time.process_time() - cpu
         await mirror.stop()
     return {"events_per_cpu_second": events / cpu, "after_mib": memory_mib()[0]}

@@ -411,7 +411,8 @@ async def _kept_alive(name: str, part: Part, stop: asyncio.Event) -> None:
             else:
                 log.exception("the %s failed, which is a bug; started again in %.0f s", name, pause)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause)
+            async with asyncio.timeout(pause):
+                await stop.wait()
         pause = min(pause * 2, RESTART_PAUSE_MAX_SECONDS)
 
 

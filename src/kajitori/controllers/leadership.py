@@ -122,8 +122,7 @@ class Leadership:
                 await _pause(stop, 0.2)
             if stop.is_set():
                 over.set()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(task), max(0.0, self._deadline - self._clock()))
+                await asyncio.wait({task}, timeout=max(0.0, self._deadline - self._clock()))
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -195,4 +194,5 @@ class Leadership:
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await stop.wait()

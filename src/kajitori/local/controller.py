@@ -71,7 +71,8 @@ class Controller(ABC):
             self._wake.clear()
             await self._until_it_succeeds(self.reconcile)
             try:
-                await asyncio.wait_for(self._wake.wait(), self.interval_seconds)
+                async with asyncio.timeout(self.interval_seconds):
+                    await self._wake.wait()
             except TimeoutError:
                 continue
             await asyncio.sleep(SETTLE_SECONDS)

@@ -33,6 +33,8 @@ BODY_LIMIT_BYTES = 3 << 20
 _GZIP_MIN_BYTES = 128 << 10
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+_LEFT = 499
+"""Not a code of HTTP's: whoever asked went away before the answer. Web servers log it so; it reaches nobody."""
 
 _log = logging.getLogger(__name__)
 
@@ -150,9 +152,12 @@ class ApiServer:
         except StatusError as error:
             code = error.code
             response = _status(request, error)
-        except (asyncio.CancelledError, ConnectionError):
-            code = 499
+        except asyncio.CancelledError:
+            code = _LEFT
             raise
+        except ConnectionError:  # whoever asked has gone; nobody reads this
+            code = _LEFT
+            response = web.Response(status=_LEFT)
         except Exception as error:
             _log.exception("request failed: %s %s", request.method, request.path)
             response = _status(request, StatusError.internal(f"{type(error).__name__}; see the server's log"))

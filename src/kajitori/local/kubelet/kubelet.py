@@ -124,7 +124,8 @@ class Kubelet:
                 return True
             except Unavailable:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
+                    async with asyncio.timeout(RETRY_SECONDS):
+                        await stop.wait()
         return False
 
     # Pods

@@ -68,7 +68,8 @@ class NodeStatus:
         settings = self._context.settings
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), settings.status_interval_seconds)
+                async with asyncio.timeout(settings.status_interval_seconds):
+                    await self._changed.wait()
             self._changed.clear()
             try:
                 await self.report()

@@ -122,7 +122,8 @@ class ContainerProbes:
 
     async def _probe(self, probe: Mapping[str, Any], pace: Pace) -> str | None:
         try:
-            return await asyncio.wait_for(self._check(probe), pace.timeout_seconds)
+            async with asyncio.timeout(pace.timeout_seconds):
+                return await self._check(probe)
         except TimeoutError:
             return f"no answer within {pace.timeout_seconds:g} s"
 

@@ -121,7 +121,8 @@ async def _serve_spdy(request: web.Request, container: Container, argv: Sequence
     transport.write("\r\n".join((*lines, f"X-Stream-Protocol-Version: {V4}", "", "")).encode())
     session.take_over(transport)
     try:
-        await asyncio.wait_for(complete.wait(), STREAMS_SECONDS)
+        async with asyncio.timeout(STREAMS_SECONDS):
+            await complete.wait()
         await _converse(session, streams, container, argv, stderr=STDERR in wanted, tty=tty)
     except (TimeoutError, ConnectionError):
         pass  # the remote went away
@@ -162,7 +163,8 @@ async def _converse(
             await streams[ERROR].close()
             # The client ends the connection once it has read the status.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(session.ended.wait(), 2.0)
+                async with asyncio.timeout(2.0):
+                    await session.ended.wait()
     finally:
         for task in (running, ended, *hearing):
             task.cancel()

@@ -114,7 +114,8 @@ class PodWorker:
                 if wait_seconds is None:
                     return
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), wait_seconds)
+                    async with asyncio.timeout(wait_seconds):
+                        await self._wake.wait()
         finally:
             for slot in self.slots.values():
                 slot.close()
@@ -350,7 +351,8 @@ class PodWorker:
             loop = asyncio.get_running_loop()
             if hook and grace_seconds > 0:
                 try:
-                    said = await asyncio.wait_for(check(hook, container, slot.spec, self.record.pod_ip), grace_seconds)
+                    async with asyncio.timeout(grace_seconds):
+                        said = await check(hook, container, slot.spec, self.record.pod_ip)
                 except TimeoutError:
                     said = "it did not end within the grace period"
                 if said is not None:

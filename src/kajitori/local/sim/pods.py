@@ -94,10 +94,9 @@ class SimulatedPods:
         if self._dirty and len(self._background) < AT_ONCE:
             return
         due = self._timers.next_due()
-        try:
-            await asyncio.wait_for(self._wake.wait(), None if due is None else max(0.0, (due - now).total_seconds()))
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if due is None else max(0.0, (due - now).total_seconds())):
+                await self._wake.wait()
 
     def _begin(self, key: Key, now: datetime) -> None:
         pod = self.pods.get(key)
