@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from kajitori.api.problems import of_this_server
@@ -25,6 +25,12 @@ SYNC_SECONDS = 20.0
 
 EventKey = tuple[str, str]
 
+Reader = Callable[[Event | None], None]
+"""Told of each Event that is new or was counted up; of None when no more will come."""
+
+_ALL = ""
+"""Instead of a run's name: all runs of the namespace."""
+
 
 class EventFeed:
     """The Events of one namespace."""
@@ -34,7 +40,8 @@ class EventFeed:
         self.synced = asyncio.Event()
         self.failure: KajitoriError | None = None
         self._by_run: dict[str, dict[str, Event]] = {}
-        self.readers: dict[str, set[asyncio.Event]] = {}
+        self._certain: set[str] = set()
+        self.readers: dict[str, set[Reader]] = {}
         self.expiry: asyncio.TimerHandle | None = None
         self._store: dict[EventKey, Event] = {}
         self._watcher: Watcher[Event] = Watcher(client, EVENTS, Event, namespace=namespace, store=self._store)
@@ -43,6 +50,16 @@ class EventFeed:
     def of_run(self, run: str) -> Mapping[str, Event]:
         """What is known now about runs of that name and their Pods."""
         return self._by_run.get(run, {})
+
+    def of_all_runs(self, is_run: Callable[[str], bool]) -> Iterator[Event]:
+        """What is known now about all runs and their Pods; see `knows`."""
+        for run, events in self._by_run.items():
+            if self.knows(run, is_run):
+                yield from events.values()
+
+    def knows(self, run: str, is_run: Callable[[str], bool]) -> bool:
+        """Whether a run of that name is there, or was: a Pod that is no run's may be called as if it were a member."""
+        return run in self._certain or is_run(run)
 
     async def _run(self) -> None:
         try:
@@ -59,14 +76,16 @@ class EventFeed:
                         self._drop(run, event.metadata.name)
                         continue
                     self._by_run.setdefault(run, {})[event.metadata.name] = event
-                    for reader in self.readers.get(run, ()):
-                        reader.set()
+                    if event.involved_object.kind == names.KIND:
+                        self._certain.add(run)
+                    for reader in (*self.readers.get(run, ()), *self.readers.get(_ALL, ())):
+                        reader(event)
         except KajitoriError as error:
             self.failure = of_this_server(error)
             self.synced.set()
             for readers in self.readers.values():
-                for reader in readers:
-                    reader.set()
+                for reader in tuple(readers):
+                    reader(None)
 
     def _drop(self, run: str, name: str) -> None:
         events = self._by_run.get(run)
@@ -74,6 +93,11 @@ class EventFeed:
             events.pop(name, None)
             if not events:
                 del self._by_run[run]
+                self._certain.discard(run)
+
+
+def _ignore(_event: Event | None) -> None:
+    """The reader who looks once."""
 
 
 class EventFeeds:
@@ -84,8 +108,8 @@ class EventFeeds:
         self._feeds: dict[str, EventFeed] = {}
 
     @asynccontextmanager
-    async def reading(self, namespace: str, run: str, changed: asyncio.Event) -> AsyncIterator[EventFeed]:
-        """The feed of a namespace, read completely once; `changed` is set when something happens to that run.
+    async def reading(self, namespace: str, run: str = _ALL, reader: Reader = _ignore) -> AsyncIterator[EventFeed]:
+        """The feed of a namespace, read completely once; the reader is told of what happens to that run, or to all.
 
         Raises what the API server refuses for good.
         """
@@ -96,7 +120,7 @@ class EventFeeds:
             feed.expiry.cancel()
             feed.expiry = None
         feed.users += 1
-        feed.readers.setdefault(run, set()).add(changed)
+        feed.readers.setdefault(run, set()).add(reader)
         try:
             try:
                 async with asyncio.timeout(SYNC_SECONDS):
@@ -109,7 +133,7 @@ class EventFeeds:
             yield feed
         finally:
             readers = feed.readers[run]
-            readers.discard(changed)
+            readers.discard(reader)
             if not readers:
                 del feed.readers[run]
             feed.users -= 1
@@ -149,6 +173,13 @@ def run_of(event: Event) -> str | None:
 def time_of(event: Event) -> str:
     """When it happened last."""
     return event.last_timestamp or event.event_time or event.first_timestamp or event.metadata.creation_timestamp
+
+
+def place_of(event: Event) -> tuple[str, int, str]:
+    """Where it stands in the order of events: by time; within a second as the API server took them, where its versions
+    tell."""
+    version = event.metadata.resource_version
+    return time_of(event), int(version) if version.isdigit() else 0, event.metadata.name
 
 
 def event_view(event: Event) -> EventView:

@@ -21,7 +21,7 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 
 
-def encode_token(place: int | tuple[str, ...]) -> str:
+def encode_token(place: int | tuple[str | int, ...]) -> str:
     """The text for a place in an order."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).rstrip(b"=").decode()
 

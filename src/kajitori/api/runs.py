@@ -52,7 +52,7 @@ class ListParameters(PageParameters):
 @router.get("/v1/runs", responses=describes(RunList), summary="List runs, newest first")
 async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, Query()]) -> Response:
     """Pages stay right while runs come and go: none is shown twice, none that stays is missed."""
-    after = decode_token(query.continue_, Place) if query.continue_ else None
+    after = decode_token(query.continue_, tuple[str, str, str, str]) if query.continue_ else None
     labels = _labels(query.label_selector)
     owner = user.name if query.owner == "@me" else query.owner
     readable = await readable_namespaces(api, user, query.namespace)

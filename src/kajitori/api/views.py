@@ -99,6 +99,14 @@ class EventView(View):
     count: int
 
 
+class EventList(View, omit_defaults=True):
+    """One page of events, the newest first."""
+
+    items: list[EventView]
+    continue_: str | None = msgspec.field(name="continue", default=None)
+    """Send it back for older ones; absent on the last page."""
+
+
 class Deleted(View):
     """A run that is on its way out."""
 

@@ -24,7 +24,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "logs": "Show what a run prints.",
         "describe": "Tell everything about a run.",
         "explain": "Tell why a run waits, and what would start it.",
-        "events": "Show what happened to a run.",
+        "events": "Show what happened to a run, or to all runs.",
         "exec": "Run a command inside a member of a run.",
         "wait": "Wait until runs have ended; print their exit codes.",
         "stop": "Stop runs; their checkpoints are kept.",

@@ -55,6 +55,17 @@ def output_option(*formats: str) -> Callable[[F], F]:
     )
 
 
+def line_count(text: str) -> int | None:
+    """What `--tail` says: a number, or None for all. Raises InvalidInput."""
+    if text == "all":
+        return None
+    if not text.isascii() or not text.isdigit():
+        from kajitori.errors import InvalidInput
+
+        raise InvalidInput.one("--tail", f"{text!r:.80} is not a number of lines", value=text, hint="a number, or all")
+    return int(text)
+
+
 def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of runs that begin with what is typed. Never fails: a shell has no use for errors."""
     cli = ctx.find_object(Cli) or Cli()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,9 @@ FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 5.0
 MAX_FAILURES = 24
 """In a row; with the pauses about two minutes: a server that is started again is waited for."""
+
+REMEMBERED_EVENTS = 10_000
+"""So many are known again when they are told a second time after a broken connection."""
 
 _STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) ?")
 
@@ -70,17 +74,33 @@ def watch(api: Api, run: View) -> Iterator[dict[str, Any]]:
             patience.failed(error)
 
 
-def events(api: Api, run: View) -> Iterator[dict[str, Any]]:
-    """What happened to a run and what happens until it is final, each once, whatever happens to connections."""
+def events(api: Api, run: View, *, known: Iterable[Mapping[str, Any]] = ()) -> Iterator[dict[str, Any]]:
+    """What happened to a run and what happens until it is final, each once, whatever happens to connections.
+
+    What is `known` is not told again.
+    """
+    yield from _events(api, run_path(run, "/events"), {"follow": True}, known)
+
+
+def all_events(api: Api, namespace: str | None, last: int) -> Iterator[dict[str, Any]]:
+    """What happened last to the runs of a namespace and what happens from now on, each once; ends never."""
+    yield from _events(api, "/v1/events/watch", {"namespace": namespace, "limit": str(last)})
+
+
+def _events(
+    api: Api, path: str, params: Mapping[str, Any], known: Iterable[Mapping[str, Any]] = ()
+) -> Iterator[dict[str, Any]]:
     patience = Patience(api.sleep)
-    seen: set[str] = set()
+    seen = OrderedDict.fromkeys(json.dumps(event, sort_keys=True) for event in known)
     while True:
         try:
-            for event in api.documents(run_path(run, "/events"), {"follow": True}):
+            for event in api.documents(path, params):
                 patience.worked()
                 key = json.dumps(event, sort_keys=True)
                 if key not in seen:
-                    seen.add(key)
+                    seen[key] = None
+                    if len(seen) > REMEMBERED_EVENTS:
+                        seen.popitem(last=False)
                     yield event
             return
         except Unavailable as error:

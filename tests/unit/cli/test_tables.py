@@ -320,6 +320,30 @@ def test_events() -> None:
     assert api.calls[-1].query == {"follow": ["true"]}
 
 
+def test_events_of_all_runs() -> None:
+    """Without a run: those of the namespace, the newest last; the last hundred unless somebody wants more."""
+    newest_first = {"items": EVENTS[::-1]}
+    api = FakeWebApi(answers={"GET /v1/events": newest_first, "GET /v1/events/watch": lambda _: ndjson(EVENTS)})
+    assert json.loads(invoke(api, "events", "-o", "json").stdout) == {"items": EVENTS}
+    assert api.calls[-1].query == {"namespace": ["vision"], "limit": ["100"]}
+    assert printed(invoke(api, "events", "-N", "nlp", "--tail", "all").stdout)[1].endswith("attempt 1 on 2 nodes")
+    assert api.calls[-1].query == {"namespace": ["nlp"], "limit": ["500"]}
+    followed = invoke(api, "events", "-f", "-n", "0", "-o", "json")
+    assert [json.loads(line) for line in printed(followed.stdout)] == EVENTS
+    assert api.calls[-1].query == {"namespace": ["vision"], "limit": ["0"]}
+    refused = invoke(api, "events", "-f", "-n", "5000")
+    assert (refused.exit_code, "at most 1000 with -f" in refused.stderr) == (2, True)
+
+
+def test_the_last_events_of_a_run() -> None:
+    """--tail leaves the older ones out, with -f too."""
+    api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/gpt/events": lambda _: ndjson(EVENTS)})
+    assert json.loads(invoke(api, "events", "-n", "1", "gpt", "-o", "json").stdout) == {"items": EVENTS[1:]}
+    assert json.loads(invoke(api, "events", "-f", "-n", "1", "gpt", "-o", "json").stdout) == EVENTS[1]
+    wrong = invoke(api, "events", "-n", "few", "gpt")
+    assert (wrong.exit_code, wrong.stderr.splitlines()[0]) == (2, "kaji: --tail: 'few' is not a number of lines")
+
+
 def test_events_go_on_after_a_break() -> None:
     """Followed events survive a broken connection; none is shown twice."""
     path = "GET /v1/runs/vision/gpt/events"

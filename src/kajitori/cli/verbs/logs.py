@@ -7,7 +7,7 @@ import re
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, run_argument, server_options
+from kajitori.cli.options import line_count, namespace_option, run_argument, server_options
 
 
 @click.command(epilog="\b\nExamples:\n  kaji logs -f bert\n  kaji logs --tail 100 --rank 3 -t bert")
@@ -44,7 +44,7 @@ def command(
 
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
-    last, oldest = _tail(tail), _since(since)
+    last, oldest = line_count(tail), _since(since)
     with cli.api() as api:
         view = find_run(api, run, namespace)
         replicas = view["spec"].get("replicas", 1)
@@ -61,16 +61,6 @@ def command(
                 say(f"\n{view['name']} is not touched. Stop it: kaji stop {view['name']}")
             return 130
     return 0
-
-
-def _tail(text: str) -> int | None:
-    if text == "all":
-        return None
-    if not text.isascii() or not text.isdigit():
-        from kajitori.errors import InvalidInput
-
-        raise InvalidInput.one("--tail", f"{text!r:.80} is not a number of lines", value=text, hint="a number, or all")
-    return int(text)
 
 
 def _since(text: str | None) -> str:
