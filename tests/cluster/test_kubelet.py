@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import shutil
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from tests.helpers.apiserver import embedded_apiserver
+from tests.helpers.certificates import client_certificate
 from tests.helpers.real_cluster import RealCluster, find_binary, require_binaries, running_cluster
 
 from kajitori.kube.client import KubeClient
@@ -27,33 +24,6 @@ from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
 
 BOUND_SECONDS = 60.0
 KUBECTL = str(find_binary("kubectl") or shutil.which("kubectl") or "")
-
-
-def certificate(
-    folder: Path, name: str, organization: str, signer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None
-) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """A key pair under `folder`: an authority, or signed by one."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name(
-        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization), x509.NameAttribute(NameOID.COMMON_NAME, name)]
-    )
-    now = datetime.datetime.now(datetime.UTC)
-    issued = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(signer[0].subject if signer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
-        .sign(signer[1] if signer else key, hashes.SHA256())
-    )
-    (folder / f"{name}.crt").write_bytes(issued.public_bytes(serialization.Encoding.PEM))
-    (folder / f"{name}.key").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return issued, key
 
 
 REAL = {"websocket": "true", "spdy": "false"}
@@ -70,14 +40,13 @@ def cluster(
         return
     require_binaries("kube-apiserver", "etcd")
     folder = tmp_path_factory.mktemp("pki")
-    authority = certificate(folder, "ca", "test", None)
-    certificate(folder, "client", "system:masters", authority)
+    authority = client_certificate(folder)
     with running_cluster(
         f"--kubelet-client-certificate={folder}/client.crt",
         f"--kubelet-client-key={folder}/client.key",
         f"--feature-gates=ExtendWebSocketsToKubelet={REAL[request.param]}",
     ) as running:
-        yield running, folder / "ca.crt"
+        yield running, authority
 
 
 class Node:
@@ -194,4 +163,7 @@ async def test_delete(node: Node) -> None:
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     await node.kubectl("delete", "pod", "p", "--wait=true")
-    assert not node.kubelet.workers
+    deadline = time.monotonic() + BOUND_SECONDS
+    while node.kubelet.workers:
+        assert time.monotonic() < deadline, node.kubelet.workers
+        await asyncio.sleep(0.01)

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.platform import _client_certificate, kubectl_binary
+from tests.helpers.certificates import client_certificate
+from tests.helpers.platform import kubectl_binary
 from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
 
 from kajitori.kube.install import install
@@ -58,6 +59,7 @@ class Site:
         self.cluster = cluster
         self.folder = folder
         self.url = ""
+        self.before_installation: Completed = Completed([], 0)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.policy = folder / "policy.yaml"
         self.policy.write_text(yaml.safe_dump(POLICY))
@@ -94,8 +96,8 @@ class Site:
         assert not check or done.returncode == 0, (arguments, done.stdout, done.stderr)
         return done
 
-    def install(self) -> None:
-        """Namespace, custom resource, roles, and who has them; as an administrator does it once."""
+    def grant(self) -> None:
+        """Namespaces, roles, and who has them; as an administrator does it once."""
         documents: list[dict[str, Any]] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("kajitori", "vision")
         ]
@@ -121,6 +123,21 @@ class Site:
             self.processes[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), cwd=self.folder
             )
+
+    def start_all(self) -> None:
+        """Two controllers, of which one leads; a Web API; this machine as a node, and four simulated ones."""
+        self.start("sim", "sim", "nodes", "--nodes", "4", "--gpus", "8", "--gpu-type", "h100", "--untaint")
+        self.start(
+            "node", "node", "nodes", "--data", str(self.folder / "node"), "--name", "here", "--port", "0",
+            "--client-ca", str(self.folder / "ca.crt"), "--address", "127.0.0.1",
+        )  # fmt: skip
+        for name in ("c1", "c2"):
+            self.start(name, "controller", name, "--policy", str(self.policy), "--identity", name)
+        self.start("server", "server", "server", "--policy", str(self.policy), "--port", "0", "-N", "vision")
+        self.until(lambda: "Web API: http" in self.log("server"), "the Web API listens")
+        self.url = self.log("server").split("Web API: ")[1].split()[0]
+        self.until(lambda: self.leader() in ("c1", "c2"), "somebody leads")
+        self.until(self.nodes_are_ready, "nodes ready")
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
@@ -179,6 +196,10 @@ class Site:
         lease = ("get", "lease", "kajitori-controller", "-n", "kajitori", "-o", "jsonpath={.spec.holderIdentity}")
         return self.kubectl(*lease, check=False).stdout
 
+    def nodes_are_ready(self) -> bool:
+        said = self.kubectl("get", "nodes", "-o", "jsonpath={.items[*].spec.taints}{.items[*].metadata.name}").stdout
+        return said.count("sim-") == 4 and "here" in said and "not-ready" not in said
+
     def until(self, happened: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not happened():
@@ -189,6 +210,11 @@ class Site:
         """What there is to read for whoever wants to know what went wrong."""
         logs = "\n".join(f"{name}: {self.log(name)[-1500:]}" for name in self.processes)
         return f"{self.kubectl('get', 'run,pod', '-A', '-o', 'wide', check=False).stdout}\n{logs}"
+
+
+async def _install(cluster: RealCluster) -> None:
+    async with cluster.client() as client:
+        await install(client)
 
 
 def _binding(name: str, role_kind: str, role: str, subject: dict[str, str], namespace: str = "") -> dict[str, Any]:
@@ -207,7 +233,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Controllers c1 and c2, a Web API, this machine as a node, and four simulated ones."""
     require_binaries("kube-apiserver", "etcd", "kube-scheduler")
     folder = tmp_path_factory.mktemp("site")
-    authority = _client_certificate(folder)
+    authority = client_certificate(folder)
     (folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT))
     flags = (
         f"--kubelet-client-certificate={folder}/client.crt",
@@ -218,8 +244,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     )
     with running_cluster(*flags) as cluster, cluster.scheduler():
         it = Site(cluster, folder)
-        it.install()
+        it.grant()
         try:
+            it.before_installation = it.kaji("server", "--kubeconfig", str(it.kubeconfig("server")), "--port", "0")
+            asyncio.run(_install(cluster))
+            it.start_all()
             yield it
         finally:
             it.stop_all()
@@ -227,35 +256,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def test_what_is_not_installed_is_said(site: Site) -> None:
     """Without the right to install, and with nobody who has: exit code 2, and what to do."""
-    kubeconfig = ("--kubeconfig", str(site.kubeconfig("server")))
-    answer = site.kaji("server", *kubeconfig, "--port", "0")
+    answer = site.before_installation
     assert answer.returncode == 2 and "not installed" in answer.stderr and "deploy/rbac.yaml" in answer.stderr
-    asyncio.run(_install(site.cluster))
-
-
-async def _install(cluster: RealCluster) -> None:
-    async with cluster.client() as client:
-        await install(client)
-
-
-def test_every_part_starts_with_its_own_rights_alone(site: Site) -> None:
-    """Two controllers, of which one leads; Web API; nodes."""
-    site.start("sim", "sim", "nodes", "--nodes", "4", "--gpus", "8", "--gpu-type", "h100", "--untaint")
-    site.start(
-        "node", "node", "nodes", "--data", str(site.folder / "node"), "--name", "here", "--port", "0",
-        "--client-ca", str(site.folder / "ca.crt"), "--address", "127.0.0.1",
-    )  # fmt: skip
-    for name in ("c1", "c2"):
-        site.start(name, "controller", name, "--policy", str(site.policy), "--identity", name)
-    site.start("server", "server", "server", "--policy", str(site.policy), "--port", "0", "-N", "vision")
-    site.until(lambda: "Web API: http" in site.log("server"), "the Web API listens")
-    site.url = site.log("server").split("Web API: ")[1].split()[0]
-    site.until(lambda: site.leader() in ("c1", "c2"), "somebody leads")
-    ready = ("get", "nodes", "-o", "jsonpath={.items[*].spec.taints}{.items[*].metadata.name}")
-    site.until(
-        lambda: (out := site.kubectl(*ready).stdout).count("sim-") == 4 and "here" in out and "not-ready" not in out,
-        "nodes ready",
-    )
 
 
 def test_a_gang_runs_end_to_end_for_a_plain_user(site: Site) -> None:

@@ -147,6 +147,11 @@ class Machine:
         files = list((self.root / "logs").glob(f"*_{name}_*/main/{attempt}.log"))
         return files[0].read_text() if files else ""
 
+    async def logged_pid(self, name: str) -> int:
+        """What a Pod's program printed last, once it has: the number of a process."""
+        await until(lambda: self.log(name).endswith("\n"), f"{name} says its process")
+        return int(self.log(name).split()[-1])
+
 
 @pytest.fixture
 async def machine(tmp_path: Path) -> AsyncIterator[Machine]:

@@ -101,8 +101,7 @@ async def test_deleted_with_grace(machine: Machine) -> None:
 async def test_grace_is_not_exceeded_and_may_be_shortened(machine: Machine) -> None:
     """Who ignores SIGTERM is killed; a second deletion with a shorter grace is obeyed."""
     await machine.cluster.submit("p", *sh("trap '' TERM; echo $$$$; while :; do sleep 0.05; done"))
-    await until(lambda: "F" in machine.log("p"))
-    pid = int(machine.log("p").split()[-1])
+    pid = await machine.logged_pid("p")
     await machine.cluster.delete("p", grace_seconds=1000)
     await until(lambda: machine.cluster.events("Killing"))
     await machine.cluster.delete("p", grace_seconds=0)
@@ -113,8 +112,7 @@ async def test_grace_is_not_exceeded_and_may_be_shortened(machine: Machine) -> N
 async def test_deleted_with_force(machine: Machine) -> None:
     """A Pod that is gone from the API server is ended all the same."""
     await machine.cluster.submit("p", *sh("echo $$$$; exec sleep 1000"))
-    await until(lambda: "F" in machine.log("p"))
-    pid = int(machine.log("p").split()[-1])
+    pid = await machine.logged_pid("p")
     machine.cluster.vanish("p")
     await until(lambda: not alive(pid))
 
@@ -125,7 +123,7 @@ async def test_adopted_after_the_kubelet_was_away(machine: Machine) -> None:
     await machine.cluster.submit("runs", *sh("echo $$$$; exec sleep 1000"))
     await machine.phase("ends", "Running")
     await machine.phase("runs", "Running")
-    pid = int(machine.log("runs").split()[-1])
+    pid = await machine.logged_pid("runs")
     await machine.stop()
     assert alive(pid)
     (machine.root / "go").touch()
@@ -143,8 +141,7 @@ async def test_deleted_while_the_kubelet_was_away(machine: Machine) -> None:
     """A Pod that vanished meanwhile is ended by the kubelet that finds its processes."""
     await machine.cluster.submit("p", *sh("echo $$$$; exec sleep 1000"))
     await machine.phase("p", "Running")
-    await until(lambda: bool(machine.log("p").split()))
-    pid = int(machine.log("p").split()[-1])
+    pid = await machine.logged_pid("p")
     await machine.stop()
     machine.cluster.vanish("p")
     await machine.start()
@@ -430,8 +427,7 @@ async def test_no_descriptors_are_leaked(machine: Machine) -> None:
 async def test_end_all(machine: Machine) -> None:
     """Who takes the whole local cluster down ends all containers, whatever their restart policy."""
     await machine.cluster.submit("p", *sh("echo $$$$; exec sleep 1000"), restartPolicy="Always")
-    await until(lambda: "F" in machine.log("p"))
-    pid = int(machine.log("p").split()[-1])
+    pid = await machine.logged_pid("p")
     await machine.kubelet.end_all(5)
     assert not alive(pid)
     await until(lambda: "terminated" in machine.cluster.container("p")["state"])
