@@ -1,0 +1,1 @@
+"""Code on its way: a folder as one archive that is the same everywhere, and back again."""

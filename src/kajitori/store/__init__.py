@@ -1,0 +1,1 @@
+"""Bytes that are kept: code and logs, in one blob store behind one interface."""

@@ -1,0 +1,280 @@
+"""A store of blobs in a folder, which several processes may share.
+
+A blob is written under a temporary name, brought to the disk, and renamed. Who writes holds a lock on the temporary
+file as long as he lives: one without a lock was left behind by a crash, and is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from kajitori.errors import KajitoriError, Unavailable
+from kajitori.store.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
+
+TEMPORARY = ".tmp"
+"""No key begins with a dot."""
+
+_LISTED_AT_ONCE = 1000
+_TRIES = 100
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+
+
+async def open_folder(root: Path) -> FolderBlobs:
+    """The store in a folder, which is made if it is missing. Raises Unavailable where it can't be used."""
+    store = FolderBlobs(root)
+    await asyncio.to_thread(store.prepare)
+    return store
+
+
+class FolderBlobs(Blobs):
+    """Blobs as files, readable by their owner only."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root.as_uri())
+        self._root = root
+        self._temporary = root / TEMPORARY
+
+    def prepare(self) -> None:
+        """Makes the folder, and removes what crashed writers left in it."""
+        try:
+            _make_folder(self._temporary)
+            for each in os.scandir(self._temporary):
+                _remove_if_abandoned(each.path)
+        except OSError as error:
+            raise self._error(error) from error
+
+    async def put(self, key: str, content: bytes | AsyncIterable[bytes]) -> int:
+        path = self._path(key)
+        try:
+            if isinstance(content, bytes):
+                await asyncio.to_thread(self._put_whole, path, content)
+                return len(content)
+            return await self._put_stream(path, content)
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _put_whole(self, path: Path, content: bytes) -> None:
+        draft = _Draft(self._temporary)
+        try:
+            draft.write(content)
+            draft.publish(path)
+        finally:
+            draft.discard()
+
+    async def _put_stream(self, path: Path, content: AsyncIterable[bytes]) -> int:
+        draft = await asyncio.to_thread(_Draft, self._temporary)
+        try:
+            size = 0
+            async for piece in content:
+                await asyncio.to_thread(draft.write, piece)
+                size += len(piece)
+            await asyncio.to_thread(draft.publish, path)
+            return size
+        finally:
+            await asyncio.shield(asyncio.to_thread(draft.discard))
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        path = self._path(key)
+        try:
+            file = await asyncio.to_thread(_open, path, start)
+        except OSError as error:
+            raise self._error(error, key) from error
+        with file:
+            left = length
+            while left is None or left > 0:
+                wanted = CHUNK_BYTES if left is None else min(left, CHUNK_BYTES)
+                try:
+                    piece = await asyncio.to_thread(file.read, wanted)
+                except OSError as error:
+                    raise self._error(error, key) from error
+                if not piece:
+                    return
+                left = None if left is None else left - len(piece)
+                yield piece
+
+    async def head(self, key: str) -> Blob:
+        path = self._path(key)
+        try:
+            blob = await asyncio.to_thread(_blob, key, path)
+        except OSError as error:
+            raise self._error(error, key) from error
+        if blob is None:
+            raise no_such_blob(key, self.where)
+        return blob
+
+    async def under(self, prefix: str = "") -> AsyncGenerator[Blob, None]:
+        folder = self._path(prefix) if prefix else self._root
+        found = _walk(folder, f"{prefix}/" if prefix else "")
+        while True:
+            try:
+                batch = await asyncio.to_thread(lambda: list(islice(found, _LISTED_AT_ONCE)))
+            except OSError as error:
+                raise self._error(error) from error
+            for blob in batch:
+                yield blob
+            if len(batch) < _LISTED_AT_ONCE:
+                return
+
+    async def delete(self, *keys: str) -> None:
+        paths = [self._path(key) for key in keys]
+        try:
+            await asyncio.to_thread(self._delete, paths)
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _delete(self, paths: list[Path]) -> None:
+        folders = set()
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                path.unlink()
+                folders.add(path.parent)
+        for folder in folders:
+            _fsync_folder(folder)
+            while folder != self._root:
+                try:
+                    folder.rmdir()
+                except OSError:
+                    break  # others lie in it, or somebody else was quicker
+                folder = folder.parent
+
+    def _path(self, key: str) -> Path:
+        return self._root / check_key(key)
+
+    def _error(self, error: OSError, key: str = "") -> KajitoriError:
+        if error.errno in _FULL:
+            return store_full(self.where)
+        if key and error.errno in _NOT_THERE:
+            return no_such_blob(key, self.where)
+        hint = "the folder has to be there and writable for this server's user"
+        return Unavailable(f"the store {self.where} can't be used: {error.strerror or error}", hint=hint)
+
+
+class _Draft:
+    """A blob that is being written. It may be discarded from another thread while one writes."""
+
+    def __init__(self, folder: Path) -> None:
+        for _ in range(_TRIES):
+            self._path: Path | None = folder / secrets.token_hex(16)
+            try:
+                handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                _make_folder(folder)
+                continue
+            self._file: BinaryIO = os.fdopen(handle, "wb")  # its lock keeps a close from pulling the handle away
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.fstat(handle).st_nlink:
+                return
+            self._file.close()  # taken for abandoned before the lock was there
+        raise OSError(errno.EAGAIN, "temporary files vanish")
+
+    def write(self, piece: bytes) -> None:
+        self._file.write(piece)
+
+    def publish(self, path: Path) -> None:
+        """Gives the blob its name, for good."""
+        assert self._path is not None
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        for _ in range(_TRIES):
+            _make_folder(path.parent)
+            try:
+                self._path.replace(path)
+            except FileNotFoundError:  # somebody removed the folder while it was empty
+                if not self._path.exists():
+                    raise
+                continue
+            self._path = None
+            with contextlib.suppress(FileNotFoundError):  # the blob was removed again already
+                _fsync_folder(path.parent)
+            return
+        raise OSError(errno.EAGAIN, "folders vanish")
+
+    def discard(self) -> None:
+        """Lets go of everything; what was not published is gone."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+            self._path = None
+        with contextlib.suppress(OSError):  # what a full disk did not take any more is not wanted any more
+            self._file.close()
+
+
+def _remove_if_abandoned(path: str) -> None:
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)  # noqa: PTH108 - with the lock held, nobody writes it
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, for good."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        _make_folder(folder.parent)
+        with contextlib.suppress(FileNotFoundError, FileExistsError):  # whoever needs it finds out, and tries again
+            folder.mkdir(mode=0o700)
+    with contextlib.suppress(FileNotFoundError):
+        _fsync_folder(folder.parent)
+
+
+def _fsync_folder(folder: Path) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _open(path: Path, start: int) -> BinaryIO:
+    file = path.open("rb")
+    file.seek(start)
+    return file
+
+
+def _blob(key: str, path: Path) -> Blob | None:
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not path.is_file():
+        return None
+    return Blob(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+
+
+def _walk(folder: Path, prefix: str) -> Iterator[Blob]:
+    """Blobs in the order of their keys; what vanishes meanwhile is left out."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(f"{each.name}/" if each.is_dir() else each.name for each in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        if name.startswith("."):
+            continue
+        if name.endswith("/"):
+            yield from _walk(folder / name, prefix + name)
+        elif (blob := _blob(prefix + name, folder / name)) is not None:
+            yield blob

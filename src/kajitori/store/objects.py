@@ -1,0 +1,249 @@
+"""A store of blobs in S3, Azure Blob Storage or Google Cloud Storage.
+
+What those say in an error may repeat signatures, keys and tokens, so none of their text is passed on: only the HTTP
+status, the cloud's code for it, and our own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import obstore
+from obstore import exceptions
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from kajitori.core.suggest import did_you_mean
+from kajitori.errors import Fault, InvalidInput, KajitoriError, Unavailable
+from kajitori.store.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
+
+PIECE_BYTES = 8 << 20
+"""What is longer is sent in pieces of this size, two at a time."""
+
+_PIECES_AT_ONCE = 2
+_DELETED_AT_ONCE = 256
+_STORES: dict[str, Any] = {"s3": S3Store, "az": AzureStore, "gs": GCSStore}
+_CLIENT = {"timeout": "60s", "connect_timeout": "5s"}
+_RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
+_HTTP_STATUS = re.compile(r"\bstatus(?: code)?:? (\d{3})\b|response: (\d{3})\b", re.IGNORECASE)
+_CLOUD_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_FULL = (507,)
+_FULL_CODES = ("QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "AccountLimitExceeded")
+_EXAMPLES = {
+    "s3": ("endpoint", "region", "access_key_id", "secret_access_key", "session_token", "virtual_hosted_style_request"),
+    "az": ("account_name", "account_key", "endpoint", "sas_token", "client_id", "client_secret", "tenant_id"),
+    "gs": ("service_account_path", "service_account_key", "application_credentials", "base_url"),
+}
+
+
+def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, str], *, field: str) -> ObjectBlobs:
+    """The store in a bucket or container. Nothing is asked of it yet. Raises InvalidInput for settings it can't use."""
+    wanted = dict(options)
+    client = dict(_CLIENT)
+    if any(value.startswith("http://") for value in wanted.values()):
+        client["allow_http"] = "true"  # whoever writes http:// as an endpoint means it
+    make = _STORES[scheme]
+    faults = []
+    while True:
+        try:
+            store = make(bucket, prefix=prefix or None, config=wanted, client_options=client, retry_config=_RETRIES)
+            break
+        except exceptions.UnknownConfigurationKeyError as error:
+            named = re.search(r"'([^']*)'", str(error))
+            name = named.group(1) if named else ""
+            if name not in wanted:
+                raise InvalidInput.one(f"{field}.options", "holds something that the store does not know") from None
+            del wanted[name]
+            hint = did_you_mean(name, _EXAMPLES[scheme]) or f"such as {', '.join(_EXAMPLES[scheme])}"
+            faults.append(Fault(f"{field}.options.{name}", "there is no such option", hint=hint, code="UnknownField"))
+        except (exceptions.BaseError, ValueError) as error:
+            hint = f"options of {scheme}:// are such as {', '.join(_EXAMPLES[scheme])}"
+            faults.append(Fault(f"{field}.options", f"can't be used: {_why(error, options)}", hint=hint))
+            break
+    if faults:
+        raise InvalidInput(faults)
+    return ObjectBlobs(store, f"{scheme}://{bucket}/{prefix}".rstrip("/"))
+
+
+class ObjectBlobs(Blobs):
+    """Blobs as objects in a bucket or container."""
+
+    def __init__(self, store: Any, where: str) -> None:
+        super().__init__(where)
+        self._store = store
+
+    async def put(self, key: str, content: bytes | AsyncIterable[bytes]) -> int:
+        check_key(key)
+        if isinstance(content, bytes):
+            await self._put_whole(key, content)
+            return len(content)
+        pieces = aiter(content)
+        begin = await _up_to(pieces, PIECE_BYTES)
+        if len(begin) < PIECE_BYTES:
+            await self._put_whole(key, begin)
+            return len(begin)
+        return await self._put_stream(key, begin, pieces)
+
+    async def _put_whole(self, key: str, content: bytes) -> None:
+        try:
+            await obstore.put_async(self._store, key, content, use_multipart=False)
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error(error) from None
+
+    async def _put_stream(self, key: str, begin: bytes, pieces: AsyncIterator[bytes]) -> int:
+        source = _Source(begin, pieces)
+        sending = asyncio.ensure_future(
+            obstore.put_async(self._store, key, source, chunk_size=PIECE_BYTES, max_concurrency=_PIECES_AT_ONCE)
+        )
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            source.interrupt()  # a source that fails makes the client take back what it has sent
+            await asyncio.gather(sending, return_exceptions=True)
+            raise
+        except (exceptions.BaseError, OSError) as error:
+            if source.failed is not None:
+                raise source.failed from None  # its own error, not what the client made of it
+            raise self._error(error) from None
+        return source.size
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        check_key(key)
+        if length == 0:
+            await self.head(key)
+            return
+        options: dict[str, Any] = {}
+        if length is not None:
+            options["range"] = (start, start + length)
+        elif start:
+            options["range"] = {"offset": start}
+        try:
+            answer = await obstore.get_async(self._store, key, options=options or None)  # type: ignore[arg-type]
+            async for piece in answer.stream(min_chunk_size=CHUNK_BYTES):
+                yield bytes(piece)
+        except (exceptions.BaseError, OSError) as error:
+            if start and not isinstance(error, FileNotFoundError) and (await self.head(key)).size_bytes <= start:
+                return
+            raise self._error(error, key) from None
+
+    async def head(self, key: str) -> Blob:
+        check_key(key)
+        try:
+            meta = await obstore.head_async(self._store, key)
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error(error, key) from None
+        return Blob(key, meta["size"], meta["last_modified"])
+
+    async def under(self, prefix: str = "") -> AsyncGenerator[Blob, None]:
+        if prefix:
+            check_key(prefix)
+        try:
+            async for batch in obstore.list(self._store, f"{prefix}/" if prefix else None):
+                for meta in batch:
+                    yield Blob(meta["path"], meta["size"], meta["last_modified"])
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error(error) from None
+
+    async def delete(self, *keys: str) -> None:
+        for begin in range(0, len(keys), _DELETED_AT_ONCE):
+            batch = [check_key(key) for key in keys[begin : begin + _DELETED_AT_ONCE]]
+            try:
+                await obstore.delete_async(self._store, batch)
+            except (exceptions.BaseError, OSError):
+                await asyncio.gather(*(self._delete_one(key) for key in batch))  # one was gone, or none can be
+
+    async def _delete_one(self, key: str) -> None:
+        try:
+            await obstore.delete_async(self._store, key)
+        except FileNotFoundError:
+            return
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error(error) from None
+
+    def _error(self, error: Exception, key: str = "") -> KajitoriError:
+        text = str(error)
+        code = found.group(1) if (found := _CLOUD_CODE.search(text)) else ""
+        status = int(next(filter(None, found.groups()))) if (found := _HTTP_STATUS.search(text)) else 0
+        if status in _FULL or code in _FULL_CODES:
+            return store_full(self.where)
+        if key and code not in _NO_BUCKET and isinstance(error, FileNotFoundError):
+            return no_such_blob(key, self.where)
+        if code in _NO_BUCKET or isinstance(error, FileNotFoundError):
+            return Unavailable(f"there is no {self.where}", hint="make the bucket or container first", code="NoBucket")
+        if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+            hint = "whoever runs the platform has to give this server valid credentials and rights for it"
+            return Unavailable(f"{self.where} refuses this server{_said(status, code)}", hint=hint)
+        if "Timeout" in text or "timed out" in text:
+            return Unavailable(f"{self.where} does not answer in time{_said(status, code)}")
+        if not status:
+            return Unavailable(f"{self.where} can't be reached", hint="look at the endpoint and the network")
+        return Unavailable(f"{self.where} does not work{_said(status, code)}")
+
+
+class _Source:
+    """Pieces on their way to a client that reads them in a task of its own."""
+
+    def __init__(self, begin: bytes, pieces: AsyncIterator[bytes]) -> None:
+        self.size = 0
+        self.failed: Exception | None = None
+        self._begin = begin
+        self._pieces = pieces
+        self._step: asyncio.Future[bytes] | None = None
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Nothing more comes."""
+        self._interrupted = True
+        if self._step is not None:
+            self._step.cancel()
+
+    def __aiter__(self) -> _Source:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._interrupted:
+            raise InterruptedError
+        if self._begin:
+            piece, self._begin = self._begin, b""
+        else:
+            self._step = asyncio.ensure_future(anext(self._pieces))
+            try:
+                piece = await self._step
+            except StopAsyncIteration:
+                raise
+            except asyncio.CancelledError:
+                raise InterruptedError from None
+            except Exception as error:
+                self.failed = error
+                raise
+        self.size += len(piece)
+        return piece
+
+
+def _said(status: int, code: str) -> str:
+    said = ", ".join(filter(None, (f"HTTP {status}" if status else "", code)))
+    return f" ({said})" if said else ""
+
+
+async def _up_to(pieces: AsyncIterator[bytes], size: int) -> bytes:
+    """The first bytes, at least `size` of them unless there are fewer."""
+    begin = bytearray()
+    while len(begin) < size:
+        try:
+            begin += await anext(pieces)
+        except StopAsyncIteration:
+            break
+    return bytes(begin)
+
+
+def _why(error: Exception, options: Mapping[str, str]) -> str:
+    """What a client says of its settings, without their values."""
+    text = str(error).partition("\n")[0].rpartition("error: ")[2]
+    for value in sorted(options.values(), key=len, reverse=True):
+        if value:
+            text = text.replace(value, "…")
+    return text[:200]

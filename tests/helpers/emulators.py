@@ -1,0 +1,102 @@
+"""S3 and Azure Blob Storage on this machine, for tests. Both listen on any free port, and keep nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "emulators"
+AZURITE = FOLDER / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+AZURITE_ACCOUNT = "devstoreaccount1"
+AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Known to everybody: it stands in azurite's own manual."""
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """Somewhere to put blobs: `new_place` makes an empty bucket or container, and answers its URL."""
+
+    scheme: str
+    options: dict[str, str]
+
+    def new_place(self) -> str:
+        name = f"kajitori-{secrets.token_hex(6)}"
+        if self.scheme == "s3":
+            _ask(urllib.request.Request(f"{self.options['endpoint']}/{name}", method="PUT"))
+        else:
+            _make_container(self.options["endpoint"], name)
+        return f"{self.scheme}://{name}"
+
+
+@contextmanager
+def s3() -> Iterator[Emulator]:
+    """moto's S3, in a thread of this process."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        options = {"endpoint": f"http://{host}:{port}", "region": "us-east-1"}
+        yield Emulator("s3", options | {"access_key_id": "ACCESSKEYID", "secret_access_key": "SECRETACCESSKEY"})
+    finally:
+        server.stop()
+
+
+@contextmanager
+def azure(folder: Path) -> Iterator[Emulator]:
+    """azurite, a process of its own. Skips the test where it is not there, and says how to get it."""
+    node = shutil.which("node")
+    if node is None or not AZURITE.exists():
+        pytest.skip("Azure Blob Storage needs Node and azurite: npm ci --prefix tests/emulators")
+    words = [node, str(AZURITE), "--blobPort", "0", "--inMemoryPersistence", "--silent", "--disableTelemetry"]
+    process = subprocess.Popen([*words, "--skipApiVersionCheck"], stdout=subprocess.PIPE, text=True, cwd=folder)
+    try:
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if listens := re.search(r"listens on (http://\S+)", line):
+                break
+        else:
+            raise RuntimeError(f"azurite did not start: {''.join(said)}")
+        options = {"account_name": AZURITE_ACCOUNT, "account_key": AZURITE_KEY}
+        yield Emulator("az", options | {"endpoint": f"{listens.group(1)}/{AZURITE_ACCOUNT}"})
+    finally:
+        process.terminate()
+        process.wait(20)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _make_container(endpoint: str, name: str) -> None:
+    """Azure's "Create Container", with its shared key signature."""
+    headers = {
+        "x-ms-date": datetime.now(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT"),
+        "x-ms-version": "2021-08-06",
+    }
+    signed = "PUT" + "\n" * 12 + "".join(f"{key}:{value}\n" for key, value in sorted(headers.items()))
+    signed += f"/{AZURITE_ACCOUNT}/{AZURITE_ACCOUNT}/{name}\nrestype:container"
+    signature = hmac.new(base64.b64decode(AZURITE_KEY), signed.encode(), hashlib.sha256).digest()
+    headers["Authorization"] = f"SharedKey {AZURITE_ACCOUNT}:{base64.b64encode(signature).decode()}"
+    _ask(urllib.request.Request(f"{endpoint}/{name}?restype=container", headers=headers, method="PUT"))
+
+
+def _ask(request: urllib.request.Request) -> None:
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        assert answer.status < 300

@@ -1,0 +1,252 @@
+"""What every store of blobs does, whatever it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.helpers.emulators import Emulator
+
+from kajitori.errors import InvalidInput, NotFound, TooLarge, Unavailable
+from kajitori.store.blobs import Blobs, Usage, open_blobs
+from kajitori.store.objects import PIECE_BYTES
+
+
+async def _keys(blobs: Blobs, prefix: str = "") -> list[str]:
+    return [blob.key async for blob in blobs.under(prefix)]
+
+
+async def _get(blobs: Blobs, key: str, start: int = 0, length: int | None = None) -> bytes:
+    return b"".join([piece async for piece in blobs.get(key, start=start, length=length)])
+
+
+async def _pieces(*pieces: bytes, fail: Exception | None = None) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+    if fail is not None:
+        raise fail
+
+
+async def test_what_was_put_is_read_again(blobs: Blobs) -> None:
+    assert await blobs.put("code/team/one", b"first") == 5
+    assert await blobs.put("code/team/one", b"second") == 6
+    assert await blobs.put("code/team/empty", b"") == 0
+    assert await _get(blobs, "code/team/one") == b"second"
+    assert await _get(blobs, "code/team/empty") == b""
+    found = await blobs.head("code/team/one")
+    assert (found.key, found.size_bytes) == ("code/team/one", 6)
+    assert abs((found.modified_at - await blobs.now()).total_seconds()) < 60
+
+
+@pytest.mark.parametrize("size", [0, 3, PIECE_BYTES, 2 * PIECE_BYTES + 1])
+async def test_a_stream_is_put_as_a_whole(blobs: Blobs, size: int) -> None:
+    content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    step = 1 << 20
+    pieces = [content[begin : begin + step] for begin in range(0, size, step)]
+    assert await blobs.put("log", _pieces(*pieces)) == size
+    assert await _get(blobs, "log") == content
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "expected"),
+    [
+        (0, None, b"0123456789"),
+        (3, None, b"3456789"),
+        (3, 4, b"3456"),
+        (3, 0, b""),
+        (8, 100, b"89"),
+        (10, None, b""),
+        (11, None, b""),
+        (50, 7, b""),
+    ],
+)
+async def test_a_part_is_read(blobs: Blobs, start: int, length: int | None, expected: bytes) -> None:
+    await blobs.put("key", b"0123456789")
+    assert await _get(blobs, "key", start, length) == expected
+
+
+async def test_what_is_not_there_is_not_found(blobs: Blobs) -> None:
+    with pytest.raises(NotFound, match="no blob missing"):
+        await _get(blobs, "missing")
+    with pytest.raises(NotFound):
+        await _get(blobs, "missing", 3, 0)
+    with pytest.raises(NotFound):
+        await _get(blobs, "missing", 3, 2)
+    with pytest.raises(NotFound):
+        await blobs.head("missing")
+    with pytest.raises(NotFound):
+        await blobs.read("missing", limit_bytes=10)
+
+
+async def test_listing_goes_by_whole_segments_in_the_order_of_keys(blobs: Blobs) -> None:
+    for key in ("a/c", "a/b/1", "ab", "a/b-x", "a/b/0", "b"):
+        await blobs.put(key, key.encode())
+    assert await _keys(blobs) == ["a/b-x", "a/b/0", "a/b/1", "a/c", "ab", "b"]
+    assert await _keys(blobs, "a") == ["a/b-x", "a/b/0", "a/b/1", "a/c"]
+    assert await _keys(blobs, "a/b") == ["a/b/0", "a/b/1"]
+    assert await _keys(blobs, "nothing/here") == []
+    assert await blobs.usage("a/b") == Usage(2, 10)
+    assert await blobs.usage() == Usage(6, 3 + 5 + 2 + 5 + 5 + 1)
+
+
+async def test_removing_what_is_gone_is_fine(blobs: Blobs) -> None:
+    for key in ("a/1", "a/2", "b"):
+        await blobs.put(key, b"x")
+    await blobs.delete()
+    await blobs.delete("a/1", "a/none", "none/at/all", "a/2")
+    await blobs.delete("a/1")
+    assert await _keys(blobs) == ["b"]
+    await blobs.put("a/1", b"again")
+    assert await _keys(blobs) == ["a/1", "b"]
+
+
+async def test_a_source_that_fails_leaves_what_was_there(blobs: Blobs) -> None:
+    await blobs.put("key", b"old")
+    with pytest.raises(ValueError, match="the source"):
+        await blobs.put("key", _pieces(b"new", fail=ValueError("the source")))
+    with pytest.raises(ValueError, match="the source"):
+        await blobs.put("other", _pieces(b"n" * (PIECE_BYTES + 5), fail=ValueError("the source")))
+    assert await _get(blobs, "key") == b"old"
+    assert await _keys(blobs) == ["key"]
+
+
+async def test_a_put_that_is_cancelled_leaves_what_was_there(blobs: Blobs) -> None:
+    await blobs.put("key", b"old")
+    taken = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"n" * (PIECE_BYTES + 5)
+        taken.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(blobs.put("key", endless()))
+    await taken.wait()
+    assert await _get(blobs, "key") == b"old"
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await _get(blobs, "key") == b"old"
+    assert await _keys(blobs) == ["key"]
+
+
+async def test_small_blobs_are_read_whole_up_to_a_limit(blobs: Blobs) -> None:
+    await blobs.put("key", b"12345")
+    assert await blobs.read("key", limit_bytes=5) == b"12345"
+    with pytest.raises(TooLarge):
+        await blobs.read("key", limit_bytes=4)
+
+
+async def test_asking_for_the_time_leaves_nothing_behind(blobs: Blobs) -> None:
+    await blobs.now()
+    assert await _keys(blobs) == []
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/a", "a/", "a//b", "../a", "a/../b", ".", ".tmp/x", "a/.hidden", "a b", "a\nb", "ä", "a" * 950]
+)
+async def test_keys_cannot_leave_the_store(blobs: Blobs, key: str) -> None:
+    with pytest.raises(ValueError, match="not a blob's key"):
+        await blobs.put(key, b"x")
+    with pytest.raises(ValueError, match="not a blob's key"):
+        await _get(blobs, key)
+    with pytest.raises(ValueError, match="not a blob's key"):
+        await blobs.head(key)
+    with pytest.raises(ValueError, match="not a blob's key"):
+        await blobs.delete(key)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "fields"),
+    [
+        ("/var/lib/blobs", {}, ["blobs.url"]),
+        ("ftp://host/x", {}, ["blobs.url"]),
+        ("http://[::1", {}, ["blobs.url"]),
+        ("file://host/x", {}, ["blobs.url"]),
+        ("file:///x", {"region": "here"}, ["blobs.options.region"]),
+        ("file:///x?y=1", {"a": "1", "b": "2"}, ["blobs.url", "blobs.options.a", "blobs.options.b"]),
+        ("s3://", {}, ["blobs.url"]),
+        ("s3://bucket/../x", {}, ["blobs.url"]),
+        ("s3://key:SECRET@bucket/x", {}, ["blobs.url"]),
+        ("s3://bucket/x?token=SECRET#SECRET", {}, ["blobs.url"]),
+        ("s3://bucket", {"regoin": "SECRET", "nonsense": "SECRET"}, ["blobs.options.nonsense", "blobs.options.regoin"]),
+        ("s3://bucket", {"access_key_id": "SECRET"}, ["blobs.options"]),
+        ("az://container", {}, ["blobs.options"]),
+        ("az://container", {"account_name": "me", "account_key": "SECRET, no base64"}, ["blobs.options"]),
+        ("gs://bucket", {"service_account_key": '{"private_key": "SECRET"'}, ["blobs.options"]),
+    ],
+)
+async def test_settings_are_refused_by_name_and_not_by_value(
+    url: str, options: dict[str, str], fields: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_ACCOUNT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InvalidInput) as refused:
+        await open_blobs(url, options)
+    assert sorted(fault.field for fault in refused.value.faults) == sorted(fields)
+    said = "".join(traceback.format_exception(refused.value)) + repr(refused.value.faults)
+    assert "SECRET" not in said
+
+
+async def test_a_mistyped_option_is_recognised() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await open_blobs("s3://bucket", {"regoin": "x"})
+    assert "region" in refused.value.faults[0].hint
+
+
+async def test_a_store_that_does_not_answer_is_unavailable() -> None:
+    options = {"endpoint": "http://127.0.0.1:1", "access_key_id": "id", "secret_access_key": "SECRET", "region": "x"}
+    blobs = await open_blobs("s3://bucket/prefix", options)
+    with pytest.raises(Unavailable, match="can't be reached") as failed:
+        await blobs.head("key")
+    assert "SECRET" not in "".join(traceback.format_exception(failed.value)) + repr(blobs)
+    assert repr(blobs) == "ObjectBlobs('s3://bucket/prefix')"
+
+
+@pytest.mark.parametrize("kind", ["s3", "azure"])
+async def test_a_bucket_that_is_not_there_is_no_missing_blob(kind: str, request: pytest.FixtureRequest) -> None:
+    emulator: Emulator = request.getfixturevalue(kind)
+    blobs = await open_blobs(f"{emulator.scheme}://no-such-place", emulator.options)
+    for doing in (blobs.put("key", b"x"), blobs.read("key", limit_bytes=9), blobs.usage()):
+        with pytest.raises(Unavailable, match="there is no") as failed:
+            await doing
+        assert failed.value.code == "NoBucket"
+
+
+async def test_wrong_credentials_are_not_repeated(azure: Emulator) -> None:
+    wrong = "c2VjcmV0IHNlY3JldCBzZWNyZXQ="
+    blobs = await open_blobs(azure.new_place(), azure.options | {"account_key": wrong})
+    with pytest.raises(Unavailable, match=r"refuses this server \(HTTP 403") as failed:
+        await blobs.read("key", limit_bytes=9)
+    assert wrong not in "".join(traceback.format_exception(failed.value)) + repr(blobs)
+
+
+async def test_an_upload_to_s3_that_did_not_end_leaves_no_parts(s3: Emulator) -> None:
+    import boto3  # type: ignore[import-untyped]
+
+    place = s3.new_place()
+    blobs = await open_blobs(place, s3.options)
+    taken = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"n" * (3 * PIECE_BYTES)
+        taken.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(blobs.put("cancelled", endless()))
+    await taken.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ValueError, match="the source"):
+        await blobs.put("failed", _pieces(*[b"n" * PIECE_BYTES] * 3, fail=ValueError("the source")))
+    client = boto3.client(
+        "s3",
+        endpoint_url=s3.options["endpoint"],
+        region_name="us-east-1",
+        aws_access_key_id="id",
+        aws_secret_access_key="key",
+    )
+    answer = await asyncio.to_thread(client.list_multipart_uploads, Bucket=place.removeprefix("s3://"))
+    assert not answer.get("Uploads")

@@ -1,0 +1,205 @@
+"""Blobs in a folder: nothing half-written is ever seen, and nothing stays of those who died."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kajitori.errors import NotFound, Unavailable
+from kajitori.store.blobs import STORE_FULL, Blobs, open_blobs
+from kajitori.store.folder import TEMPORARY, _Draft
+
+_WRITER = """
+import asyncio, sys
+from kajitori.store.blobs import open_blobs
+async def endless():
+    yield b"x" * 100_000
+    print("writing", flush=True)
+    await asyncio.Event().wait()
+async def main():
+    await (await open_blobs(sys.argv[1])).put("key", endless())
+asyncio.run(main())
+"""
+
+_FILLER = """
+import asyncio, resource, sys
+from kajitori.errors import KajitoriError
+from kajitori.store.blobs import open_blobs
+async def pieces():
+    for _ in range(40): yield b"x" * 100_000
+async def main():
+    blobs = await open_blobs(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+    for content in (b"x" * 4_000_000, pieces()):
+        try: await blobs.put("key", content)
+        except KajitoriError as error: print(error.code, error.message)
+asyncio.run(main())
+"""
+
+
+def _files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+async def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
+    blobs = await open_blobs((tmp_path / "a" / "b c").as_uri())
+    await blobs.put("code/team/x", b"secret")
+    for path in (tmp_path / "a").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+async def test_a_writer_that_is_killed_leaves_nothing_that_stays(tmp_path: Path) -> None:
+    """Nor does somebody who opens the store meanwhile disturb one who still writes."""
+    url = tmp_path.as_uri()
+    blobs = await open_blobs(url)
+    await blobs.put("key", b"old")
+    writer = await asyncio.create_subprocess_exec(sys.executable, "-c", _WRITER, url, stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout is not None
+        assert await writer.stdout.readline() == b"writing\n"
+        assert len(_files(tmp_path / TEMPORARY)) == 1
+        await open_blobs(url)
+        assert len(_files(tmp_path / TEMPORARY)) == 1
+    finally:
+        writer.kill()
+        await writer.wait()
+    assert len(_files(tmp_path / TEMPORARY)) == 1
+    blobs = await open_blobs(url)
+    assert _files(tmp_path) == ["key"]
+    assert await blobs.read("key", limit_bytes=9) == b"old"
+
+
+async def test_a_draft_that_was_taken_for_abandoned_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between making the temporary file and locking it, somebody who tidies up may remove it."""
+    import fcntl
+
+    await open_blobs(tmp_path.as_uri())
+    lock = fcntl.flock
+    removed: list[str] = []
+
+    def tidied_up_before(handle: int, operation: int) -> None:
+        if not removed:
+            removed.extend(_files(tmp_path))
+            for name in removed:
+                (tmp_path / name).unlink()
+        lock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", tidied_up_before)
+    draft = _Draft(tmp_path / TEMPORARY)
+    draft.write(b"content")
+    draft.publish(tmp_path / "key")
+    draft.discard()
+    assert len(removed) == 1
+    assert (tmp_path / "key").read_bytes() == b"content"
+    assert _files(tmp_path) == ["key"]
+
+
+async def test_a_full_disk_is_a_clear_refusal(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk: the kernel refuses the write in the same place."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", _FILLER, tmp_path.as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == [f"{STORE_FULL} the store {tmp_path.as_uri()} is full"] * 2, done.stderr
+    assert _files(tmp_path) == []
+
+
+async def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match="Not a directory"):
+        await open_blobs((tmp_path / "file" / "blobs").as_uri())
+
+
+async def test_folders_of_removed_blobs_go_too(tmp_path: Path, folder: Blobs) -> None:
+    root = tmp_path / "blobs"
+    for key in ("a/b/c/1", "a/b/c/2", "a/d"):
+        await folder.put(key, b"x")
+    await folder.delete("a/b/c/1", "a/b/c/2")
+    assert sorted(each.name for each in (root / "a").iterdir()) == ["d"]
+    await folder.delete("a/d")
+    assert [each.name for each in root.iterdir()] == [TEMPORARY]
+
+
+async def test_writers_and_removers_of_neighbours_do_not_meet(folder: Blobs) -> None:
+    """A folder vanishes when its last blob does, and comes back with the next."""
+
+    async def worry(key: str) -> None:
+        for _ in range(20):
+            await folder.put(key, b"x")
+            await folder.delete(key)
+
+    await asyncio.gather(*(worry(f"a/b/{number}") for number in range(6)))
+    assert [blob.key async for blob in folder.under()] == []
+
+
+async def test_a_reader_keeps_what_it_opened(folder: Blobs) -> None:
+    await folder.put("key", b"a" * 3_000_000)
+    reading = folder.get("key")
+    first = await anext(reading)
+    await folder.put("key", b"b" * 10)
+    await folder.delete("key")
+    rest = [piece async for piece in reading]
+    assert first + b"".join(rest) == b"a" * 3_000_000
+
+
+_SEGMENT = st.sampled_from(["a", "b", "B", "a-", "a.b", "0", "_"])
+_KEY = st.lists(_SEGMENT, min_size=1, max_size=3).map(lambda parts: "/".join([*parts, "blob"]))
+_STEP = st.one_of(
+    st.tuples(st.just("put"), _KEY, st.lists(st.binary(max_size=20), max_size=3)),
+    st.tuples(st.just("delete"), _KEY, st.just(None)),
+    st.tuples(st.just("list"), st.one_of(st.just(""), _SEGMENT), st.just(None)),
+    st.tuples(st.just("get"), _KEY, st.tuples(st.integers(0, 25), st.none() | st.integers(0, 25))),
+)
+
+
+@given(st.lists(_STEP, max_size=15))
+@settings(max_examples=40, deadline=None)
+def test_it_is_a_dictionary(steps: list[tuple[str, str, Any]]) -> None:
+    """Whatever is done in whatever order, a folder answers as a dictionary does."""
+
+    async def follow(root: str) -> None:
+        blobs = await open_blobs(Path(root).as_uri())
+        model: dict[str, bytes] = {}
+        for verb, key, extra in steps:
+            if verb == "put":
+                await blobs.put(key, _stream(extra))
+                model[key] = b"".join(extra)
+            elif verb == "delete":
+                await blobs.delete(key)
+                model.pop(key, None)
+            elif verb == "list":
+                found = [(blob.key, blob.size_bytes) async for blob in blobs.under(key)]
+                expected = {each: len(model[each]) for each in model if not key or each.startswith(f"{key}/")}
+                assert found == sorted(expected.items(), key=lambda item: item[0].encode())
+            elif key in model:
+                start, length = extra
+                end = len(model[key]) if length is None else start + length
+                read = [piece async for piece in blobs.get(key, start=start, length=length)]
+                assert b"".join(read) == model[key][start:end]
+            else:
+                with pytest.raises(NotFound):
+                    await blobs.head(key)
+        assert _files(Path(root) / TEMPORARY) == []
+
+    with tempfile.TemporaryDirectory() as root:
+        asyncio.run(follow(root))
+
+
+async def _stream(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
