@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
+import yaml
 from tests.helpers.faulty_proxy import FaultyProxy
 from tests.helpers.stage import Stage, staged
+from tests.helpers.world import POLICY, World
 
+from kajitori.api import health
+from kajitori.controllers import runs
 from kajitori.core.reasons import Phase
+from kajitori.kube.resources import PODS, RUNS, Resource
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("bad-apiserver")]
 
@@ -25,6 +31,9 @@ SPEC: dict[str, Any] = {
     "resources": {"cpu": 1, "memory": "1Gi"},
     "grace": "2s",
 }
+
+SOON_SECONDS = 15.0
+"""An API server that is back is used again within this time."""
 
 
 @pytest_asyncio.fixture(
@@ -79,8 +88,9 @@ async def test_an_outage_of_every_kind_is_survived_and_waited_out(stage: Stage) 
     assert stage.world.status("outage").restarts == 1
     await stage.submit("after", SPEC)
     await stage.world.reaches("after", Phase.RUNNING)
-    ready = await stage.http.get("/readyz")
-    assert ready.status_code == 200, ready.text
+    async with asyncio.timeout(SOON_SECONDS):
+        while (await stage.http.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.1)
 
 
 async def _ask_meanwhile(stage: Stage) -> dict[str, int]:
@@ -97,6 +107,101 @@ async def _ask_meanwhile(stage: Stage) -> dict[str, int]:
     asked = {"/healthz": "GET", "/readyz": "GET", "/metrics": "GET", "/v1/runs": "POST"}
     answers = await asyncio.gather(*(ask(method, path) for path, method in asked.items()))
     return dict(zip(asked, answers, strict=True))
+
+
+MOMENTS = {
+    "its attempt is stored": ("PUT", "/runs/{name}/status", 1),
+    "its Service is made": ("POST", "/services", 1),
+    "its third Pod is made": ("POST", "/pods", 3),
+    "its last Pod is made": ("POST", "/pods", 4),
+}
+
+
+@pytest.mark.parametrize("kind", ["500", "loses answers"])
+async def test_a_gang_that_meets_an_outage_starts_once_and_whole(stage: Stage, kind: str) -> None:
+    """Whenever it begins, and whether or not what was asked for is done: four members, all of the first attempt."""
+    proxy, world = proxy_of(stage), stage.world
+    made = Made(world)
+    for number, (moment, (method, path_end, count)) in enumerate(MOMENTS.items()):
+        name = f"met-{number}-{kind.replace(' ', '-')}"
+        begun = proxy.fail_at(method, path_end.format(name=name), count, kind)
+        try:
+            await world.submit(name, replicas=4)
+            await asyncio.wait_for(begun.wait(), 10)
+            await asyncio.sleep(0.5)
+        finally:
+            proxy.fail("no")
+        status = await world.reaches(name, Phase.RUNNING, seconds=SOON_SECONDS)
+        assert (status.attempts, status.interruptions, status.restarts) == (1, 0, 0), moment
+        assert sorted(made.of(name)) == [f"{name}-1-{rank}" for rank in range(4)], moment
+        await world.client.delete(RUNS, name, world.namespace)
+
+
+async def test_members_that_came_up_unseen_are_neither_late_nor_lost(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No Pods are shown for longer than anybody waits for them: it is judged by the time of what was last seen."""
+    proxy, world = proxy_of(stage), stage.world
+    monkeypatch.setattr(runs, "UNSEEN_PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(health, "STALE_SECONDS", 1.0)
+    before = stage.policy_file.read_text()
+    made = Made(world)
+    begun = proxy.fail_at("POST", "/pods", 4, "shows no Pods")
+    try:
+        stage.policy_file.write_text(yaml.safe_dump(POLICY | {"start": POLICY["start"] | {"deadline": "2s"}}))
+        await world.submit("unseen", replicas=4)
+        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.sleep(3)
+        ready = await stage.http.get("/readyz")
+        assert (ready.status_code, "pods" in ready.json()["hint"]) == (503, True), ready.text
+    finally:
+        stage.policy_file.write_text(before)
+        proxy.fail("no")
+    status = await world.reaches("unseen", Phase.RUNNING, seconds=SOON_SECONDS)
+    assert (status.attempts, status.interruptions, len(made.of("unseen"))) == (1, 0, 4)
+
+
+async def test_a_request_whose_answer_is_lost_is_not_to_be_made_again(stage: Stage) -> None:
+    """Whoever submitted is told that it may have been done, and how to look: it was, and it is one gang."""
+    proxy, world = proxy_of(stage), stage.world
+    made = Made(world)
+    for asked in ("http", "kaji"):
+        name = f"lost-{asked}"
+        proxy.fail_at("POST", "/runs", 1, "loses answers")
+        try:
+            if asked == "http":
+                answer = await stage.http.post("/v1/runs", json={"name": name, "spec": SPEC | {"replicas": 2}})
+                assert answer.status_code == 503 and int(answer.headers["Retry-After"]) >= 1
+                said = answer.json()["hint"]
+            else:
+                told = await stage.kaji("run", "-d", "--name", name, "-n", "2", "--restarts", "0", "bert:3", "train")
+                assert told.code == 125 and "Traceback" not in told.err
+                said = told.err
+        finally:
+            proxy.fail("no")
+        assert f"kaji describe {name}" in said, said
+        await world.reaches(name, Phase.RUNNING, seconds=SOON_SECONDS)
+        assert sorted(made.of(name)) == [f"{name}-1-0", f"{name}-1-1"]
+
+
+class Made:
+    """Every Pod that there ever was since, by its run: a second one of the same name counts twice."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._seen: dict[str, str] = {}
+        world.mirror.on_change(self._note)
+        for namespace, name in world.mirror.pods:
+            self._note(PODS, namespace, name)
+
+    def of(self, run: str) -> list[str]:
+        """Names."""
+        return [name for name in self._seen.values() if name.rsplit("-", 2)[0] == run]
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        pod = self._world.mirror.pods.get((namespace, name))
+        if resource is PODS and pod is not None and namespace == self._world.namespace:
+            self._seen[pod.metadata.uid] = name
 
 
 async def test_an_unreachable_web_api_is_named(stage: Stage) -> None:

@@ -7,8 +7,9 @@ import contextlib
 import json
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from typing import NoReturn
 
 import aiohttp
 from aiohttp import web
@@ -28,10 +29,15 @@ class FaultyProxy:
         """Every request is answered with this; 0 lets them pass. 429 comes with Retry-After: 1, as kube-apiserver's."""
         self.accepts = True
         """False hangs up on every request without an answer."""
+        self.loses_answers = False
+        """True hangs up only after the server has done what was asked: whoever asked can't know."""
+        self.shows_pods = True
+        """False answers 500 to whoever wants to watch Pods, and to nobody else."""
         self.answered: Counter[int] = Counter()
         """Answers by status, those of the server behind included."""
         self.writes = 0
         """Requests other than GET that came."""
+        self._fuse: tuple[str, str, int, Callable[[], None]] | None = None
         self._watches: set[web.StreamResponse] = set()
         self._transports: dict[web.StreamResponse, asyncio.Transport] = {}
 
@@ -48,6 +54,38 @@ class FaultyProxy:
             transport.write(b'100\r\n{"type":"MODIFIED","object":{"kind":"Pod",')
             transport.abort()
         return len(cut)
+
+    def fail(self, kind: str) -> None:
+        """How requests fail from now on: `500`, `429`, …, `hangs up`, `loses answers`, `shows no Pods`, or `no`."""
+        self.status = int(kind) if kind.isdigit() else 0
+        self.accepts = kind != "hangs up"
+        self.loses_answers = kind == "loses answers"
+        self.shows_pods = kind != "shows no Pods"
+
+    def fail_at(self, method: str, path_end: str, count: int, kind: str) -> asyncio.Event:
+        """Fails so from the count-th request on of that method whose path ends so; answers what tells when.
+
+        Dry runs don't count.
+        """
+        begun = asyncio.Event()
+
+        def begin() -> None:
+            self.fail(kind)
+            self.break_watches()
+            begun.set()
+
+        self._fuse = method, path_end, count, begin
+        return begun
+
+    def _burn(self, request: web.Request) -> None:
+        if self._fuse is None:
+            return
+        method, path_end, left, begin = self._fuse
+        if request.method != method or not request.path.endswith(path_end) or "dryRun" in request.query:
+            return
+        self._fuse = (method, path_end, left - 1, begin) if left > 1 else None
+        if left == 1:
+            begin()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[FaultyProxy]:
@@ -74,13 +112,15 @@ class FaultyProxy:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if request.method != "GET":
             self.writes += 1
-        if not self.accepts:
-            assert request.transport is not None
-            request.transport.close()
-            raise asyncio.CancelledError
-        if self.status:
-            self.answered[self.status] += 1
-            return _failure(self.status)
+        self._burn(request)
+        if not self.accepts or (self.loses_answers and "watch" in request.query):
+            _hang_up(request)
+        status = self.status
+        if not self.shows_pods and "watch" in request.query and request.path.endswith("/pods"):
+            status = 500
+        if status:
+            self.answered[status] += 1
+            return _failure(status)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
         async with self._session.request(
             request.method,
@@ -90,6 +130,9 @@ class FaultyProxy:
             timeout=aiohttp.ClientTimeout(total=None),
         ) as answer:
             self.answered[answer.status] += 1
+            if self.loses_answers:
+                await answer.read()
+                _hang_up(request)
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
             response = web.StreamResponse(status=answer.status, headers=kept)
             await response.prepare(request)
@@ -107,6 +150,12 @@ class FaultyProxy:
                 self._watches.discard(response)
                 self._transports.pop(response, None)
             return response
+
+
+def _hang_up(request: web.Request) -> NoReturn:
+    if request.transport is not None:  # else whoever asked was quicker
+        request.transport.close()
+    raise asyncio.CancelledError
 
 
 def _failure(status: int) -> web.Response:

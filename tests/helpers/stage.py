@@ -29,10 +29,13 @@ from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.resources import PODS, RUNS, SERVICES
+from kajitori.kube.watch import WatchSettings
 from kajitori.local.manager import Manager
 from kajitori.policyfile import PolicyFile
 
 TIMEOUT_SECONDS = 30.0
+IMPATIENT = WatchSettings(base_seconds=0.1, cap_seconds=0.5)
+"""For whoever waits for a watch that breaks again and again."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ async def staged(folder: Path, *, real: bool, policy: dict[str, Any], faulty: bo
         if faulty:
             proxy = await closing.enter_async_context(FaultyProxy(client.config).running())
             ours = await closing.enter_async_context(KubeClient(proxy.config))
-            mirror = await closing.enter_async_context(Mirror(ours))
+            mirror = await closing.enter_async_context(Mirror(ours, settings=IMPATIENT))
             await mirror.wait_synced()
         controller = RunController(ours, mirror, ClusterView(mirror, policies))
         await closing.enter_async_context(working(controller.run))

@@ -29,6 +29,9 @@ router = APIRouter(tags=["server"])
 READY_SECONDS = 2.0
 """An API server that does not answer within this time does not count as reachable."""
 
+STALE_SECONDS = 10.0
+"""Who shows a cluster as it was so long ago had better not be asked."""
+
 
 @router.get("/healthz", responses=describes(Health), summary="Whether this process answers")
 async def healthz() -> Response:
@@ -38,7 +41,7 @@ async def healthz() -> Response:
 
 @router.get("/readyz", responses=describes(Health), summary="Whether this server can serve")
 async def readyz(api: Shared) -> Response:
-    """503 while the cluster's state is not read yet, or the API server does not answer."""
+    """503 while the cluster's state is not read yet or not followed any more, or the API server does not answer."""
     if not api.mirror.synced:
         raise Unavailable("the cluster's state is still being read", hint=api.mirror.trouble)
     try:
@@ -48,6 +51,9 @@ async def readyz(api: Shared) -> Response:
         raise Unavailable(f"the API server did not answer within {READY_SECONDS:.0f} s") from None
     except KajitoriError as error:
         raise of_this_server(error) from error
+    age_seconds = api.mirror.age_seconds()
+    if age_seconds > STALE_SECONDS:
+        raise Unavailable(f"it shows the cluster as it was {age_seconds:.0f} s ago", hint=api.mirror.trouble)
     return answer(Health(status="ok"))
 
 

@@ -40,7 +40,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView, life_of
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.members import member_of
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 
@@ -114,15 +114,19 @@ class RunController:
         self._plan_rests_until = 0.0
         self._passed_over: set[Key] = set()
         self._retell_at: datetime | None = None
+        self._catch_up_at: datetime | None = None
+        """When the mirror will show all that was missed while a watch of it was broken."""
         self._something = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set; what was begun is finished or given up within the client's time limits."""
         unsubscribe = self._mirror.on_change(self._note)
+        no_longer_told = self._mirror.on_health(self._note_health)
         stopping = asyncio.create_task(stop.wait())
         telling = asyncio.create_task(self._events.run())
         try:
             await self._mirror.wait_synced()
+            await self._mirror.wait_fresh()  # another may have led until now
             self._first_look.update(self._mirror.runs)
             self._changed.update(self._mirror.runs)
             for pod in list(self._mirror.pods.values()):
@@ -139,6 +143,7 @@ class RunController:
                     self._plan()
         finally:
             unsubscribe()
+            no_longer_told()
             tasks = [stopping, telling, *self._working.values()]
             for task in tasks:
                 task.cancel()
@@ -168,6 +173,11 @@ class RunController:
                     self._changed.add((pod.metadata.namespace, pod.metadata.labels[names.LABEL_RUN]))
         self._something.set()
 
+    def _note_health(self) -> None:
+        """A watch broke or is well again: what failed meanwhile, or could not be judged, is done when all caught up."""
+        self._catch_up_at = None if self._mirror.trouble else self._now() + timedelta(seconds=CATCH_UP_SECONDS)
+        self._something.set()
+
     def _note_owner(self, pod: Pod) -> None:
         """A Pod of ours without its Run: somebody died between the two, and nobody else would take it away soon."""
         uid, name = pod.run_uid, pod.metadata.labels.get(names.LABEL_RUN, "")
@@ -180,7 +190,7 @@ class RunController:
             self._changed.add(key)
 
     async def _wait(self, stopping: asyncio.Task[bool]) -> None:
-        moments = [*self._wake_at.values(), *([self._retell_at] if self._retell_at else [])]
+        moments = [*self._wake_at.values(), *(each for each in (self._retell_at, self._catch_up_at) if each)]
         timeout = max(0.0, (min(moments) - self._now()).total_seconds()) if moments else None
         if self._replan and len(self._queue) and not self._first_look:
             rest = max(0.0, self._plan_rests_until - asyncio.get_running_loop().time())
@@ -196,6 +206,9 @@ class RunController:
 
     def _take_changed(self) -> set[Key]:
         now = self._now()
+        if self._catch_up_at is not None and self._catch_up_at <= now:
+            self._catch_up_at = now + timedelta(seconds=CATCH_UP_SECONDS) if self._mirror.age_seconds() else None
+            self._changed.update(self._mirror.runs, self._orphans)
         due = {key for key, moment in self._wake_at.items() if moment <= now}
         for key in due:
             del self._wake_at[key]
@@ -277,10 +290,14 @@ class RunController:
         began = asyncio.get_running_loop().time()
         pods = self._mirror.pods_of_run(run.metadata.uid)
         members = [m for pod in pods if (m := member_of(pod, self._mirror.nodes)) is not None]
-        step = gang.next_step(admitted.life, members, self._now())
+        step = gang.next_step(admitted.life, members, self._time_of_facts())
         ended = asyncio.get_running_loop().time()
         memory.rests_until = ended + REST * (ended - began)
         await self._perform(key, run, admitted, step)
+
+    def _time_of_facts(self) -> datetime:
+        """Now; while the mirror is cut off, the last moment that it shows: no deadline passes unseen."""
+        return self._now() - timedelta(seconds=self._mirror.age_seconds())
 
     async def _sweep(self, key: Key) -> None:
         """Takes away the Pods of a Run that is gone; the API server is asked whether it really is."""
@@ -299,7 +316,7 @@ class RunController:
         """Whether the mirror shows what this controller wrote last; deciding on older facts would do things twice."""
         if int(run.metadata.resource_version or 0) < memory.written_version:
             return False
-        if memory.unseen_pods and memory.unseen_since and self._now() - memory.unseen_since < UNSEEN_PATIENCE:
+        if memory.unseen_pods and memory.unseen_since and self._time_of_facts() - memory.unseen_since < UNSEEN_PATIENCE:
             return False
         memory.unseen_pods.clear()
         return True
@@ -334,7 +351,7 @@ class RunController:
                 version = await self._write(run, step.status)
             else:
                 self._wake(key, STATUS_INTERVAL)
-        if step.wake_at is not None:
+        if step.wake_at is not None and not self._mirror.age_seconds():  # else it is looked at when all has caught up
             self._wake_at[key] = min(step.wake_at, self._wake_at.get(key, step.wake_at))
         if not any(isinstance(action, gang.NeedsNodes) for action in step.actions):
             self._queue.leave(key)
@@ -432,7 +449,7 @@ class RunController:
         """Starts what fits, and tells the others why they wait."""
         began = asyncio.get_running_loop().time()
         self._replan, self._retell_at = False, None
-        cycle = self._queue.plan(self._working.keys(), self._now())
+        cycle = self._queue.plan(self._working.keys(), self._time_of_facts())
         self._passed_over.update(cycle.busy)
         for key in cycle.doubtful:
             self._wake(key, DOUBT_PATIENCE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ Key = tuple[str, str]
 
 Callback = Callable[[Resource, str, str], None]
 """Told of the kind, the namespace (empty for kinds without) and the name of what changed, never of how."""
+
+CATCH_UP_SECONDS = 0.5
+"""What happened while a watch was broken is told at once when it is accepted again, and read within this time."""
 
 _NOTHING: dict[Key, Pod] = {}
 
@@ -59,9 +63,11 @@ class Mirror:
         self._by_node: dict[str, dict[Key, Pod]] = {}
         self._usage: dict[str, NodeUsage] = {}
         self._callbacks: tuple[Callback, ...] = ()
+        self._on_health: tuple[Callable[[], None], ...] = ()
         self._client = client
         self._page_size = page_size
         self._settings = settings or WatchSettings()
+        self._clock = client.environment.clock
         self._states = {resource: _State() for resource in resources}
         self._tasks: list[asyncio.Task[None]] = []
         kinds: dict[Resource, tuple[Any, Any, Any]] = {
@@ -106,6 +112,27 @@ class Mirror:
         said = [f"{resource.plural}: {s.trouble}" for resource, s in self._states.items() if s.trouble is not None]
         return "; ".join(said)
 
+    async def wait_fresh(self) -> None:
+        """Returns when no watch is broken and all have caught up."""
+        turned = asyncio.Event()
+        end = self.on_health(turned.set)
+        try:
+            while self.age_seconds():
+                turned.clear()
+                await (turned.wait() if self.trouble else self._client.environment.sleep(CATCH_UP_SECONDS))
+        finally:
+            end()
+
+    def age_seconds(self) -> float:
+        """How long ago all that it shows was known to be so; 0 where no watch is broken and all have caught up.
+
+        Whoever judges by the clock has to go by the time of the facts: nobody knows whether a member that was starting
+        then has started since.
+        """
+        now = self._clock()
+        ages = [now - s.stale_since for s in self._states.values() if s.stale_since is not None and s.stale_until > now]
+        return max(ages, default=0.0)
+
     async def stop(self) -> None:
         """Stops watching; what was read stays readable."""
         tasks, self._tasks = self._tasks, []
@@ -128,6 +155,15 @@ class Mirror:
 
         def unsubscribe() -> None:
             self._callbacks = tuple(known for known in self._callbacks if known is not callback)
+
+        return unsubscribe
+
+    def on_health(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls back when a watch breaks and when it is well again (see `trouble`); answers what ends that."""
+        self._on_health += (callback,)
+
+        def unsubscribe() -> None:
+            self._on_health = tuple(known for known in self._on_health if known is not callback)
 
         return unsubscribe
 
@@ -155,7 +191,9 @@ class Mirror:
         type, store, shrink = self._kinds[resource]
 
         def note(error: Exception | None) -> None:
-            state.trouble = error
+            if state.note(error, self._clock()):
+                for callback in self._on_health:
+                    callback()
 
         watcher: Watcher[Any] = Watcher(
             self._client,
@@ -253,11 +291,28 @@ class _State:
     first_sync: asyncio.Event
     fatal: KajitoriError | None
     trouble: Exception | None
+    stale_since: float | None
+    """When the watch broke, if it did; on the client's clock, as is when it will have caught up."""
+    stale_until: float
 
     def __init__(self) -> None:
         self.first_sync = asyncio.Event()
         self.fatal = None
         self.trouble = None
+        self.stale_since = None
+        self.stale_until = 0.0
+
+    def note(self, error: Exception | None, now: float) -> bool:
+        """A failure, or None for a success; whether this is a turn."""
+        turned = (error is None) is not (self.trouble is None)
+        self.trouble = error
+        if turned and error is None:
+            self.stale_until = now + CATCH_UP_SECONDS
+        elif turned:
+            if self.stale_until <= now:  # else it had not even caught up with what it had missed before
+                self.stale_since = now
+            self.stale_until = math.inf
+        return turned
 
 
 def _stays_where_it_is(old: Pod, new: Pod) -> bool:

@@ -74,8 +74,9 @@ class WatchSettings:
     silence_seconds: float = 90.0
     """A connection on which nothing arrives for so long is dead: servers send a bookmark every minute."""
     base_seconds: float = 0.5
-    cap_seconds: float = 30.0
-    """Pauses after failures in a row are drawn between nothing and base·2ⁿ, at most this."""
+    cap_seconds: float = 5.0
+    """Pauses after failures in a row are drawn between nothing and base·2ⁿ, at most this: whoever watches is blind as
+    long as he waits, and few do."""
 
 
 HEALTHY_SECONDS = 1.0

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.kube.fake_api import FakeApi, WatchFault, client_of, eventually, fake_api
+from tests.unit.kube.fake_api import FakeApi, Naps, WatchFault, client_of, eventually, fake_api
 
 from kajitori.core import names
 from kajitori.kube.errors import ForbiddenError
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.resources import EVENTS, LEASES, PODS, Resource
 from kajitori.kube.usage import NodeUsage
+from kajitori.kube.watch import WatchSettings
 
 
 @dataclass
@@ -135,6 +136,56 @@ async def test_a_refusal_reaches_whoever_waits() -> None:
                 await mirror.wait_synced()
             assert not mirror.synced
             assert "pods" in mirror.trouble
+
+
+async def test_it_knows_how_old_it_is() -> None:
+    """While its watch is broken what it shows grows old; once it is accepted again, until it has caught up."""
+    naps = Naps()
+    async with fake_api() as api, client_of(api.url, naps) as client:
+        mirror = Mirror(client, [PODS])
+        turns: list[bool] = []
+        changed = asyncio.Event()
+
+        def note() -> None:
+            turns.append(bool(mirror.trouble))
+            changed.set()
+
+        mirror.on_health(note)
+        mirror.on_change(lambda *_: changed.set())
+        async with mirror:
+            await mirror.wait_synced()
+            await api.until(lambda: api.open_watches == 1)
+            naps.now += 100.0
+            assert (mirror.age_seconds(), mirror.trouble) == (0.0, "")
+            api.watch_answers.extend([500] * 6)
+            broken_at = naps.now
+            api.fail_watches(WatchFault.BREAK)
+            await eventually(lambda: turns == [True], changed)
+            await eventually(lambda: turns == [True, False], changed)
+            assert len(naps.taken) == 7 and max(naps.taken) <= WatchSettings().cap_seconds
+            assert mirror.age_seconds() == naps.now - broken_at > 2.0
+            await mirror.wait_fresh()
+            assert (mirror.age_seconds(), naps.taken[-1]) == (0.0, CATCH_UP_SECONDS)
+
+
+async def test_what_breaks_again_before_it_caught_up_is_as_old_as_before() -> None:
+    """A watch that is accepted and breaks at once has shown nothing new."""
+    naps = Naps()
+    async with fake_api() as api, client_of(api.url, naps) as client:
+        mirror = Mirror(client, [PODS])
+        changed = asyncio.Event()
+        mirror.on_health(changed.set)
+        async with mirror:
+            await mirror.wait_synced()
+            await api.until(lambda: api.open_watches == 1)
+            began = naps.now
+            for _ in range(3):
+                api.watch_answers.extend([500] * 4)
+                api.fail_watches(WatchFault.BREAK)
+                await eventually(lambda: bool(mirror.trouble), changed)
+                await eventually(lambda: not mirror.trouble, changed)
+                await api.until(lambda: api.open_watches == 1)
+            assert mirror.age_seconds() == naps.now - began
 
 
 async def test_a_kind_that_is_not_served_is_named() -> None:

@@ -189,11 +189,11 @@ async def test_a_minute_of_errors_on_the_list_is_waited_out(api: FakeApi) -> Non
     """A server that answers 500 or 429 to every list is asked again until it answers."""
     naps = Naps()
     api.put("x")
-    api.list_answers.extend([500] * 10 + [429] * 3)
+    api.list_answers.extend([500] * 26 + [429] * 4)
     async with Listener(api, naps) as listener:
         assert await listener.several(2) == ["Added x", "Synced 101"]
     assert sum(naps.taken) > 60
-    assert max(naps.taken) <= 30 + 1
+    assert max(naps.taken) <= 5 + 1, "and is used again soon"
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, UnauthorizedError), (403, ForbiddenError), (404, NotFoundError)])
