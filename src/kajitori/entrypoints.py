@@ -79,6 +79,8 @@ async def _up_embedded(options: UpOptions) -> None:
     )
     async with AsyncExitStack() as closing:
         closing.enter_context(clusterfile.held(options.data))
+        mounts = options.kubelet and try_mounts(options.data / "probe").possible
+        policy = _policy_of(options, _own_machine(options.data, mounts))
         cluster = await closing.enter_async_context(EmbeddedCluster(settings))
         client = await closing.enter_async_context(KubeClient(cluster.client_config()))
         await install(client)
@@ -91,14 +93,9 @@ async def _up_embedded(options: UpOptions) -> None:
         serving = issue_serving(cluster.certificates, options.data / "sim", "sim", (options.host,))
         pools = (SimulatedNodes(client, pool, serving=serving) for pool in _pools(options))
         parts += [("simulated nodes", pool.run) for pool in pools]
-        mounts = False
         if options.kubelet:
             kubelet = _own_kubelet(options, cluster, client)
             parts.append(("kubelet", kubelet.run))
-            mounts = try_mounts(options.data / "probe").possible
-        policy = PolicyFile(
-            options.policy or options.data / "policy.yaml", without_file=_own_machine(options.data, mounts)
-        )
         await _serve(options, client, policy, parts, stop, token=cluster.token, kubeconfig=cluster.kubeconfig)
 
 
@@ -111,7 +108,7 @@ async def _up_existing(options: UpOptions) -> None:
     stop = _stop_signal()
     config = KubeConfig.discover(options.kubeconfig, options.context)
     with clusterfile.held(options.data):
-        policy = PolicyFile(options.policy or options.data / "policy.yaml")
+        policy = _policy_of(options, None)
         token = ensure_token(options.data / "token")
         leadership = await _candidate(config, LEASE_NAMESPACE, "")
         async with KubeClient(config) as client, KubeClient(config, write_permit=leadership.permit) as writer:
@@ -166,7 +163,7 @@ async def _serve(
             url=web.url, token=token, kubeconfig=kubeconfig, pid=os.getpid(), namespace=options.namespace
         )
         with clusterfile.announced(options.data, described):
-            _say_how_to_use(options, web.url, kubeconfig)
+            _say_how_to_use(options, web.url, kubeconfig, policy.current().path)
             await working
 
 
@@ -202,7 +199,8 @@ async def _web_api(
     raise AssertionError("the last port to try is 0")
 
 
-def _say_how_to_use(options: UpOptions, url: str, kubeconfig: Path | None) -> None:
+def _say_how_to_use(options: UpOptions, url: str, kubeconfig: Path | None, policy: Path | None) -> None:
+    own_machine = options.kubeconfig is None
     lines = [
         f"Kajitori is up. Web API: {url}",
         "  kaji run python:3.12 -- python3 -c 'print(6 * 7)'     run something (in another terminal)",
@@ -210,11 +208,29 @@ def _say_how_to_use(options: UpOptions, url: str, kubeconfig: Path | None) -> No
     ]
     if kubeconfig is not None:
         lines.append(f"  export KUBECONFIG={kubeconfig}     for kubectl and every other client")
-    if options.kubelet and options.kubeconfig is None:
+    if policy is not None:
+        instead = ", instead of the policy for one's own machine" if own_machine else ""
+        lines.append(f"The policy is {policy}{instead}.")
+    elif own_machine:
+        lines.append(f"The policy is that for one's own machine; a file {_own_policy_file(options)} takes its place.")
+    else:
+        lines.append(f"The policy is the strict default; a file {_own_policy_file(options)} takes its place.")
+    if options.kubelet and own_machine:
         lines.append(
             "Ctrl-C stops the servers. Members that run on this machine go on; the next `kaji up` takes them over."
         )
     _say("\n".join(lines))
+
+
+def _policy_of(options: UpOptions, without_file: Policy | None) -> PolicyFile:
+    """The policy of the named file, which has to be there; else that of the data folder's own file, if there is one."""
+    if options.policy is not None:
+        return PolicyFile(options.policy, required=True)
+    return PolicyFile(_own_policy_file(options), without_file=without_file)
+
+
+def _own_policy_file(options: UpOptions) -> Path:
+    return options.data / "policy.yaml"
 
 
 def _own_machine(data: Path, mounts: bool) -> Policy:
@@ -280,7 +296,7 @@ def server(options: ServerOptions) -> int:
         stop = _stop_signal()
         async with _existing(options.kubeconfig, options.context) as client:
             await install(client)
-            policy = PolicyFile(options.policy)
+            policy = PolicyFile(options.policy, required=True)
             async with Mirror(client) as mirror:
                 await mirror.wait_synced()
                 app = create_app(
@@ -302,7 +318,7 @@ def controller(options: ControllerOptions) -> int:
     async def work() -> None:
         stop = _stop_signal()
         config = KubeConfig.discover(options.kubeconfig, options.context)
-        policy = PolicyFile(options.policy)
+        policy = PolicyFile(options.policy, required=True)
         leadership = await _candidate(config, options.namespace, options.identity)
         async with KubeClient(config, write_permit=leadership.permit) as client, Mirror(client) as mirror:
             await mirror.wait_synced()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kajitori.core.policy import Policy, default_policy, parse_policy
@@ -19,25 +19,24 @@ class PolicyInForce:
     policy: Policy
     version: int
     path: Path | None = None
+    """The file that it was read from, or that has the faults; None where there is none."""
     faults: tuple[Fault, ...] = ()
 
 
 class PolicyFile:
     """Asked for the policy, it looks whether the file changed; that costs one `stat`."""
 
-    def __init__(self, path: Path | None, *, without_file: Policy | None = None) -> None:
-        """`without_file` is the policy while there is no file.
+    def __init__(self, path: Path | None, *, without_file: Policy | None = None, required: bool = False) -> None:
+        """`without_file` is the policy while there is no file; one that is `required` has to be there.
 
-        Raises InvalidInput where the file is there and faulty: nothing is started under a policy that nobody meant.
+        Raises InvalidInput where the file is faulty, or is required and missing: nothing is started under a policy that
+        nobody meant.
         """
         self._path = path
         self._without_file = without_file or default_policy()
-        self._stamp: tuple[int, int, int] | None = None
-        self._current = PolicyInForce(self._without_file, 1, path)
-        stamp = self._look()
-        if stamp is not None:
-            self._current = PolicyInForce(self._read(), 1, path)
-            self._stamp = stamp
+        self._required = required and path is not None
+        self._stamp = self._look()
+        self._current = self._newest(1)
 
     def current(self) -> PolicyInForce:
         """The policy in force now."""
@@ -45,16 +44,24 @@ class PolicyFile:
         if stamp == self._stamp:
             return self._current
         self._stamp = stamp
-        version = self._current.version + 1
+        before = self._current
         try:
-            policy = self._read() if stamp is not None else self._without_file
+            self._current = self._newest(before.version + 1)
         except InvalidInput as error:
             log.error("policy %s is faulty, the old one stays in force: %s", self._path, error.message)
-            self._current = PolicyInForce(self._current.policy, self._current.version, self._path, error.faults)
+            self._current = replace(before, path=self._path, faults=error.faults)
         else:
-            log.info("policy taken from %s", self._path if stamp is not None else "its defaults")
-            self._current = PolicyInForce(policy, version, self._path)
+            if self._current.path != before.path:  # one took the other's place, which somebody may not have meant
+                log.warning("the policy is %s from now on", self._current.path or "the one without a file")
+            else:
+                log.info("policy taken from %s", self._current.path)
         return self._current
+
+    def _newest(self, version: int) -> PolicyInForce:
+        """The policy as the file says it now. Raises InvalidInput."""
+        if self._stamp is None and not self._required:
+            return PolicyInForce(self._without_file, version)
+        return PolicyInForce(self._read(), version, self._path)
 
     def _look(self) -> tuple[int, int, int] | None:
         """What tells one state of the file from another, or None where there is no file."""
@@ -71,5 +78,6 @@ class PolicyFile:
         try:
             text = self._path.read_bytes()
         except OSError as error:
-            raise InvalidInput.one("policy", f"{self._path} can't be read: {error.strerror}") from error
+            message = f"{self._path} can't be read: {error.strerror}"
+            raise InvalidInput.one("policy", message, value=str(self._path), hint="check the path") from error
         return parse_policy(text)

@@ -124,10 +124,12 @@ def test_the_exit_code_is_the_programs_own(laptop: Laptop, command: tuple[str, .
 
 
 def test_what_is_refused_names_every_reason_and_leaves_nothing(laptop: Laptop) -> None:
-    arguments = ("--gpus", "9", "--gpu-type", "b300", "--privileged", "-v", "/etc:/elsewhere")
+    """Of words, spec and policy at once."""
+    wrong = ("--env-file", "no.env", "-m", "lots", "--priority", "urgent")
+    arguments = ("--gpus", "9", "--gpu-type", "b300", "--privileged", "-v", "/etc:/elsewhere", *wrong)
     answer = laptop.kaji("run", "--name", "greedy", *arguments, "busybox", "true")
     assert answer.returncode == 2
-    for word in ("b300", "h100", "privileged", "/etc"):
+    for word in ("6 reasons", "b300", "h100", "privileged", "/etc", "no.env", "lots", "urgent"):
         assert word in answer.stderr
     assert "Traceback" not in answer.stderr
     assert laptop.kaji("describe", "greedy").returncode == 2
@@ -198,6 +200,27 @@ def test_a_second_kaji_up_on_the_same_folder_is_refused(laptop: Laptop) -> None:
     answer = laptop.kaji("up", "--data", str(laptop.data))
     assert answer.returncode == 125
     assert str(laptop.data) in answer.stderr and "Traceback" not in answer.stderr
+
+
+def test_kaji_up_says_which_policy_is_in_force(laptop: Laptop, tmp_path: Path) -> None:
+    """A file in its folder takes the place of the policy for one's own machine: nobody should have to guess that. One
+    that was asked for has to be there, and no cluster is started under a faulty one."""
+    assert "The policy is that for one's own machine" in laptop.log.read_text()
+    it = Laptop(tmp_path)
+    it.data.mkdir()
+    missing = it.kaji("up", "--data", str(it.data), "--policy", "no.yaml")
+    assert (missing.returncode, "there is no file no.yaml" in missing.stderr) == (2, True)
+    file = it.data / "policy.yaml"
+    file.write_text("defaults: {restart: 1}")
+    faulty = it.kaji("up", "--data", str(it.data))
+    assert (faulty.returncode, "did you mean restarts?" in faulty.stderr) == (2, True)
+    assert not (it.data / "kubeconfig").exists()
+    file.write_text("defaults: {restarts: 1}")
+    try:
+        it.up("--no-kubelet", "--nodes", "1", "--memory")
+        assert f"The policy is {file}, instead of" in it.log.read_text()
+    finally:
+        it.kill()
 
 
 def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:

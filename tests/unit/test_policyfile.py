@@ -22,8 +22,10 @@ def test_it_follows_the_file(tmp_path: Path) -> None:
     assert second.version > first.version
     assert second.policy != first.policy
     assert source.current() is second
+    assert second.path == path
     path.unlink()
     assert source.current().policy == default_policy()
+    assert source.current().path is None
 
 
 def test_a_faulty_file_leaves_the_old_policy_in_force(tmp_path: Path) -> None:
@@ -45,3 +47,20 @@ def test_nothing_starts_under_a_faulty_policy(tmp_path: Path) -> None:
     path.write_text("no such section: 1")
     with pytest.raises(InvalidInput):
         PolicyFile(path)
+
+
+def test_a_file_that_was_asked_for_has_to_be_there(tmp_path: Path) -> None:
+    """At the start, and later: one that vanishes does not loosen what it forbade."""
+    path = tmp_path / "policy.yaml"
+    with pytest.raises(InvalidInput, match=r"policy.yaml can't be read: No such file"):
+        PolicyFile(path, required=True)
+    path.write_text("defaults: {grace: 10s}")
+    source = PolicyFile(path, required=True)
+    before = source.current()
+    path.unlink()
+    gone = source.current()
+    assert (gone.policy, gone.version) == (before.policy, before.version)
+    assert [fault.field for fault in gone.faults] == ["policy"]
+    path.write_text("defaults: {grace: 11s}")
+    assert source.current().faults == ()
+    assert PolicyFile(None, required=True).current().path is None

@@ -260,6 +260,7 @@ class PolicyView(View):
     """The policy in force. With faults, the newest file was not taken and an older policy counts."""
 
     path: str
+    """The file that it was read from, or that has the faults; empty where there is none."""
     version: int
     policy: dict[str, Any]
     faults: list[Fault]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -167,10 +167,17 @@ def _volumes(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
 def _host_path(field: str, folder: str, path: str, policy: Policy) -> Iterator[Fault]:
     allowed = policy.mounts.host_paths
     if not any(PurePosixPath(folder).is_relative_to(root) for root in allowed):
-        hint = f"allowed are {', '.join(allowed)} and what lies below" if allowed else "use a volume of the policy"
+        folders = ", ".join(_outermost(allowed))
+        hint = f"allowed are {folders} and what lies below" if allowed else "use a volume of the policy"
         yield Fault(field, f"the folder {folder} may not be mounted", folder, hint, "HostPathRefused")
     elif policy.mounts.own_path_only and folder != path:
         yield _cannot_mount(field, path, f"-v {folder}:{folder}")
+
+
+def _outermost(folders: Sequence[str]) -> list[str]:
+    """Those that lie below no other of them."""
+    paths = list(dict.fromkeys(map(PurePosixPath, folders)))
+    return [str(path) for path in paths if not any(path != other and path.is_relative_to(other) for other in paths)]
 
 
 def _cannot_mount(field: str, path: str, instead: str) -> Fault:

@@ -435,6 +435,8 @@ def test_policy_show() -> None:
     assert yaml.safe_load(result.stdout) == {"defaults": {"cpu": "1"}}
     assert "/p.yaml is faulty" in result.stderr
     assert "defaults.memry" in result.stderr
+    without = {"path": "", "version": 1, "policy": {}, "faults": []}
+    assert "There is no policy file" in invoke(FakeWebApi(answers={"GET /v1/policy": without}), "policy", "show").stderr
 
 
 def test_version_of_both_ends() -> None:

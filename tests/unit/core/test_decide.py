@@ -489,6 +489,14 @@ def test_own_machine_refuses_other_paths() -> None:
     assert faults["spec.secrets[0].path"].code == "MountsUnavailable"
 
 
+def test_a_refused_folder_is_told_the_outermost_that_are_allowed() -> None:
+    """What lies below one of them says nothing more."""
+    folders = ("/tmp", "/tmp/cluster", "/home/a/code", "/home/ab", "/tmp/")
+    policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/c", folders=folders)
+    (fault,) = refused({"volumes": [{"hostPath": "/etc", "path": "/etc"}]}, policy).values()
+    assert fault.hint == "allowed are /home/a, /tmp, /home/ab and what lies below"
+
+
 def test_own_machine_with_mounts() -> None:
     """Where mounts can be made, a folder appears wherever it is wanted, and the checkpoint at its path."""
     policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/home/a/ckpt")
