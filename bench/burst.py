@@ -30,35 +30,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import uvloop
 from tests.helpers.real_cluster import find_binary, running_cluster
 
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
-from kajitori.api.server import ApiServer
-from kajitori.controllers.runs import RunController
+from bench.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, platform, spec_of, wait_until
 from kajitori.core import names
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.manifests import MemberPods
 from kajitori.core.policy import Policy, parse_policy
 from kajitori.core.run import parse_spec
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.install import install
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
 from kajitori.local.binder import Binder
 from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
-from kajitori.policyfile import PolicyFile
 
 NAMESPACE = "burst"
-PATIENCE_SECONDS = 300.0
-POOL_LABEL = {"bench.kajitori.dev/pool": "all"}
-POLICY = {"binding": {"directlyOn": [POOL_LABEL]}}
-GPUS = 8
 MODES = ("plain", "pinned", "direct", "creation")
 
 Seconds = dict[str, list[float]]
@@ -117,13 +107,7 @@ def occupant(number: int) -> dict[str, Any]:
 
 def run_spec(size: Size, *, direct: bool) -> dict[str, Any]:
     """The gang's spec; members are bound directly where it names the pool that policy says so of."""
-    return {
-        "image": "registry.example/bert:3",
-        "command": ["python", "train.py"],
-        "replicas": size.members,
-        "resources": {"cpu": 8, "memory": "64Gi", "gpu": GPUS, "gpuType": "h100", "wholeNode": True},
-        **({"nodeSelector": POOL_LABEL} if direct else {}),
-    }
+    return spec_of(size.members, nodeSelector=POOL_LABEL) if direct else spec_of(size.members)
 
 
 def gang_pods(size: Size, policy: Policy, run: str) -> MemberPods:
@@ -197,10 +181,8 @@ class Bench:
     def __init__(self, client: KubeClient, size: Size) -> None:
         self._client = client
         self._size = size
-        self._policy = parse_policy(POLICY)
+        self._policy = parse_policy(DIRECTLY)
         self._round = 0
-
-    Scheduler = Callable[[], contextlib.AbstractAsyncContextManager[None]]
 
     async def measure(self, mode: str) -> float:
         """Seconds that one mode takes."""
@@ -208,11 +190,14 @@ class Bench:
         run = f"{mode}-{self._round}"
         if mode == "creation":
             return await self._creation(run)
-        async with self._platform() as (mirror, url):
+        async with platform(self._client, self._policy, NAMESPACE) as there:
+            await there.submit("warm-up", run_spec(self._size, direct=False), dry_run=True)
+            mirror = there.mirror
             counter = Bound(mirror, f"{run}-1-", self._size.members)
             unsubscribe = mirror.on_change(counter.note)
             try:
-                work = self._plain(run) if mode == "plain" else self._submit(url, run, direct=mode == "direct")
+                spec = run_spec(self._size, direct=mode == "direct")
+                work = self._plain(run) if mode == "plain" else there.submit(run, spec)
                 began = time.perf_counter()
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     await asyncio.gather(work, counter.done.wait())
@@ -223,26 +208,6 @@ class Bench:
             await self._clear(run)
             await wait_until(lambda: not any(name.startswith(run) for _, name in mirror.pods))
         return counter.all_bound_at - began
-
-    @contextlib.asynccontextmanager
-    async def _platform(self) -> AsyncIterator[tuple[Mirror, str]]:
-        """A mirror, a controller that has settled, and the Web API with its address."""
-        stop = asyncio.Event()
-        policy = PolicyFile(None, without_file=self._policy)
-        async with Mirror(self._client) as mirror:
-            await mirror.wait_synced()
-            cluster = ClusterView(mirror, policy)
-            controller = asyncio.create_task(RunController(self._client, mirror, cluster).run(stop))
-            cluster.table()
-            web = ApiServer(create_app(ApiDependencies(client=self._client, mirror=mirror, policy=policy)))
-            await web.start()
-            try:
-                await self._submit(web.url, "warm-up", direct=False, dry_run=True)
-                yield mirror, web.url
-            finally:
-                stop.set()
-                await controller
-                await web.stop()
 
     async def _plain(self, run: str) -> None:
         await create_all(self._client, PODS, list(self._pods(run, bind=False)))
@@ -267,15 +232,6 @@ class Bench:
                 del pod["spec"]["nodeName"]
             yield pod
 
-    async def _submit(self, url: str, run: str, *, direct: bool, dry_run: bool = False) -> None:
-        document = {"name": run, "namespace": NAMESPACE, "spec": run_spec(self._size, direct=direct)}
-        headers = {"Authorization": f"Bearer {self._client.config.credentials.token}"}
-        async with aiohttp.ClientSession(headers=headers) as http:
-            asked = http.post(f"{url}/v1/runs", json=document, params={"dryRun": "true"} if dry_run else {})
-            async with asked as answer:
-                if answer.status not in (200, 201):
-                    raise RuntimeError(f"{answer.status}: {await answer.text()}")
-
     async def _end_run(self, run: str, mirror: Mirror) -> None:
         """Deletes a Run; its Pods go at once, since no kubelet will confirm their end."""
 
@@ -293,13 +249,6 @@ class Bench:
         selector = f"{names.LABEL_RUN}={run}"
         while (await self._client.list(PODS, NAMESPACE, label_selector=selector)).items:
             await self._client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=0)
-
-
-async def wait_until(holds: Callable[[], bool]) -> None:
-    """Returns when it holds. Raises TimeoutError."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 — the harness keeps out of what it measures
-            await asyncio.sleep(0.02)
 
 
 Scheduler = Callable[[], contextlib.AbstractAsyncContextManager[None]]

@@ -61,6 +61,7 @@ class RealCluster:
     config: KubeConfig
     kubeconfig: Path
     folder: Path
+    etcd_url: str
     tokens: dict[str, str] = field(repr=False)
     apiserver: _Process = field(repr=False)
 
@@ -291,7 +292,7 @@ def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) 
     config = KubeConfig(server=f"https://127.0.0.1:{port}", ca_file=certificates / "apiserver.crt")
     kubeconfig = folder / "kubeconfig"
     _write_kubeconfig(kubeconfig, config, tokens["admin"])
-    return RealCluster(config.with_token(tokens["admin"]), kubeconfig, folder, tokens, apiserver)
+    return RealCluster(config.with_token(tokens["admin"]), kubeconfig, folder, etcd_url, tokens, apiserver)
 
 
 def _service_account_keys(folder: Path) -> tuple[Path, Path]:

@@ -1,0 +1,179 @@
+"""What a very large run leaves in the API server, however often it restarts.
+
+    python -m bench.footprint            a run of 7,500 members on as many simulated nodes, restarted five times
+    python -m bench.footprint --small    200 members, restarted twice
+
+A real kube-apiserver with etcd, then the embedded one; `kaji sim` in a process of its own plays the kubelets. Measured:
+the bytes of the Run's object after each attempt, how much the database grew with it (etcd's own figure of what is in
+use after a compaction; the size of SQLite's files), and how long it takes after `DELETE /v1/runs/…` until the last Pod
+is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import uvloop
+from tests.helpers.real_cluster import RealCluster, find_binary, running_cluster
+
+from bench.common import CONSOLE, Limit, print_limits, print_table
+from bench.gangs import DIRECTLY, POOL_LABEL, Platform, label_nodes, platform, simulated_nodes, spec_of, wait_until
+from kajitori.core.policy import parse_policy
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.install import install
+from kajitori.kube.resources import NAMESPACES, PODS, RUNS
+from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
+
+NAMESPACE = "footprint"
+RUN = "large"
+EXIT_CODE = "sim.kajitori.dev/exit-code"
+Database = Callable[[], Awaitable[int]]
+"""Answers how many bytes of the database are in use now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    members: int
+    restarts: int
+
+
+FULL = Size(members=7500, restarts=5)
+SMALL = Size(members=200, restarts=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    object_bytes: list[int]
+    """Of the Run, after each attempt had come up."""
+    database_bytes: list[int]
+    """In use at the same moments; the first is from before the run."""
+    removal_seconds: float
+
+
+async def measure(config: KubeConfig, kubeconfig: Path, size: Size, database: Database) -> Footprint:
+    """One run from its submission to the end of its last Pod."""
+    async with KubeClient(config) as client:
+        await install(client)
+        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        with simulated_nodes(kubeconfig, size.members):
+            async with platform(client, parse_policy(DIRECTLY), NAMESPACE) as there:
+                await label_nodes(there, size.members)
+                in_use = [await database()]
+                objects = []
+                spec = spec_of(size.members, nodeSelector=POOL_LABEL, restarts=size.restarts + 1)
+                await there.submit(RUN, spec)
+                for attempt in range(1, size.restarts + 2):
+                    began = time.perf_counter()
+                    await there.runs(RUN, attempt=attempt)
+                    objects.append(len(msgspec.json.encode(await client.get(RUNS, RUN, NAMESPACE))))
+                    in_use.append(await database())
+                    seconds = time.perf_counter() - began
+                    CONSOLE.print(f"attempt {attempt} up after {seconds:.0f} s: the Run has {objects[-1]:,} bytes")
+                    if attempt <= size.restarts:
+                        await _break(there, f"{RUN}-{attempt}-0")
+                removal = await _remove(there)
+    return Footprint(objects, in_use, removal)
+
+
+async def _break(there: Platform, pod: str) -> None:
+    await there.client.patch(PODS, pod, {"metadata": {"annotations": {EXIT_CODE: "1"}}}, NAMESPACE)
+
+
+async def _remove(there: Platform) -> float:
+    """Seconds from `kaji rm -f`'s request until the last Pod is gone."""
+    headers = {"Authorization": f"Bearer {there.client.config.credentials.token}"}
+    began = time.perf_counter()
+    url = f"{there.url}/v1/runs/{NAMESPACE}/{RUN}"
+    async with aiohttp.ClientSession(headers=headers) as http, http.delete(url) as answer:
+        answer.raise_for_status()
+    await wait_until(lambda: not there.pods(f"{RUN}-") and (NAMESPACE, RUN) not in there.mirror.runs)
+    return time.perf_counter() - began
+
+
+def real(size: Size) -> Footprint:
+    """On a real API server."""
+    with running_cluster("--etcd-compaction-interval=0") as cluster:
+        return uvloop.run(measure(cluster.config, cluster.kubeconfig, size, lambda: _etcd_bytes(cluster)))
+
+
+async def _etcd_bytes(cluster: RealCluster) -> int:
+    """What is in use of etcd's database once old revisions are forgotten, as they are every five minutes."""
+    async with aiohttp.ClientSession(cluster.etcd_url) as etcd:
+        async with etcd.post("/v3/kv/range", json={"key": "AA=="}) as answer:
+            revision = (await answer.json())["header"]["revision"]
+        async with etcd.post("/v3/kv/compaction", json={"revision": revision, "physical": True}) as answer:
+            await answer.read()
+        async with etcd.post("/v3/maintenance/status", json={}) as answer:
+            return int((await answer.json())["dbSizeInUse"])
+
+
+def embedded(size: Size) -> Footprint:
+    """On the embedded API server, durable as it is by default."""
+
+    async def all_in_one(folder: Path) -> Footprint:
+        settings = EmbeddedSettings(folder)
+        async with EmbeddedCluster(settings) as cluster, KubeClient(cluster.client_config()) as client:
+            stop = asyncio.Event()
+            working = asyncio.create_task(cluster.run_controllers(client, stop))
+            database = partial(asyncio.to_thread, _file_bytes, folder)
+            try:
+                return await measure(cluster.client_config(), cluster.kubeconfig, size, database)
+            finally:
+                stop.set()
+                await working
+
+    with tempfile.TemporaryDirectory(prefix="kajitori-footprint-") as folder:
+        return uvloop.run(all_in_one(Path(folder)))
+
+
+def _file_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.sqlite*"))
+
+
+def show(where: str, size: Size, found: Footprint) -> None:
+    """Prints the figures attempt by attempt."""
+    grown = [after - before for before, after in zip(found.database_bytes, found.database_bytes[1:], strict=False)]
+    rows: list[tuple[Any, ...]] = [
+        (str(number + 1), f"{found.object_bytes[number]:,}", f"{grown[number] / 1024:,.0f}")
+        for number in range(len(grown))
+    ]
+    title = f"{where}: a run of {size.members} members; all Pods gone {found.removal_seconds:.1f} s after its removal"
+    print_table(title, ("attempt", "bytes of the Run", "database, KiB more"), rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.footprint", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
+    size = SMALL if parser.parse_args().small else FULL
+    missing = [name for name in ("kube-apiserver", "etcd") if find_binary(name) is None]
+    if missing:
+        print(f"no {', no '.join(missing)}: get them with setup-envtest, or set $KUBEBUILDER_ASSETS", file=sys.stderr)
+        return 2
+    found = real(size)
+    show("a real API server", size, found)
+    show("the embedded API server", size, embedded(size))
+    if size is SMALL:
+        CONSOLE.print("the limits are those of the full size; nothing is judged here")
+        return 0
+    return print_limits(
+        [
+            Limit("the Run's object at its largest", max(found.object_bytes) / 1000, most=300, unit=" kB"),
+            Limit("all Pods gone after the removal", found.removal_seconds, most=60, unit=" s"),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

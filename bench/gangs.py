@@ -1,0 +1,135 @@
+"""What benchmarks of gangs share: a platform in this process, simulated nodes in another, a run that is submitted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from bench.processes import ROOT
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer
+from kajitori.controllers.runs import RunController
+from kajitori.core.policy import Policy
+from kajitori.core.reasons import Phase
+from kajitori.core.status import RunStatus
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Pod
+from kajitori.kube.resources import NODES
+from kajitori.policyfile import PolicyFile
+
+PATIENCE_SECONDS = 600.0
+GPUS = 8
+POOL_LABEL = {"bench.kajitori.dev/pool": "all"}
+"""Policy binds Pods directly that select nodes by it."""
+DIRECTLY = {"binding": {"directlyOn": [POOL_LABEL]}}
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A mirror, a controller that has settled, and the Web API at an address."""
+
+    client: KubeClient
+    mirror: Mirror
+    url: str
+    namespace: str
+
+    async def submit(self, name: str, spec: Mapping[str, Any], *, dry_run: bool = False) -> None:
+        """`POST /v1/runs`. Raises RuntimeError with the answer where it is refused."""
+        document = {"name": name, "namespace": self.namespace, "spec": spec}
+        headers = {"Authorization": f"Bearer {self.client.config.credentials.token}"}
+        async with aiohttp.ClientSession(headers=headers) as http:
+            asked = http.post(f"{self.url}/v1/runs", json=document, params={"dryRun": "true"} if dry_run else {})
+            async with asked as answer:
+                if answer.status not in (200, 201):
+                    raise RuntimeError(f"{answer.status}: {await answer.text()}")
+
+    def status(self, name: str) -> RunStatus:
+        """A Run's status as the mirror shows it, empty where there is none yet."""
+        run = self.mirror.runs.get((self.namespace, name))
+        return (run.status if run else None) or RunStatus()
+
+    async def runs(self, name: str, *, attempt: int) -> None:
+        """Returns once all members of that attempt run."""
+
+        def there() -> bool:
+            status = self.status(name)
+            return status.phase is Phase.RUNNING and bool(status.attempt) and status.attempts == attempt
+
+        await wait_until(there)
+
+    def pods(self, prefix: str) -> list[Pod]:
+        """Pods whose names begin so."""
+        return [pod for (_, name), pod in self.mirror.pods.items() if name.startswith(prefix)]
+
+
+@contextlib.asynccontextmanager
+async def platform(client: KubeClient, policy: Policy, namespace: str) -> AsyncIterator[Platform]:
+    """All of it, until the end of the context."""
+    stop = asyncio.Event()
+    policy_file = PolicyFile(None, without_file=policy)
+    async with Mirror(client) as mirror:
+        await mirror.wait_synced()
+        cluster = ClusterView(mirror, policy_file)
+        controller = asyncio.create_task(RunController(client, mirror, cluster).run(stop))
+        cluster.table()
+        web = ApiServer(create_app(ApiDependencies(client=client, mirror=mirror, policy=policy_file)))
+        await web.start()
+        try:
+            yield Platform(client, mirror, web.url, namespace)
+        finally:
+            stop.set()
+            await controller
+            await web.stop()
+
+
+@contextlib.contextmanager
+def simulated_nodes(kubeconfig: Path, count: int) -> Iterator[None]:
+    """`kaji sim` in a process of its own: whole nodes of 8 GPUs whose Pods run and end."""
+    command = [sys.executable, "-m", "kajitori.cli", "sim", "--kubeconfig", str(kubeconfig), "--nodes", str(count)]
+    command += ["--gpus", str(GPUS), "--gpu-type", "h100", "--cpus", "96", "--memory", "1Ti", "--untaint"]
+    process = subprocess.Popen([*command, "--heartbeat", "0", "--log-level", "warning"], cwd=ROOT)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+async def label_nodes(there: Platform, count: int) -> None:
+    """Waits until so many nodes are ready, and puts them into the pool that Pods are bound to directly."""
+
+    def ready() -> int:
+        return sum(node.is_ready and not node.spec.taints for node in there.mirror.nodes.values())
+
+    await wait_until(lambda: ready() == count)
+    patch = {"metadata": {"labels": POOL_LABEL}}
+    await asyncio.gather(*(there.client.patch(NODES, node, patch) for node in list(there.mirror.nodes)))
+
+
+async def wait_until(holds: Callable[[], bool]) -> None:
+    """Returns when it holds. Raises TimeoutError."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds():  # noqa: ASYNC110 — the harness keeps out of what it measures
+            await asyncio.sleep(0.02)
+
+
+def spec_of(members: int, **more: Any) -> dict[str, Any]:
+    """A gang of whole nodes."""
+    return {
+        "image": "registry.example/bert:3",
+        "command": ["python", "train.py"],
+        "replicas": members,
+        "resources": {"cpu": 8, "memory": "64Gi", "gpu": GPUS, "gpuType": "h100", "wholeNode": True},
+        **more,
+    }
