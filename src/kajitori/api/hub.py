@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 
 from kajitori.kube.mirror import Key, Mirror
@@ -12,14 +13,17 @@ from kajitori.kube.resources import PODS, RUNS, Resource
 class Subscription:
     """Wakes its holder when a run, or with `pods` a member of it, has changed. Use it as a context manager."""
 
-    def __init__(self, hub: RunHub, key: Key, *, pods: bool) -> None:
+    def __init__(self, hub: RunHub, key: Key, *, pods: bool, on_change: Callable[[], None] | None) -> None:
         self._hub = hub
+        self._on_change = on_change
         self.event = asyncio.Event()
         self.key = key
         self.pods = pods
 
     def notify(self) -> None:
         """Something changed."""
+        if self._on_change is not None:
+            self._on_change()
         self.event.set()
 
     async def changed(self, timeout_seconds: float | None = None) -> bool:
@@ -56,9 +60,11 @@ class RunHub:
         """Nobody is woken any more."""
         self._unsubscribe()
 
-    def subscribe(self, namespace: str, name: str, *, pods: bool = False) -> Subscription:
-        """Changes of one run, whether or not it exists already."""
-        return Subscription(self, (namespace, name), pods=pods)
+    def subscribe(
+        self, namespace: str, name: str, *, pods: bool = False, on_change: Callable[[], None] | None = None
+    ) -> Subscription:
+        """Changes of one run, whether or not it exists already. `on_change` is called at each, at once."""
+        return Subscription(self, (namespace, name), pods=pods, on_change=on_change)
 
     def add(self, subscription: Subscription) -> None:
         """From now on it is woken."""

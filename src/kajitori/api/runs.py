@@ -128,7 +128,8 @@ async def get_run(api: Shared, user: Caller, namespace: str, name: str) -> Respo
     summary="A run, now and at each change",
 )
 async def watch_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
-    """One view a line, until the run is final or gone; at most five a second. Empty lines mean that nothing is new."""
+    """One view a line, until the run is final or gone; at most five a second, and the beginning of each restart. Empty
+    lines mean that nothing is new."""
     run = await find_run(api, user, namespace, name)
     return api.streams.stream(_changes(api, user, run), kind="watch", media_type=NDJSON)
 
@@ -137,10 +138,14 @@ async def _changes(api: Api, user: User, run: RunObject) -> Chunks:
     shown: msgspec.Raw | None = None
     with RunTracker(api, user, run) as tracker:
         while not tracker.gone:
-            view = api.renderer.render(tracker.run)
-            if view is not shown:
-                shown = view
-                yield bytes(view) + b"\n"
+            news = b""
+            for run_then in (*tracker.take_restarts(), tracker.run):
+                view = api.renderer.render(run_then)
+                if view is not shown:
+                    shown = view
+                    news += bytes(view) + b"\n"
+            if news:
+                yield news
                 if tracker.is_over:
                     return
                 await asyncio.sleep(WATCH_INTERVAL_SECONDS)

@@ -7,12 +7,16 @@ from types import TracebackType
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.views import phase_of
+from kajitori.core.reasons import Phase
 from kajitori.errors import NotFound
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS
 
 MIRROR_PATIENCE_SECONDS = 10.0
 """How long a run that the API server knows may be missing in the mirror before it is asked for again."""
+
+MAX_RESTARTS = 100
+"""So many restarts at most are kept for a reader who does not ask for them."""
 
 
 class RunTracker:
@@ -28,7 +32,8 @@ class RunTracker:
         self._user = user
         self._key = (run.metadata.namespace, run.metadata.name)
         self._seen = False
-        self._subscription = api.hub.subscribe(*self._key, pods=pods)
+        self._restarts: dict[tuple[int, int], RunObject] = {}
+        self._subscription = api.hub.subscribe(*self._key, pods=pods, on_change=self._note_restart)
         self.event = self._subscription.event
 
     @property
@@ -46,6 +51,19 @@ class RunTracker:
         ):
             self.gone = True
         return self.run
+
+    def take_restarts(self) -> list[RunObject]:
+        """The run as it was when it began each restart since the last call: short as that may be, it says why."""
+        taken = list(self._restarts.values())
+        self._restarts.clear()
+        return taken
+
+    def _note_restart(self) -> None:
+        run = self._api.mirror.runs.get(self._key)
+        if run is None or run.status is None or phase_of(run) is not Phase.RESTARTING:
+            return
+        if run.metadata.uid == self.run.metadata.uid and len(self._restarts) < MAX_RESTARTS:
+            self._restarts.setdefault((run.status.restarts, run.status.interruptions), run)
 
     async def changed(self, timeout_seconds: float) -> bool:
         """Waits for a change; False where none came in time."""

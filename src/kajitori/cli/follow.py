@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kajitori.cli.context import Cli
@@ -84,19 +85,21 @@ class Follower(threading.Thread):
         self._progress.stop()
 
     def _follow(self) -> None:
-        for view in watch(self._api, self.view):
-            self.view = view
-            if phase_of(view) not in _BEFORE_RUNNING:
-                break
-            self._progress.show(view)
-        self._progress.stop()
-        if not is_final(self.view):
-            self._progress.show(self.view)
-        watcher = _Watcher(self._cli, self.view, self._progress.show)
-        watcher.start()
-        if self._has_log(self.view):
-            self._print_log()
-        self.view = watcher.result()
+        with self._cli.api() as api:  # one stream of views from the first to the last, so that no restart is missed
+            views = watch(api, self.view)
+            for view in views:
+                self.view = view
+                if phase_of(view) not in _BEFORE_RUNNING:
+                    break
+                self._progress.show(view)
+            self._progress.stop()
+            if not is_final(self.view):
+                self._progress.show(self.view)
+            watcher = _Watcher(self.view, views, self._progress.show)
+            watcher.start()
+            if self._has_log(self.view):
+                self._print_log()
+            self.view = watcher.result()
 
     def _print_log(self) -> None:
         try:
@@ -122,22 +125,19 @@ class Follower(threading.Thread):
 class _Watcher(threading.Thread):
     """Tells about each new stage of a run, and knows its end."""
 
-    def __init__(self, cli: Cli, run: dict[str, Any], tell: Any) -> None:
+    def __init__(self, run: dict[str, Any], views: Iterator[dict[str, Any]], tell: Callable[[View], None]) -> None:
         super().__init__(name="watch", daemon=True)
-        self._cli = cli
         self._view = run
+        self._views = views
         self._tell = tell
         self._error: BaseException | None = None
 
     def run(self) -> None:
         try:
-            if is_final(self._view):
-                return
-            with self._cli.api() as api:
-                for view in watch(api, self._view):
-                    if not is_final(view) and _stage(view) != _stage(self._view):
-                        self._tell(view)
-                    self._view = view
+            for view in self._views:
+                if not is_final(view) and _stage(view) != _stage(self._view):
+                    self._tell(view)
+                self._view = view
         except BaseException as error:
             self._error = error
 
@@ -151,7 +151,12 @@ class _Watcher(threading.Thread):
 
 def _stage(view: View) -> tuple[Any, ...]:
     status = status_of(view)
-    return status.get("phase"), status.get("reason"), (status.get("attempt") or {}).get("number")
+    return (
+        status.get("phase"),
+        status.get("reason"),
+        (status.get("attempt") or {}).get("number"),
+        status.get("restarts"),
+    )
 
 
 def follow_to_the_end(cli: Cli, api: Api, follower: Follower, signals: Signals, *, remove: bool) -> int:

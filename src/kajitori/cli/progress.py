@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kajitori.cli.context import Cli
 from kajitori.cli.problems import plain
-from kajitori.cli.words import View, failed_starts, node_words, phase_of, progress_words, status_of
+from kajitori.cli.words import View, counts_as_restart, failed_starts, node_words, phase_of, progress_words, status_of
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -31,6 +31,7 @@ class Progress:
         self._lines = not cli.has_person
         self._told: list[tuple[str, ...]] = []
         self._restarted = False
+        self._warned = False
         self._status: Status | None = None
         self._waiting: threading.Timer | None = None
         self._waiting_to_tell: tuple[str, ...] = ()
@@ -51,6 +52,9 @@ class Progress:
                 self._forget_what_waits()
                 if phase == "Restarting":
                     self._tell_restart(stage, text)
+                    if counts_as_restart(view) and not self._warned:
+                        self._warned = True
+                        self._say("note: a program that fails is started again; with --restarts 0 it is not")
                 elif phase == "Running":
                     self._tell_running(text, node_words(view))
                 elif stage not in self._told:
@@ -118,4 +122,6 @@ def _stage(view: View) -> tuple[str, ...]:
     if failed_starts(view):
         hopeless = "hopeless" if failed_starts(view) >= HOPELESS_AFTER else ""
         return phase, reason, message.rpartition("; ")[0], hopeless
-    return (phase, reason, message) if phase == "Restarting" else (phase, reason)
+    if phase == "Restarting":
+        return phase, reason, f"{status.get('restarts', 0)}+{status.get('interruptions', 0)}"
+    return phase, reason

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.core.quantity import format_cpu
-from kajitori.core.reasons import START_FAILURES
+from kajitori.core.reasons import COUNTS_AS_RESTART, START_FAILURES
 
 View = Mapping[str, Any]
 
@@ -110,10 +110,17 @@ def failed_starts(run: View) -> int:
     return max(1, int(status.get("failedStarts") or 0)) if waits else 0
 
 
+def counts_as_restart(run: View) -> bool:
+    """Whether it is being started again because its program failed: it is not for ever."""
+    return phase_of(run) == "Restarting" and status_of(run).get("reason") in COUNTS_AS_RESTART
+
+
 def progress_words(run: View) -> str:
     """What a run that is not over does, in plain words: `waiting for GPUs: needs 16 h100`."""
     status = status_of(run)
     words = _PHASES.get(phase_of(run), phase_of(run))
+    if counts_as_restart(run):
+        words += f" ({restart_words(run).replace('/', ' of ')})"
     reason = _IN_PLAIN_WORDS.get(str(status.get("reason") or ""))
     if failed_starts(run):
         reason = f"after a failed start {reason or ''}".rstrip()
@@ -151,8 +158,20 @@ def node_words(run: View) -> str:
 
 def restart_words(run: View) -> str:
     """`2/3`: restarts used of those allowed."""
-    restarts, allowed = status_of(run).get("restarts", 0), (run.get("spec") or {}).get("restarts")
+    restarts, allowed = status_of(run).get("restarts", 0), restarts_allowed(run)
     return f"{restarts}/{allowed}" if allowed is not None else str(restarts)
+
+
+def restarts_allowed(run: View) -> int | None:
+    """How often the run may be started again after its program failed: as it says, or as policy filled in and told."""
+    told = {finding.get("code"): str(finding.get("message")) for finding in status_of(run).get("findings") or ()}
+    if "RestartsForcedToZero" in told:
+        return 0
+    count = (run.get("spec") or {}).get("restarts")
+    if count is None and "RestartsDefaulted" in told:  # the amount alone: `3 restarts`, `no restarts`
+        word = told["RestartsDefaulted"].partition(" ")[0]
+        return int(word) if word.isdigit() else 0
+    return count
 
 
 def cpu_words(cpu_millis: int | float) -> str:

@@ -185,6 +185,25 @@ async def test_only_namespaces_that_one_may_read_are_listed(world: World) -> Non
     assert (await world.http.get("/v1/runs", params={"namespace": "secret"})).status_code == 403
 
 
+async def test_a_restart_is_never_left_out_however_short(world: World, served: httpx2.AsyncClient) -> None:
+    """A reader is told of changes five times a second. A program that fails at once restarts more often than that."""
+    world.kubernetes.put("runs", run("bert", phase="Running"))
+    await world.caught_up()
+    async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
+        lines = response.aiter_lines()
+        assert json.loads(await anext(lines))["status"]["phase"] == "Running"
+        for count in (1, 2, 3):
+            why = {"phase": "Restarting", "reason": "ProgramFailed", "message": f"exit {count}", "restarts": count}
+            world.kubernetes.change("runs", "bert", status=why)
+            await world.caught_up()
+            world.kubernetes.change("runs", "bert", status={"phase": "Running", "message": "", "restarts": count})
+            await world.caught_up()
+        world.kubernetes.change("runs", "bert", status={"phase": "Failed", "restarts": 3})
+        told = [json.loads(line)["status"] async for line in lines if line.strip()]
+    assert [each["message"] for each in told if each["phase"] == "Restarting"] == ["exit 1", "exit 2", "exit 3"]
+    assert told[-1]["phase"] == "Failed"
+
+
 async def test_members_by_rank_in_their_newest_attempt(world: World) -> None:
     """Page by page; a Pod of an attempt before is not shown beside its successor."""
     made = world.kubernetes.put("runs", run("bert", replicas=3) | {"status": attempts(2, phase="Running")})

@@ -166,12 +166,41 @@ def test_what_passes_at_once_is_not_told() -> None:
     fresh = view("bert", "Queued", status={"reason": "NotPlannedYet"})
     starting = view("bert", "Starting", status={"reason": "Creating", "message": "1 member not running yet"})
     running = view("bert", status={"attempt": {"number": 1, "nodes": "a"}})
-    failed = {"reason": "ProgramFailed", "message": "member 0: exit code 3"}
+    failed = {"reason": "ProgramFailed", "message": "member 0: exit code 3", "restarts": 1}
     again = view("bert", "Restarting", status=failed)
     views = (fresh, starting, running, again, starting, again, starting, running)
     api = story(ended(), *views, **{f"GET {RUN}/logs": log("x")})
     result = invoke(api, "run", "x", settle_seconds=3600.0)
-    assert result.stderr == "bert: restarting: member 0: exit code 3\nbert: running again on a\n"
+    assert result.stderr.splitlines() == [
+        "bert: restarting (1 of 3): member 0: exit code 3",
+        "note: a program that fails is started again; with --restarts 0 it is not",
+        "bert: running again on a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "findings", "allowed"),
+    [
+        ({"restarts": 2}, [], " of 2"),
+        ({}, [{"code": "RestartsDefaulted", "message": "5 restarts"}], " of 5"),
+        ({}, [], ""),
+    ],
+)
+def test_each_restart_after_a_failure_is_counted(spec: dict[str, Any], findings: list[Any], allowed: str) -> None:
+    """Also where the program fails too fast to be seen running; how to switch it off is said once."""
+    status = {"reason": "ProgramFailed", "message": "member 0: exit code 3", "findings": findings}
+    views = [
+        view("bert", "Restarting", spec={"restarts": None} | spec, status=status | {"restarts": n}) for n in (1, 2)
+    ]
+    api = story(ended("Failed", exitCode=3, reason="ProgramFailed"), *views, **{f"GET {RUN}/logs": log("x")})
+    said = invoke(api, "run", "x").stderr.splitlines()
+    lines = [line for line in said if not line.startswith("note: defaults")]
+    assert lines[:3] == [
+        f"bert: restarting (1{allowed}): member 0: exit code 3",
+        "note: a program that fails is started again; with --restarts 0 it is not",
+        f"bert: restarting (2{allowed}): member 0: exit code 3",
+    ]
+    assert "--restarts" not in "".join(lines[3:])
 
 
 def test_a_failed_start_is_told_again_only_with_other_words() -> None:
