@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from kajitori.errors import Conflict
+from kajitori.errors import Conflict, InvalidInput
 from kajitori.privatefile import write_private
 
 CLUSTER_FILE = "kaji.json"
@@ -58,9 +58,15 @@ def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """The data folder is this process's alone; made where it is missing. Raises Conflict where another one has it."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """The data folder is this process's alone; made where it is missing. Raises Conflict where another one has it, and
+    InvalidInput where it cannot be used at all."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
+        message = f"{folder} can't be used: {why}"
+        raise InvalidInput.one("--data", message, value=str(folder), hint="name a folder of your own") from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kajitori.core import texts
 from kajitori.errors import Fault, InvalidInput
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -60,6 +61,7 @@ class UpOptions:
             *_port_faults(("--port", self.port), ("--kube-port", self.kube_port)),
             *_simulation_faults(self.nodes, self.gpus, least_nodes=0),
             *_file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy)),
+            *_namespace_faults(self.namespace),
         ]
         if self.kubeconfig is not None and (self.nodes or self.kube_port or self.in_memory):
             hint = "leave --nodes, --kube-port and --memory out; kaji sim adds simulated nodes to any cluster"
@@ -103,7 +105,7 @@ class ServerOptions(ClusterOptions):
 
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
-        faults = [*_port_faults(("--port", self.port)), *_file_faults(*files)]
+        faults = [*_port_faults(("--port", self.port)), *_file_faults(*files), *_namespace_faults(self.namespace)]
         faults += _file_faults(("--tls-cert", self.certificate), ("--tls-key", self.key))
         if (self.certificate is None) != (self.key is None):
             faults.append(Fault("--tls-cert", "certificate and key go together", hint="give both, or neither"))
@@ -121,7 +123,8 @@ class ControllerOptions(ClusterOptions):
     """Its name in that Lease; empty: host name and process."""
 
     def __post_init__(self) -> None:
-        _raise(_file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy)))
+        files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
+        _raise([*_file_faults(*files), *_namespace_faults(self.namespace)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +224,13 @@ def _file_faults(*files: tuple[str, Path | None]) -> list[Fault]:
         for option, path in files
         if path is not None and not path.is_file()
     ]
+
+
+def _namespace_faults(namespace: str) -> list[Fault]:
+    if not texts.dns_label(namespace):
+        return []
+    hint = "use lower-case letters, digits and dashes, at most 63"
+    return [Fault("--namespace", f"{namespace!r:.80} is not a namespace's name", namespace, hint)]
 
 
 def _simulation_faults(nodes: int, gpus: int, *, least_nodes: int) -> list[Fault]:

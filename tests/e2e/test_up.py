@@ -202,6 +202,20 @@ def test_a_second_kaji_up_on_the_same_folder_is_refused(laptop: Laptop) -> None:
     assert str(laptop.data) in answer.stderr and "Traceback" not in answer.stderr
 
 
+def test_kaji_up_names_what_it_cannot_use(laptop: Laptop, tmp_path: Path) -> None:
+    """A folder that is none, another machine's address, a port that is taken: the option, and never a traceback."""
+    port = json.loads((laptop.data / "kaji.json").read_text())["url"].rpartition(":")[2]
+    file = tmp_path / "file"
+    file.touch()
+    for options, code, words in (
+        (("--data", str(file)), 2, f"--data: {file} can't be used: it is no folder"),
+        (("--host", "192.0.2.1"), 2, "--host: 192.0.2.1: Cannot assign requested address"),
+        (("--port", port), 125, f"cannot listen on 127.0.0.1:{port}: the port is in use"),
+    ):
+        answer = laptop.kaji("up", "--data", str(tmp_path / "data"), *options)
+        assert (answer.returncode, words in answer.stderr) == (code, True), answer.stderr
+
+
 def test_kaji_up_says_which_policy_is_in_force(laptop: Laptop, tmp_path: Path) -> None:
     """A file in its folder takes the place of the policy for one's own machine: nobody should have to guess that. One
     that was asked for has to be there, and no cluster is started under a faulty one."""

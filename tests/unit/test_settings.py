@@ -22,6 +22,9 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
         lambda: UpOptions(data=HERE, policy=Path("/no/policy"), kubeconfig=Path("/no/config")),
         {"--policy", "--kubeconfig"},
     ),
+    "namespaces": (lambda: UpOptions(data=HERE, namespace="Bad_Name", port=-1), {"--namespace", "--port"}),
+    "a server's namespace": (lambda: ServerOptions(namespace=""), {"--namespace"}),
+    "a controller's namespace": (lambda: ControllerOptions(namespace="a.b"), {"--namespace"}),
     "no nodes at all": (lambda: UpOptions(data=HERE, kubelet=False), {"--no-kubelet"}),
     "simulated nodes in an existing cluster": (
         lambda: UpOptions(data=HERE, kubeconfig=Path(__file__), nodes=3),

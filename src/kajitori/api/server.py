@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 from collections.abc import Iterator
@@ -119,8 +120,12 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
-        hint = "choose another one with --port; 0 takes any that is free"
-        raise Unavailable(f"the Web API cannot listen on {host}:{port}: {error}", hint=hint) from error
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "the port is in use" if taken else getattr(error, "strerror", None) or str(error)
+        hint = "choose another port with --port; 0 takes any that is free"
+        if not taken:
+            hint = "name an address of this machine with --host, and a free port with --port"
+        raise Unavailable(f"the Web API cannot listen on {host}:{port}: {why}", hint=hint) from error
     listener.setblocking(False)
     return listener
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
+import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,11 +102,16 @@ class EmbeddedCluster:
             try:
                 await server.start()
             except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+                    hint = "name an address of this machine, such as 127.0.0.1 or 0.0.0.0"
+                    raise InvalidInput.one(
+                        "--host", f"{settings.host}: {why}", value=settings.host, hint=hint
+                    ) from error
                 if settings.port:
                     hint = "choose another, or leave --kube-port out for a free one"
-                    raise InvalidInput.one(
-                        "--kube-port", f"port {port} of {settings.host}: {error.strerror}", value=str(port), hint=hint
-                    ) from error
+                    message = f"port {port} of {settings.host} is in use"
+                    raise InvalidInput.one("--kube-port", message, value=str(port), hint=hint) from error
                 if not port:
                     raise
                 continue

@@ -82,7 +82,11 @@ async def test_an_address_that_is_taken(world: World) -> None:
     async with ApiServer(world.app) as first:
         with pytest.raises(Unavailable) as refused:
             await ApiServer(world.app, port=first.port).start()
+    assert refused.value.message.endswith(f"{first.port}: the port is in use")
     assert "--port" in refused.value.hint
+    with pytest.raises(Unavailable, match="cannot listen on 192.0.2.1:0: ") as refused:
+        await ApiServer(world.app, host="192.0.2.1").start()
+    assert "--host" in refused.value.hint
 
 
 async def test_signals_are_left_alone(world: World) -> None:
