@@ -1,0 +1,78 @@
+"""An archive on the wire and in the store: parts of fixed size, each a Zstandard frame of its own.
+
+One after the other they are a Zstandard stream, so `zstd -d` makes of them the archive again. Level 1: on code it makes
+a quarter of it, as fast as it is read; gzip is several times slower at the same size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, cast
+
+import zstandard
+
+from kajitori.errors import InvalidInput
+
+PART_BYTES = 8 << 20
+MAX_COMPRESSED_BYTES = PART_BYTES + (PART_BYTES >> 8) + 1024
+"""What does not get smaller gets hardly larger."""
+
+MEDIA_TYPE = "application/zstd"
+
+_LEVEL = 1
+_WINDOW_BYTES = PART_BYTES
+_PIECE_BYTES = 1 << 18
+
+
+def compress(part: bytes) -> bytes:
+    """A part as a frame."""
+    return zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True).compress(part)
+
+
+def decompress(frame: bytes, *, limit_bytes: int = PART_BYTES) -> bytes:
+    """The part in a frame. Raises InvalidInput for anything but exactly one whole frame of at most `limit_bytes`."""
+    try:
+        size = zstandard.get_frame_parameters(frame).content_size
+        if size == zstandard.CONTENTSIZE_UNKNOWN:
+            raise _no_part("a Zstandard frame that does not say how large its content is")
+        if size == 0:
+            raise _no_part("empty")
+        if size > limit_bytes:
+            raise _no_part(f"more than {limit_bytes} bytes")
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        return decompressor.decompress(frame, max_output_size=limit_bytes, allow_extra_data=False)
+    except zstandard.ZstdError:
+        raise _no_part("no whole Zstandard frame") from None
+
+
+def decompressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes in a stream of frames, in small pieces however much the frames hold. Raises InvalidInput."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+    with decompressor.stream_reader(cast(BinaryIO, _Source(chunks)), read_across_frames=True, closefd=False) as reader:
+        try:
+            while piece := reader.read(_PIECE_BYTES):
+                yield piece
+        except zstandard.ZstdError:
+            raise _no_part("no Zstandard stream") from None
+
+
+class _Source:
+    """Chunks as a file to read from."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._left = b""
+
+    def read(self, size: int) -> bytes:
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return b""
+            self._left = chunk
+        piece, self._left = self._left[:size], self._left[size:]
+        return piece
+
+
+def _no_part(what: str) -> InvalidInput:
+    hint = "send each part as one Zstandard frame with its content's size, as `zstd` makes it"
+    return InvalidInput.one("part", f"is {what}", hint=hint)
