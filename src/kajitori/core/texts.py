@@ -68,7 +68,10 @@ _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 
 def dns_label(text: str) -> list[str]:
     """RFC 1123 label: names of namespaces, containers, volumes, host names."""
-    return _checked(text, 63, "characters", _LABEL, _LABEL_TEXT)
+    faults = _checked(text, 63, "characters", _LABEL, _LABEL_TEXT)
+    if _LABEL_TEXT in faults and _SUBDOMAIN.fullmatch(text):
+        faults[-1] = "must not contain dots"
+    return faults
 
 
 def dns_subdomain(text: str) -> list[str]:

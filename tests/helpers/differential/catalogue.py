@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Object = dict[str, Any]
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c-a", "uid": "00000000-0000-0000-0000-000000000001"}
 
 
@@ -27,6 +28,8 @@ class Sort:
     scale: bool = False
     weight: int = 4
     watched: bool = True
+    table: str = TABLE
+    """How a Table is asked for; empty where one shows what is different on purpose."""
 
     @property
     def cluster_scoped(self) -> bool:
@@ -611,6 +614,7 @@ QUOTAS = Sort(
     ),
     weight=2,
     watched=False,
+    table="",
 )
 
 LIMITS = Sort(

@@ -29,7 +29,6 @@ _LABEL_SELECTORS = (
     "tier>1",
     ",",
 )
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 _PATCH_PATHS = (
@@ -338,7 +337,7 @@ class Generator:
     def get(self, sort: Sort) -> Operation:
         rng = self.rng
         params = (("resourceVersion", rng.choice(("0", "1"))),) if rng.random() < 0.15 else ()
-        accept = rng.choice(("", "", "", TABLE, METADATA, "application/yaml", "text/html"))
+        accept = rng.choice(("", "", "", sort.table, METADATA, "application/yaml", "text/html"))
         return Operation("GET", self.path(sort), params=params, accept=accept)
 
     def list_of(self, sort: Sort, *, plain: bool = False) -> Operation:
@@ -363,7 +362,7 @@ class Generator:
             params.append(("resourceVersion", rng.choice(("0", "0", "abc"))))
         if rng.random() < 0.1:
             params.append(("resourceVersionMatch", rng.choice(("NotOlderThan", "Exact", "Odd"))))
-        accept = rng.choice(("", "", "", TABLE, METADATA_LIST))
+        accept = rng.choice(("", "", "", sort.table, METADATA_LIST))
         return Operation("GET", sort.collection, params=tuple(params), accept=accept)
 
     def status(self, sort: Sort) -> Operation:

@@ -44,6 +44,8 @@ class Difference:
     lines: tuple[str, ...]
     ours: Any
     real: Any
+    prefix: str
+    """What `{p}` stood for."""
 
     @property
     def signature(self) -> str:
@@ -225,7 +227,7 @@ class Pair:
                 answers = await asyncio.gather(*(side.perform(operation) for side in sides))
                 lines = differences(*answers) if words else differences(*map(without_words, answers))
                 if lines:
-                    found.append(Difference(index, str(operation), tuple(lines), *answers))
+                    found.append(Difference(index, str(operation), tuple(lines), answers[0], answers[1], prefix))
                     if not keep_going:
                         return found
                 if operation.method != "GET" and _LAGGING.search(operation.path):
@@ -248,16 +250,51 @@ class Pair:
                     fenced[fence.path] = str(fence.body["metadata"]["name"]).replace("{p}", sides[0].memory.prefix)
         found = []
         for one, other in zip(sides[0].watches, sides[1].watches, strict=True):
-            selects = any(name in ("fieldSelector", "labelSelector") for name, _ in one.operation.params)
-            plain = not selects or ("labelSelector", "sea={p}") in one.operation.params
-            until = fenced.get(one.operation.path, "") if plain else ""
+            until = fenced.get(one.operation.path, "") if _is_plain(one.operation) else ""
             events = [await side.settle(watch, until) for side, watch in ((sides[0], one), (sides[1], other))]
             lines = (
                 differences(events[0], events[1], "events") if len(events[0]) == len(events[1]) else _by_event(*events)
             )
             if lines:
-                found.append(Difference(index, str(one.operation), tuple(lines), *events))
+                found.append(
+                    Difference(index, str(one.operation), tuple(lines), events[0], events[1], sides[0].memory.prefix)
+                )
         return found
+
+
+async def replay(
+    server: Server,
+    operations: Sequence[Operation],
+    fences: Sequence[Operation],
+    *,
+    prefix: str,
+    index: int,
+    watched: str,
+) -> Any:
+    """The comparable answer of one server to an operation of a sequence, or (at its end) the events of a watch."""
+    side = _Side(server, Memory(prefix))
+    try:
+        answer: Any = None
+        for operation in operations[: index + 1]:
+            answer = await side.perform(operation)
+        if not watched:
+            return answer
+        watch = next(one for one in side.watches if str(one.operation) == watched)
+        fenced = {}
+        for fence in fences:
+            if fence.path in {one.operation.path for one in side.watches}:
+                await side.perform(fence)
+                fenced[fence.path] = str(fence.body["metadata"]["name"]).replace("{p}", prefix)
+        until = fenced.get(watch.operation.path, "") if _is_plain(watch.operation) else ""
+        return await side.settle(watch, until)
+    finally:
+        await side.close()
+
+
+def _is_plain(operation: Operation) -> bool:
+    """Whether a watch sees everything that its sequence makes."""
+    selects = any(name in ("fieldSelector", "labelSelector") for name, _ in operation.params)
+    return not selects or ("labelSelector", "sea={p}") in operation.params
 
 
 def _by_event(ours: list[Any], real: list[Any]) -> list[str]:

@@ -14,6 +14,8 @@ _GENERATED = re.compile(r"(gen-[a-z]+-|bert\.)([bcdfghjklmnpqrstvwxz2456789]{5})
 _NODE_PORT = re.compile(r":3\d{4}/")
 _CURRENT = re.compile(r"(current: |in object meta: |\()\d+\b")
 _WORDS = (
+    # Where a scheme was declared: a path on the machine that kube-apiserver was built on.
+    (re.compile(r'(in scheme )"[^"]*"'), r"\1…"),
     # What exactly is wrong with a text that is no JSON, or no token, each decoder says in its own words.
     (re.compile(r"(json parse error: ).*", re.DOTALL), r"\1…"),
     (re.compile(r"(continue key is not valid: ).*", re.DOTALL), r"\1…"),

@@ -6,17 +6,18 @@ import ipaddress
 import random
 from collections.abc import Iterable
 
-from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, invalid
 from kajitori.local.apiserver.kinds import Object
+from kajitori.local.apiserver.strategies.services import cluster_address_faults
 
 CLUSTER_RANGE = ipaddress.IPv4Network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)
 _PORT_RANGE = "provided port is not in the valid range. The range of valid ports is 30000-32767"
 
 
-def allocate(service: Object, others: Iterable[Object]) -> list[Cause]:
-    """Give a Service its cluster address and node ports, in place; what is wrong with those it asks for.
+def allocate(service: Object, others: Iterable[Object], before: Object | None = None) -> list[Cause]:
+    """Give a Service its cluster address and node ports, in place; what is wrong with those it asks for. `before` is
+    the spec that it replaces.
 
     The addresses lead nowhere here, as no proxy runs on the nodes; they exist because clients expect them. Members of a
     run find each other by the addresses of their Pods.
@@ -24,35 +25,40 @@ def allocate(service: Object, others: Iterable[Object]) -> list[Cause]:
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
         return []
+    # Without an address and without a selector, whoever writes the endpoints may use either family.
+    free = spec.get("clusterIP") == "None" and not spec.get("selector")
+    policy = (before or {}).get("ipFamilyPolicy") or ("RequireDualStack" if free else "SingleStack")
+    policy = spec.setdefault("ipFamilyPolicy", policy)
+    if causes := cluster_address_faults(spec):
+        return causes
+    families = spec.setdefault("ipFamilies", (before or {}).get("ipFamilies") or ["IPv4"])
+    if free and policy != "SingleStack" and len(families) == 1:
+        spec["ipFamilies"] = ["IPv4", "IPv6"] if families == ["IPv4"] else ["IPv6", "IPv4"]
+    elif policy == "RequireDualStack" and not free:
+        said = "this cluster is not configured for dual-stack services"
+        return [invalid("spec.ipFamilyPolicy", policy, said)]
     taken_addresses: set[str] = set()
     taken_ports: set[int] = set()
     for other in others:
         part = other.get("spec") or {}
         taken_addresses.update(part.get("clusterIPs") or ())
         taken_ports.update(port["nodePort"] for port in part.get("ports") or () if port.get("nodePort"))
-    causes = _allocate_address(spec, taken_addresses)
+    if before is None or not before.get("clusterIPs"):
+        causes = _allocate_address(service, taken_addresses)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         causes += _allocate_ports(spec, taken_ports)
-    # Without an address and without a selector, whoever writes the endpoints may use either family.
-    free = spec.get("clusterIP") == "None" and not spec.get("selector")
-    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if free else ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if free else "SingleStack")
     return causes
 
 
-def _allocate_address(spec: dict[str, object], taken: set[str]) -> list[Cause]:
+def _allocate_address(service: Object, taken: set[str]) -> list[Cause]:
+    spec = service["spec"]
     asked = spec.get("clusterIP")
     if asked == "None":
-        spec["clusterIPs"] = ["None"]
         return []
+    name = service["metadata"].get("name")
     if asked:
-        spec["clusterIPs"] = [asked]
-        try:
-            inside = ipaddress.ip_address(str(asked)) in CLUSTER_RANGE
-        except ValueError:
-            return [invalid("spec.clusterIPs[0]", asked, texts.IP_TEXT)]
         said = f"failed to allocate IP {asked}: "
-        if not inside:
+        if ipaddress.ip_address(str(asked)) not in CLUSTER_RANGE:
             said += f"the provided IP ({asked}) is not in the valid range. The range of valid IPs is {CLUSTER_RANGE}"
             return [invalid("spec.clusterIPs", [asked], said)]
         if str(asked) in taken:
@@ -63,17 +69,20 @@ def _allocate_address(spec: dict[str, object], taken: set[str]) -> list[Cause]:
     start = random.randrange(256, size - 1)
     for step in range(size):
         address = str(CLUSTER_RANGE[1 + (start + step) % (size - 2)])
-        if address not in taken:
-            spec["clusterIP"], spec["clusterIPs"] = address, [address]
-            return []
+        if address in taken:
+            continue
+        if not name:
+            # What is allocated is noted with its owner's name, before anybody looks whether there is one.
+            said = f'failed to allocate IP: IPAddress.networking.k8s.io "{address}" is invalid: '
+            return [invalid("spec.clusterIPs", [], f"{said}spec.parentRef.name: Required value")]
+        spec["clusterIP"], spec["clusterIPs"] = address, [address]
+        return []
     return [invalid("spec.clusterIPs", None, "failed to allocate a serviceIP: range is full")]
 
 
-def _allocate_ports(spec: dict[str, object], taken: set[int]) -> list[Cause]:
+def _allocate_ports(spec: Object, taken: set[int]) -> list[Cause]:
     causes: list[Cause] = []
-    ports = spec.get("ports")
-    assert isinstance(ports, list)
-    for index, port in enumerate(ports):
+    for index, port in enumerate(spec.get("ports") or []):
         asked = port.get("nodePort")
         field = f"spec.ports[{index}].nodePort"
         if asked:

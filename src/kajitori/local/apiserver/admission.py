@@ -13,7 +13,7 @@ from kajitori.local.apiserver.causes import Cause
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.status import StatusError
 from kajitori.local.apiserver.strategies.pods import qos_class
-from kajitori.local.apiserver.strategies.services import keep_addresses
+from kajitori.local.apiserver.strategies.services import settle_addresses
 from kajitori.local.apiserver.strategies.storage import is_default_class
 
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
@@ -76,8 +76,8 @@ async def admit(request: AdmissionRequest, view: StoreView) -> None:
 
 
 def check(request: AdmissionRequest, view: StoreView) -> None:
-    """Validating admission: LimitRange's bounds, ResourceQuota. Synchronous: who stores the object without awaiting in
-    between never exceeds a quota.
+    """Validating admission: overhead, LimitRange's bounds, ResourceQuota. Synchronous: who stores the object without
+    awaiting in between never exceeds a quota.
 
     Raises:
         StatusError: 403, with every reason.
@@ -88,7 +88,11 @@ def check(request: AdmissionRequest, view: StoreView) -> None:
     if request.operation == "CREATE":
         ranges = list(view.list(LIMIT_RANGES, request.namespace))
         faults: list[str] = []
-        if ranges and (resource.group, resource.plural) == ("", "pods"):
+        is_pod = (resource.group, resource.plural) == ("", "pods")
+        if is_pod and request.object["spec"].get("overhead"):
+            why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+            raise StatusError.forbidden(resource, request.name, why)
+        if ranges and is_pod:
             faults = limits.pod_faults(request.object, ranges)
         elif ranges and (resource.group, resource.plural) == ("", "persistentvolumeclaims"):
             faults = limits.claim_faults(request.object, ranges)
@@ -127,9 +131,6 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
             if field in before:
                 spec.setdefault(field, before[field])
         return
-    if spec.get("overhead"):
-        why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-        raise StatusError.forbidden(request.kind.resource, request.name, why)
     limits.apply_defaults(pod, view.list(LIMIT_RANGES, request.namespace))
     # No token is mounted: what a Pod of the embedded cluster may do is what the cluster's owner may do, since it runs
     # as his process, and credentials that reach every training are worth stealing.
@@ -193,14 +194,14 @@ def _priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) 
 
 def _service(request: AdmissionRequest, view: StoreView) -> None:
     name, namespace = request.name, request.namespace
-    if request.old_object is not None:
-        keep_addresses(request.object, request.old_object)
+    before = None if request.old_object is None else request.old_object["spec"]
+    settle_addresses(request.object["spec"], before)
     others = (
         one
         for one in view.list(resources.SERVICES)
         if (one["metadata"]["namespace"], one["metadata"]["name"]) != (namespace, name)
     )
-    causes = addresses.allocate(request.object, others)
+    causes = addresses.allocate(request.object, others, before)
     if causes:
         raise StatusError.invalid("", "Service", name, causes)
 

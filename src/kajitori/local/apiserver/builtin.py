@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kajitori.kube.resources import Resource
-from kajitori.local.apiserver.kinds import ALL_VERBS, Kind, Strategy
+from kajitori.local.apiserver.kinds import ALL_VERBS, Kind, Object, Strategy
 from kajitori.local.apiserver.models import model_schema
 from kajitori.local.apiserver.schema import Schema
 from kajitori.local.apiserver.strategies import (
@@ -42,6 +42,7 @@ def _kind(
     subresources: frozenset[str] = frozenset(),
     verbs: tuple[str, ...] = ALL_VERBS,
     singular: str = "",
+    from_stored: Callable[[Object], Object] | None = None,
 ) -> Kind:
     group, _, version = api_version.rpartition("/")
     module = f"{group.partition('.')[0] or 'core'}_{version}"
@@ -54,6 +55,7 @@ def _kind(
         categories=categories,
         subresources=subresources,
         verbs=verbs,
+        from_stored=from_stored,
     )
 
 
@@ -94,6 +96,7 @@ def built_in_kinds() -> list[Kind]:
             storage.ClaimStrategy(),
             short=("pvc",),
             subresources=_STATUS,
+            from_stored=storage.claim_from_store,
         ),
         _kind(
             "v1",

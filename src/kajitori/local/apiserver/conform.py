@@ -8,6 +8,7 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -73,32 +74,55 @@ class WrongType(ValueError):
     """A value can't be decoded into its field; the message is what Go's decoder says."""
 
 
+class _Mismatch(WrongType):
+    """Go's decoder goes on after one, and tells the first at the end, unless something worse comes (a quantity or a
+    time that can't be read)."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was found on the way through an object."""
+
+    unknown: list[str] = field(default_factory=list)
+    mismatch: _Mismatch | None = None
+
+
 def conform(schema: Schema, obj: dict[str, Any]) -> list[str]:
     """Bring an object into its kind's form, in place; answers `unknown field "spec.foo"` for what was dropped.
 
     Raises:
         WrongType: a value has another type than its field.
     """
-    unknown: list[str] = []
-    _conform_object(schema, obj, "", unknown)
-    return unknown
+    return _conformed(schema, obj)
 
 
-def _conform_object(schema: Schema, obj: dict[str, Any], path: str, unknown: list[str]) -> None:
+def _conformed(schema: Schema, obj: dict[str, Any]) -> list[str]:
+    reading = _Reading()
+    _conform_object(schema, obj, "", reading)
+    if reading.mismatch is not None:
+        raise reading.mismatch
+    return reading.unknown
+
+
+def _conform_object(schema: Schema, obj: dict[str, Any], path: str, reading: _Reading) -> None:
     properties = schema.properties
     owner = _short(schema)
     for name in list(obj):
         part = properties.get(name)
         if part is None:
             if not schema.preserve_unknown:
-                unknown.append(f'unknown field "{path}{name}"')
+                reading.unknown.append(f'unknown field "{path}{name}"')
                 del obj[name]
             continue
         value = obj[name]
         if value is None:
             del obj[name]
             continue
-        value = _conform_value(part, value, f"{path}{name}", unknown, owner)
+        try:
+            value = _conform_value(part, value, f"{path}{name}", reading, owner)
+        except _Mismatch as mismatch:
+            reading.mismatch = reading.mismatch or mismatch
+            continue
         if _is_left_out(schema, owner, name, part, value):
             del obj[name]
         else:
@@ -123,7 +147,7 @@ def _is_left_out(schema: Schema, owner: str, name: str, part: Schema, value: Any
     return part.type in ("string", "map", "array", "time", "microtime")
 
 
-def _conform_value(schema: Schema, value: Any, path: str, unknown: list[str], owner: str) -> Any:
+def _conform_value(schema: Schema, value: Any, path: str, reading: _Reading, owner: str) -> Any:
     kind = schema.type
     if kind == "string":
         if type(value) is str:
@@ -131,13 +155,13 @@ def _conform_value(schema: Schema, value: Any, path: str, unknown: list[str], ow
         raise _mismatch(value, "string", path, owner)
     if kind == "object":
         if type(value) is dict:
-            _conform_object(schema, value, f"{path}.", unknown)
+            _conform_object(schema, value, f"{path}.", reading)
             return value
         raise _mismatch(value, f"v1.{_short(schema)}", path, owner)
     if kind == "array":
-        return _conform_array(schema, value, path, unknown, owner)
+        return _conform_array(schema, value, path, reading, owner)
     if kind == "map":
-        return _conform_map(schema, value, path, unknown, owner)
+        return _conform_map(schema, value, path, reading, owner)
     if kind == "boolean":
         if type(value) is bool:
             return value
@@ -153,23 +177,23 @@ def _conform_scalar(kind: str, value: Any, path: str, owner: str) -> Any:
             wide = path.rpartition(".")[2] in _WIDE
             if -(2**63 if wide else 2**31) <= value < (2**63 if wide else 2**31):
                 return value
-            field = re.sub(r"\[\d+\]", "", path)
+            where = re.sub(r"\[\d+\]", "", path)
             kind = "int64" if wide else "int32"
-            raise WrongType(
-                f"json: cannot unmarshal number {value} into Go struct field {owner}.{field} of type {kind}"
+            raise _Mismatch(
+                f"json: cannot unmarshal number {value} into Go struct field {owner}.{where} of type {kind}"
             )
         wanted = "int64" if path.rpartition(".")[2] in _WIDE else "int32"
         if type(value) is float:
             raise _mismatch(value, wanted, path, owner, f"number {json.dumps(value)}")
         raise _mismatch(value, wanted, path, owner)
     if kind == "quantity":
-        return _conform_quantity(value, path, owner)
+        return _conform_quantity(value)
     if kind in ("time", "microtime"):
         return _conform_time(value, micro=kind == "microtime")
     if kind == "intorstring":
         if type(value) in (int, str):
             return value
-        raise _mismatch(value, "intstr.IntOrString", path, owner)
+        raise WrongType(f"json: cannot unmarshal {_json_type(value)} into Go value of type int32")
     if kind == "number":
         if type(value) in (int, float):
             return value
@@ -179,7 +203,7 @@ def _conform_scalar(kind: str, value: Any, path: str, owner: str) -> Any:
     return value
 
 
-def _conform_array(schema: Schema, value: Any, path: str, unknown: list[str], owner: str) -> Any:
+def _conform_array(schema: Schema, value: Any, path: str, reading: _Reading, owner: str) -> Any:
     if type(value) is not list:
         inner = schema.items or schema
         name = f"v1.{_short(inner)}" if inner.reference else _NAMES.get(inner.type, inner.type)
@@ -194,14 +218,14 @@ def _conform_array(schema: Schema, value: Any, path: str, unknown: list[str], ow
                     value[index] = {}
                     continue
                 raise _mismatch(one, f"v1.{_short(items)}", path, owner)
-            _conform_object(items, one, f"{path}[{index}].", unknown)
+            _conform_object(items, one, f"{path}[{index}].", reading)
         return value
     return [
-        _conform_value(items, "" if one is None else one, f"{path}[{i}]", unknown, owner) for i, one in enumerate(value)
+        _conform_value(items, "" if one is None else one, f"{path}[{i}]", reading, owner) for i, one in enumerate(value)
     ]
 
 
-def _conform_map(schema: Schema, value: Any, path: str, unknown: list[str], owner: str) -> Any:
+def _conform_map(schema: Schema, value: Any, path: str, reading: _Reading, owner: str) -> Any:
     if type(value) is not dict:
         inner = schema.items.type if schema.items is not None else "any"
         raise _mismatch(value, f"map[string]{_NAMES.get(inner, inner)}", path, owner)
@@ -212,15 +236,15 @@ def _conform_map(schema: Schema, value: Any, path: str, unknown: list[str], owne
         if one is None:
             value[key] = "0" if items.type == "quantity" else ""
         elif items.type != "string" or type(one) is not str:
-            value[key] = _conform_value(items, one, path, unknown, owner)
+            value[key] = _conform_value(items, one, path, reading, owner)
     return value
 
 
-def _conform_quantity(value: Any, path: str, owner: str) -> str:
+def _conform_quantity(value: Any) -> str:
     if type(value) in (int, float):
         value = str(value)
     if type(value) is not str:
-        raise _mismatch(value, "resource.Quantity", path, owner)
+        raise WrongType(f"quantities must match the regular expression '{quantities.PATTERN}'")
     try:
         return quantities.canonical(value.strip())
     except ValueError as error:
@@ -228,7 +252,9 @@ def _conform_quantity(value: Any, path: str, owner: str) -> str:
 
 
 def _conform_time(value: Any, *, micro: bool) -> str:
-    found = _TIME.fullmatch(value) if type(value) is str else None
+    if type(value) is not str:
+        raise WrongType(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
+    found = _TIME.fullmatch(value)
     if found is None:
         if value == "":
             return ""
@@ -254,14 +280,14 @@ def _conform_bytes(value: Any, path: str, owner: str) -> str:
         base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError) as error:
         wrong = _NO_BASE64.search(value)
-        raise WrongType(f"illegal base64 data at input byte {wrong.start() if wrong else len(value)}") from error
+        raise _Mismatch(f"illegal base64 data at input byte {wrong.start() if wrong else len(value)}") from error
     return value
 
 
-def _mismatch(value: Any, wanted: str, path: str, owner: str, found: str = "") -> WrongType:
-    field = re.sub(r"\[\d+\]", "", path)
-    return WrongType(
-        f"json: cannot unmarshal {found or _json_type(value)} into Go struct field {owner}.{field} of type {wanted}"
+def _mismatch(value: Any, wanted: str, path: str, owner: str, found: str = "") -> _Mismatch:
+    where = re.sub(r"\[\d+\]", "", path)
+    return _Mismatch(
+        f"json: cannot unmarshal {found or _json_type(value)} into Go struct field {owner}.{where} of type {wanted}"
     )
 
 
@@ -275,8 +301,9 @@ def _json_type(value: Any) -> str:
     return "object" if isinstance(value, Mapping) else "array"
 
 
-def conform_custom(schema: Schema, obj: dict[str, Any]) -> list[str]:
-    """The same for a custom resource: only its metadata has fixed types; elsewhere just unknown fields are dropped.
+def conform_custom(schema: Schema, obj: dict[str, Any], *, applied: bool = False) -> list[str]:
+    """The same for a custom resource: only its metadata has fixed types; elsewhere just unknown fields are dropped, and
+    nulls that are neither allowed nor stand for a default. An applied one keeps its nulls.
 
     Raises:
         WrongType: metadata holds a value of another type than its field.
@@ -286,11 +313,28 @@ def conform_custom(schema: Schema, obj: dict[str, Any]) -> list[str]:
     if metadata is not None:
         if type(metadata) is not dict:
             raise _mismatch(metadata, "ObjectMeta", "metadata", "")
-        of_metadata: list[str] = []
-        _conform_object(schema.properties["metadata"], metadata, "", of_metadata)
+        of_metadata = _conformed(schema.properties["metadata"], metadata)
         unknown += [one.replace('"', '"metadata.', 1) for one in of_metadata]
     _prune(schema, {name: value for name, value in obj.items() if name != "metadata"}, "", unknown, obj)
+    if not applied:
+        _drop_nulls(schema, obj)
     return unknown
+
+
+def _drop_nulls(schema: Schema, value: Any) -> None:
+    """PruneNonNullableNullsWithoutDefaults."""
+    if type(value) is dict:
+        for name in list(value):
+            part = schema.properties.get(name) or (schema.items if schema.type == "map" else None)
+            if part is None:
+                continue
+            if value[name] is None and not part.nullable and part.type != "any" and part.default is None:
+                del value[name]
+            else:
+                _drop_nulls(part, value[name])
+    elif type(value) is list and schema.items is not None:
+        for one in value:
+            _drop_nulls(schema.items, one)
 
 
 def prune(schema: Schema, value: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from kajitori.kube.resources import Resource
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.models import model_schema
 from kajitori.local.apiserver.schema import ANY, Schema
-from kajitori.local.apiserver.strategies.custom import CustomStrategy
+from kajitori.local.apiserver.strategies.custom import CustomStrategy, apply_defaults
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """On every definition: its objects go first."""
@@ -53,19 +54,22 @@ def kinds_of(definition: Object) -> list[Kind]:
         subresources = frozenset(version.get("subresources") or {})
         load = _once(partial(root_schema, (version.get("schema") or {}).get("openAPIV3Schema") or {}))
         same = resource.version == stored
+        # Before a first change of the definition nothing can be stored without this version's defaults.
+        complete = same and definition["metadata"].get("generation", 1) == 1
+        scale = (version.get("subresources") or {}).get("scale")
         selectable = [one["jsonPath"] for one in version.get("selectableFields") or []]
         kinds.append(
             Kind(
                 resource,
                 names.get("singular") or names["kind"].lower(),
-                CustomStrategy(load, has_status="status" in subresources, selectable=selectable),
+                CustomStrategy(load, has_status="status" in subresources, scale=scale, selectable=selectable),
                 load,
                 short_names=tuple(names.get("shortNames") or ()),
                 categories=tuple(names.get("categories") or ()),
                 subresources=subresources,
                 storage=None if same else storage,
                 to_stored=None if same else partial(_with_version, storage.api_version),
-                from_stored=None if same else partial(_with_version, resource.api_version),
+                from_stored=None if complete else partial(_with_defaults, resource.api_version, load),
                 custom=definition,
             )
         )
@@ -75,6 +79,13 @@ def kinds_of(definition: Object) -> list[Kind]:
 def _with_version(api_version: str, obj: Object) -> Object:
     """Conversion strategy None: nothing but the version differs."""
     return {**obj, "apiVersion": api_version}
+
+
+def _with_defaults(api_version: str, load: Callable[[], Schema], obj: Object) -> Object:
+    """What was stored before a default came into the schema has it all the same."""
+    shown = copy.deepcopy(obj)
+    apply_defaults(load(), shown)
+    return {**shown, "apiVersion": api_version}
 
 
 def _once(load: Callable[[], Schema]) -> Callable[[], Schema]:

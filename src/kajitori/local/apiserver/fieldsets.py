@@ -98,15 +98,10 @@ def without(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def paths(fields: FieldSet, prefix: str = "") -> list[str]:
-    """Every member as messages name it: `.spec.containers[name="main"].image`."""
-    found = []
-    for name in sorted(fields):
-        if name == ".":
-            continue
-        node = fields[name]
-        path = prefix + _shown(name)
-        if _is_member(node):
-            found.append(path)
+    """Every member as messages name it, `.spec.containers[name="main"].image`; a level comes before what is inside."""
+    named = [(prefix + _shown(name), fields[name]) for name in sorted(fields) if name != "."]
+    found = [path for path, node in named if _is_member(node)]
+    for path, node in named:
         found += paths(_children(node), path)
     return found
 
@@ -337,7 +332,9 @@ def whole(schema: Schema, value: Any) -> FieldSet:
     elif is_keyed_list(schema, value):
         items = schema.items or ANY
         for item in value:
-            found[element_of(schema, item)] = whole(items, item)
+            element = element_of(schema, item)
+            # Of items that are there twice nobody can tell which parts are whose.
+            found[element] = {} if element in found else whole(items, item)
     return {".": {}, **found} if found else found
 
 
@@ -345,7 +342,10 @@ def whole(schema: Schema, value: Any) -> FieldSet:
 
 
 def merge(schema: Schema, live: Any, applied: Any) -> Any:
-    """The live value with an applied configuration merged in; neither is changed."""
+    """The live value with an applied configuration merged in; neither is changed. A null stands for an empty map or
+    keyed list, which takes nothing away."""
+    if applied is None and (is_map(schema, live) or is_keyed_list(schema, live)):
+        return live
     if is_map(schema, applied):
         if type(live) is not dict:
             live = {}

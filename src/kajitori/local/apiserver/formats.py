@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ JSON = "application/json"
 YAML = "application/yaml"
 SERVED = (JSON, YAML)
 _WILDCARDS = ("*/*", "application/*")
+_SUMMARY_BYTES = 30
 
 encode_json = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
@@ -117,7 +119,7 @@ def parse_body(body: bytes, content_type: str) -> Any:
 
 
 def read_object(body: bytes, content_type: str, kind: Kind) -> Object:
-    """The object in a body, of the kind that is expected there; apiVersion and kind are filled in where missing.
+    """The object in a body where one of a kind is expected (`check_identity` looks whether it is one).
 
     Raises:
         StatusError: 400, it is none; 415.
@@ -130,18 +132,16 @@ def read_object(body: bytes, content_type: str, kind: Kind) -> Object:
         if found is None:
             found = {}
         if not isinstance(found, dict):
-            raise ValueError(f"json: cannot unmarshal {_go_type(found)} into Go value of type struct")
+            raise ValueError(f"json: cannot unmarshal {go_type(found)} into Go value of type struct")
     except ValueError as error:
-        shown = _text_or_hex(body[:1024]) or "<empty>"
-        text = f"couldn't get version/kind; json parse error: {error} ({shown})"
+        text = f"couldn't get version/kind; json parse error: {error} ({_summary(body)})"
         text = f"the object provided is unrecognized (must be of type {wanted.kind}): {text}"
         raise StatusError.bad_request(text) from error
     if kind.custom is not None and not (found.get("kind") and found.get("apiVersion")):
         missing = "Kind" if not found.get("kind") else "apiVersion"
         text = body.decode(errors="replace")
-        said = f"Object '{missing}' is missing in '{text}' ({text[:1024]})"
+        said = f"Object '{missing}' is missing in '{text}' ({_summary(body)})"
         raise StatusError.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {said}")
-    check_identity(found, kind)
     return found
 
 
@@ -162,6 +162,12 @@ def check_identity(obj: Object, kind: Kind) -> None:
                 f'{name} in version "{version.rpartition("/")[2]}" cannot be handled as a {wanted.kind}: '
                 f'no kind "{name}" is registered for version "{version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
             )
+        if kind.custom is None and (version, name) in _built_in():
+            converting = f"({version.rpartition('/')[2]}.{name}) to ({_internal_group(wanted.group)}.{wanted.kind})"
+            raise StatusError.bad_request(
+                f'{name} in version "{version.rpartition("/")[2]}" cannot be handled as a {wanted.kind}: '
+                f"converting {converting}: unknown conversion"
+            )
         raise StatusError.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({wanted.api_version})"
         )
@@ -171,19 +177,32 @@ def check_identity(obj: Object, kind: Kind) -> None:
             wanted.group, name, meta.get("name", ""), [invalid("kind", name, f"must be {wanted.kind}")]
         )
     if name != wanted.kind:
+        converting = f"({wanted.version}.{name}) to ({_internal_group(wanted.group)}.{wanted.kind})"
         raise StatusError.bad_request(
             f'{name} in version "{wanted.version}" cannot be handled as a {wanted.kind}: '
-            f"converting ({wanted.version}.{name}) to ({wanted.group or 'core'}.{wanted.kind}): unknown conversion"
+            f"converting {converting}: unknown conversion"
         )
     obj["apiVersion"], obj["kind"] = version, name
     if not isinstance(obj.setdefault("metadata", {}), dict):
         if obj["metadata"] is not None:
             raise StatusError.bad_request(
                 f'{name} in version "{wanted.version}" cannot be handled as a {wanted.kind}: '
-                f"json: cannot unmarshal {_go_type(obj['metadata'])} into Go struct field {name}.metadata of type "
+                f"json: cannot unmarshal {go_type(obj['metadata'])} into Go struct field {name}.metadata of type "
                 "v1.ObjectMeta"
             )
         obj["metadata"] = {}
+
+
+@lru_cache(maxsize=1)
+def _built_in() -> frozenset[tuple[str, str]]:
+    from kajitori.local.apiserver.builtin import built_in_kinds
+
+    return frozenset((one.resource.api_version, one.resource.kind) for one in built_in_kinds())
+
+
+def _internal_group(group: str) -> str:
+    """The package of a group's types; Events of both groups are one type of core."""
+    return "core" if group in ("", "events.k8s.io") else group.partition(".")[0]
 
 
 def duplicate_fields(body: bytes, content_type: str, decoded: Object) -> list[str]:
@@ -252,11 +271,13 @@ def go_error(body: bytes) -> str:
     return "invalid JSON"
 
 
-def _text_or_hex(body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return body.hex()
+def _summary(body: bytes) -> str:
+    """The beginning of a body, as messages show it (`summarizeData`)."""
+    if not body:
+        return "<empty>"
+    more = " ..." if len(body) > _SUMMARY_BYTES else ""
+    beginning = body[:_SUMMARY_BYTES]
+    return (beginning.decode(errors="replace") if body.startswith(b"{") else beginning.hex()) + more
 
 
 def _in_object(text: str) -> bool:
@@ -276,7 +297,8 @@ def _in_object(text: str) -> bool:
     return bool(depth) and depth[-1] == "{"
 
 
-def _go_type(value: Any) -> str:
+def go_type(value: Any) -> str:
+    """What Go's decoder calls the type of a value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):

@@ -212,7 +212,7 @@ def kind_of(registry: KindRegistry, record: Record) -> Kind | None:
     """The kind of a stored object, in the version in which it is stored."""
     group, _, plural = record.resource.partition("/")
     kinds = registry.find_stored(group, plural)
-    return next((kind for kind in kinds if kind.from_stored is None), kinds[0] if kinds else None)
+    return next((kind for kind in kinds if kind.storage is None), kinds[0] if kinds else None)
 
 
 def find_owner_kind(registry: KindRegistry, owner: Object) -> Kind | None:

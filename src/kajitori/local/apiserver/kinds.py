@@ -42,6 +42,8 @@ class Strategy:
     """`metadata.generation` counts changes to everything but metadata and status."""
     name_rule: texts.Rule = staticmethod(texts.dns_subdomain)
     """What names of this kind look like."""
+    looks_at_metadata = True
+    """Whether metadata are looked at together with the rest; else afterwards, if there is nothing else to say."""
 
     def default(self, obj: Object) -> None:
         """Fill in what was left out; a second call changes nothing."""
@@ -83,6 +85,10 @@ class Strategy:
 
     def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
         """Every fault of a changed status."""
+        return []
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        """What whoever writes an object should be told, though it is right; `old` is None for a new one."""
         return []
 
     def fields(self, obj: Object) -> dict[str, str]:
@@ -150,9 +156,9 @@ class Kind:
         """The object as this kind shows it. The argument stays as it is."""
         return stored if self.from_stored is None else self.from_stored(stored)
 
-    def conform(self, obj: Object) -> list[str]:
+    def conform(self, obj: Object, *, applied: bool = False) -> list[str]:
         """Drop, in place, the fields that the kind does not know; answer them as Kubernetes names them
-        (`unknown field "spec.foo"`).
+        (`unknown field "spec.foo"`). `applied`: it is the result of a server-side apply, not from a client.
 
         Raises:
             StatusError: 400, a built-in kind's field has a value of another type. (For custom resources that is
@@ -160,7 +166,7 @@ class Kind:
         """
         try:
             if self.custom is not None:
-                return conform.conform_custom(self.schema, obj)
+                return conform.conform_custom(self.schema, obj, applied=applied)
             return conform.conform(self.schema, obj)
         except conform.WrongType as error:
             kind = self.resource.kind

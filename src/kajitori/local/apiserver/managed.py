@@ -32,7 +32,7 @@ _UNTRACKED_METADATA = frozenset(
         "clusterName",
     }
 )
-_TOLD = ("creationTimestamp", "deletionTimestamp", "generation", "selfLink")
+_TOLD = ("creationTimestamp", "deletionTimestamp", "generation", "resourceVersion", "selfLink")
 _EMPTY: Mapping[str, Object] = {
     "Pod": {"spec": {"containers": None}},
     "LimitRange": {"spec": {"limits": None}},
@@ -62,6 +62,10 @@ _EMPTY: Mapping[str, Object] = {
 def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subresource: str) -> None:
     """Note in `new` that a manager made it from `old` by an ordinary write."""
     managers = _managers(new, old, subresource)
+    if old is not None and not managers:
+        # What nobody ever managed stays so until somebody applies.
+        _write(new, managers)
+        return
     before = _empty(kind) if old is None else old
     try:
         compared = Comparison(kind.schema, _tracked(kind, before, subresource), _tracked(kind, new, subresource))
@@ -131,6 +135,11 @@ def apply(
     given = config["metadata"]
     # What nobody manages counts as a change, too, though it is not taken over.
     told = any(name in given and given[name] != live["metadata"].get(name) for name in _TOLD)
+    told = told or any(
+        fieldsets.merge(fieldsets.part_of(schema, name), live.get(name), value) != live.get(name)
+        for name, value in config.items()
+        if name not in applied and name not in ("apiVersion", "kind", "metadata")
+    )
     if told or not compared.is_same:
         managers[key]["time"] = now_text()
     if not managers[key]["fieldsV1"]:
@@ -288,7 +297,7 @@ def _conflict(managers: Managers, conflicts: Mapping[Key, FieldSet]) -> StatusEr
         causes += [
             {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path} for path in found
         ]
-        if len(found) == 1:
+        if len(conflicts) == len(found) == 1:
             texts.append(f"conflict with {who}: {found[0]}")
         else:
             texts.append(f"conflicts with {who}:" + "".join(f"\n- {path}" for path in found))

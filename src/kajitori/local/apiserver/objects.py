@@ -24,7 +24,7 @@ from kajitori.local.apiserver.selection import node_of
 from kajitori.local.apiserver.status import StatusError, qualified
 from kajitori.local.store import KeyTaken, NotStored, Record, Stale, Store
 
-CREATE_ON_UPDATE = frozenset(
+_MADE_BY_UPDATE = frozenset(
     {"events", "events.events.k8s.io", "endpoints", "limitranges", "services", "leases.coordination.k8s.io"}
 )
 """A PUT makes objects of these that do not exist (AllowCreateOnUpdate)."""
@@ -43,7 +43,6 @@ _FOLDERS = {
     "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
 }
 """Where etcd has them, as messages say, if not under their plural."""
-_METADATA_ONCE = frozenset({"limitranges", "poddisruptionbudgets.policy"})
 _NAME_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_MAX_LENGTH = 58
 _IDENTITY = ("uid", "creationTimestamp", "selfLink")
@@ -109,8 +108,10 @@ class Objects:
         *,
         own: Own | None = None,
         by_update: bool = False,
+        subresource: str = "",
     ) -> Written:
         """Store a new object, which must be conform already. `by_update`: a PUT makes it, which keeps more of it.
+        `subresource`: by whose means it is made, where that is allowed.
 
         Raises:
             StatusError: it may not be, or not so.
@@ -119,6 +120,7 @@ class Objects:
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         meta.pop("resourceVersion", None)
+        self_link = meta.get("selfLink")
         for name in _SERVER_SET if not by_update else _IDENTITY:
             meta.pop(name, None)
         kind.strategy.default(obj)
@@ -135,25 +137,28 @@ class Objects:
             meta.get("name", ""),
             obj,
             None,
-            "",
+            subresource,
             options.dry_run,
             caller.user,
             caller.warnings,
         )
         await admission.admit(request, self.view)
         kind.strategy.prepare_create(obj)
-        causes = kind.validate_metadata(obj) + kind.strategy.validate_create(obj)
+        causes = kind.strategy.validate_create(obj)
+        if kind.strategy.looks_at_metadata or not causes:
+            causes = kind.validate_metadata(obj) + causes
         if causes:
             raise invalid_object(kind, meta.get("name", ""), causes)
+        caller.warnings += kind.strategy.warnings(obj, None)
         present = self.find(kind, namespace, meta["name"])
         if present is not None:
-            taken = StatusError.already_exists(kind.resource, meta["name"])
+            taken = StatusError.already_exists(kind.resource, meta["name"], generated=bool(meta.get("generateName")))
             if present.object["metadata"].get("deletionTimestamp"):
                 taken.message = f"object is being deleted: {taken.message}"
             raise taken
         admission.check(request, self.view)
         if options.dry_run:
-            return Written(encode_plain(obj), created=True)
+            return Written(_unstored(kind, obj, self_link), created=True)
         try:
             record = self.store.create(store_key(kind), namespace, meta["name"], kind.encode(obj))
         except KeyTaken as error:
@@ -209,6 +214,7 @@ class Objects:
         strategy = kind.strategy
         meta, before = new["metadata"], old["metadata"]
         strategy.default(new)
+        self_link = meta.get("selfLink")
         _keep_identity(meta, before)
         if own is None:
             _keep(meta, before, "managedFields")
@@ -236,6 +242,8 @@ class Objects:
             causes = _metadata_faults(kind, new, old) + strategy.validate_update(new, old)
         if causes:
             raise invalid_object(kind, record.name, causes)
+        if subresource != "status":
+            caller.warnings += strategy.warnings(new, old)
         meta["resourceVersion"] = before["resourceVersion"]
         if self.store.get(record.resource, record.namespace, record.name) is not record:
             raise Stale
@@ -243,14 +251,18 @@ class Objects:
             if not options.dry_run:
                 await self.durable(self.remove(kind, record).revision)
             return Written(encode_plain(new))
-        if new == old or _only_times_differ(new, old):
+        if _only_times_differ(new, old):
+            _keep(meta, before, "managedFields")
+        encoded = kind.encode(new)
+        if encoded == record.object and not options.dry_run:
+            # What is compared is what is stored: a default that came into the schema since is a change.
             await self.durable(record.revision)
             return Written(shown(kind, record))
         if subresource != "status":
             admission.check(request, self.view)
         if options.dry_run:
-            return Written(encode_plain(new))
-        stored = self.store.update(record, kind.encode(new))
+            return Written(_unstored(kind, new, self_link))
+        stored = self.store.update(record, encoded)
         revision = self.follow_up(kind, record, stored)
         await self.durable(revision)
         return Written(shown(kind, stored))
@@ -354,6 +366,19 @@ class View:
         return [record.object for record in self._store.records(f"{resource.group}/{resource.plural}", namespace)]
 
 
+def _unstored(kind: Kind, obj: Object, self_link: str | None) -> bytes:
+    """What a dry run answers: the object as it would be read, but for what only storing takes away."""
+    seen = kind.decode(kind.encode(obj))
+    if self_link:
+        seen = {**seen, "metadata": {**seen["metadata"], "selfLink": self_link}}
+    return encode_plain(seen)
+
+
+def made_by_update(kind: Kind) -> bool:
+    """Whether a PUT makes an object that does not exist, be it to its status alone."""
+    return qualified(kind.resource) in _MADE_BY_UPDATE
+
+
 def store_key(kind: Kind) -> str:
     """Under what the store keeps a kind's objects."""
     stored = kind.stored
@@ -420,7 +445,7 @@ def invalid_object(kind: Kind, name: str, causes: list[Any]) -> StatusError:
 def _metadata_faults(kind: Kind, new: Object, old: Object) -> list[Cause]:
     """Every fault of changed metadata; twice, since kube-apiserver looks at them in general and by kind."""
     causes = kind.validate_metadata(new, old)
-    return causes if qualified(kind.resource) in _METADATA_ONCE else causes * 2
+    return causes * 2 if kind.strategy.looks_at_metadata and qualified(kind.resource) != "limitranges" else causes
 
 
 def _disown(obj: Object, _old: Object | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jsonpatch
@@ -14,9 +15,9 @@ from kajitori.local.apiserver import managed
 from kajitori.local.apiserver.causes import invalid
 from kajitori.local.apiserver.formats import JSON, check_identity, duplicate_fields, parse_body, report_unknown
 from kajitori.local.apiserver.kinds import Kind, Object
-from kajitori.local.apiserver.objects import Caller, Objects, Written
+from kajitori.local.apiserver.objects import Caller, Objects, Written, made_by_update
 from kajitori.local.apiserver.options import WriteOptions
-from kajitori.local.apiserver.requests import Target, check_name, check_namespace
+from kajitori.local.apiserver.requests import Target, check_name, check_namespace, no_name
 from kajitori.local.apiserver.schema import ANY
 from kajitori.local.apiserver.status import StatusError
 from kajitori.local.apiserver.strategic import BadPatch, go_text, strategic_merge
@@ -26,7 +27,9 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 _OPERATIONS_MAX = 10_000
-_FRACTION = re.compile(r"json: cannot unmarshal number \S*\.\S* into .* of type (int32|int64)$")
+_MISMATCH = re.compile(
+    r"json: cannot unmarshal (array|object|string|bool|number(?: \S+)?) into Go struct field .* of type (\S+)$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class Patch:
 
     def _json(self, obj: Object) -> Object:
         try:
-            patched = jsonpatch.JsonPatch(self.document).apply(obj)
+            patched = _JsonPatch(self.document).apply(obj)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
             raise StatusError(
                 422, "Invalid", "the server rejected our request due to an error in our request", {}
@@ -107,12 +110,44 @@ class Patch:
         return patched
 
 
-def _as_strategic(why: str) -> str:
-    """What a decoder says of a value, as strategic patches have it: they decode a tree and not a text."""
-    found = _FRACTION.match(why)
-    if found:
-        return f"cannot convert float64 to {found[1]}"
-    return f"error decoding from json: {why}" if why.startswith("illegal base64") else why
+class _Copy(jsonpatch.CopyOperation):
+    """Copies null from a member that is not there, as long as there is something that it could be in."""
+
+    def apply(self, obj: Any) -> Any:
+        parent, name = jsonpointer.JsonPointer(self.operation["from"]).to_last(obj)
+        if not isinstance(parent, dict) or name in parent:
+            return super().apply(obj)
+        operation = {"op": "add", "path": self.location, "value": None}
+        return jsonpatch.AddOperation(operation, pointer_cls=self.pointer_cls).apply(obj)
+
+
+class _JsonPatch(jsonpatch.JsonPatch):
+    operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "copy": _Copy})
+
+
+def as_tree(why: str) -> str:
+    """What a decoder of a text says of a value, as one says it that converts a tree of values (strategic patches and
+    applied configurations)."""
+    found = _MISMATCH.match(why)
+    if found is None:
+        return f"error decoding from json: {why}" if why.startswith("illegal base64") else why
+    given, wanted = found[1], found[2]
+    kind, go_type = {
+        "array": ("slice", "[]interface {}"),
+        "object": ("map", "map[string]interface {}"),
+        "number": ("int64", "int64"),
+    }.get(given, (given, given))
+    if given.startswith("number "):
+        kind = go_type = "float64" if "." in given else "int64"
+    if wanted.startswith("[]"):
+        return f"cannot restore slice from {kind}"
+    if wanted.startswith("map["):
+        return f"cannot restore map from {kind}"
+    if wanted.startswith("v1."):
+        return f"cannot restore struct from: {kind}"
+    if (go_type, wanted) == ("int64", "string") or (go_type == "float64" and wanted.startswith("int")):
+        return f"cannot convert {go_type} to {wanted}"
+    return f"unrecognized type: {wanted}"
 
 
 def check_media_type(content_type: str, kind: Kind) -> str:
@@ -170,9 +205,10 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         if patch.media_type != STRATEGIC_PATCH and kind.custom is None and new.get("kind") != kind.resource.kind:
             raise patch.refused(f"unable to convert a {new.get('kind')} to a {kind.resource.kind}")
         meta = new.get("metadata")
-        if isinstance(meta, dict) and meta.get("managedFields") == []:
+        if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
             # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
             meta["managedFields"] = [{}]
+        _check_type_meta(kind, new)
         try:
             check_identity(new, kind)
             faults = [*kind.conform(new), *patch.duplicates]
@@ -180,7 +216,7 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
             why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
             if not why:
                 raise
-            raise patch.refused(_as_strategic(why) if patch.media_type == STRATEGIC_PATCH else why) from error
+            raise patch.refused(as_tree(why) if patch.media_type == STRATEGIC_PATCH else why) from error
         if faults and options.field_validation == "Strict":
             raise patch.refused(f"strict decoding error: {', '.join(faults)}")
         report_unknown(kind, faults, options.field_validation, caller.warnings)
@@ -197,9 +233,30 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
     )
 
 
+def _check_type_meta(kind: Kind, patched_object: Object) -> None:
+    """Refuses a patch that makes a custom resource another kind, or another version, in its validation's words."""
+    version, name = patched_object.get("apiVersion"), patched_object.get("kind")
+    if kind.custom is None or not isinstance(version, str) or not isinstance(name, str) or not version or not name:
+        return
+    wanted = kind.resource
+    causes = [invalid("kind", name, f"must be {wanted.kind}")] if name != wanted.kind else []
+    if version != wanted.api_version:
+        causes.append(invalid("apiVersion", version, f"must be {wanted.api_version}"))
+    if causes:
+        group = version.rpartition("/")[0]
+        raise StatusError.invalid(group, name, (patched_object.get("metadata") or {}).get("name", ""), causes)
+
+
 async def _apply(objects: Objects, target: Target, config: Object, caller: Caller, options: WriteOptions) -> Written:
     kind = target.kind
     where = _check_config(target, config)
+    unlike = _not_its_name(objects, target, config)
+    meta = config["metadata"]
+    meta["name"] = target.name
+    if kind.resource.namespaced:
+        meta["namespace"] = target.namespace
+    else:
+        meta.pop("namespace", None)
     entries: list[managed.Entry] = []
 
     def own(new: Object, _old: Object | None) -> None:
@@ -218,32 +275,31 @@ async def _apply(objects: Objects, target: Target, config: Object, caller: Calle
             force=options.force,
         )
         try:
-            kind.conform(merged)
+            kind.conform(merged, applied=True)
         except StatusError as error:
             why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
             what = f"{kind.resource.group}/{kind.resource.version}, Kind={kind.resource.kind}"
-            if why.startswith("illegal base64"):
-                why = f"error decoding from json: {why}"
-            convert = f"unable to convert unstructured object to {what}: {why}"
+            convert = f"unable to convert unstructured object to {what}: {as_tree(why)}"
             text = f"failed to convert new object ({where}; {what}) to proper version: {convert}"
             raise StatusError(500, "", text) from error
         entries[:] = found
+        if live is None and config["metadata"].get("uid"):
+            uid = config["metadata"]["uid"]
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise StatusError.conflict(kind.resource, target.name, why)
+        if unlike is not None:
+            raise unlike
         return merged
 
     while True:
         if objects.find(kind, target.namespace, target.name) is None:
-            if target.subresource:
+            if target.subresource and not made_by_update(kind):
                 raise StatusError.not_found(kind.resource, target.name)
-            if where.endswith("/"):
-                text = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-                raise StatusError.bad_request(text)
-            uid = config["metadata"].get("uid")
-            if uid:
-                why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                raise StatusError.conflict(kind.resource, target.name, why)
             config["metadata"].pop("resourceVersion", None)
             try:
-                return await objects.create(kind, target.namespace, result(None), caller, options, own=own)
+                return await objects.create(
+                    kind, target.namespace, result(None), caller, options, own=own, subresource=target.subresource
+                )
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
@@ -278,18 +334,21 @@ def _check_config(target: Target, config: Object) -> str:
     meta = config["metadata"]
     if meta.get("managedFields") is not None:
         raise StatusError.bad_request("metadata.managedFields must be nil")
-    if meta.get("name") not in (None, "", target.name):
-        raise StatusError.bad_request(
-            f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})"
-        )
+    managed.check_typed(kind, config)
+    return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
+
+
+def _not_its_name(objects: Objects, target: Target, config: Object) -> StatusError | None:
+    """What is wrong with the name or namespace of a configuration; said after everything else."""
+    kind, meta = target.kind, config["metadata"]
     if kind.resource.namespaced and meta.get("namespace") not in (None, "", target.namespace):
         text = "the namespace of the provided object does not match the namespace sent on the request"
-        raise StatusError.bad_request(text)
-    managed.check_typed(kind, config)
-    where = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
-    meta["name"] = target.name
-    if kind.resource.namespaced:
-        meta["namespace"] = target.namespace
-    else:
-        meta.pop("namespace", None)
-    return where
+        return StatusError.bad_request(text)
+    name = meta.get("name")
+    if name not in (None, "", target.name):
+        text = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        return StatusError.bad_request(text)
+    # Whoever applies a built-in kind may leave its name out, or empty; of a custom resource the empty one would stay.
+    stays_empty = name == "" and kind.custom is not None
+    missing = not name and objects.find(kind, target.namespace, target.name) is None
+    return no_name(target) if missing or stays_empty else None

@@ -36,7 +36,8 @@ def find_target(registry: KindRegistry, path: str) -> Target | None:
         return target
     if is_built_in(registry, group):
         raise StatusError.unknown_path()
-    owner = _target(registry, group, version, rest[:-1])
+    of_object = rest[:4] if rest[0] == "namespaces" else rest[:2]
+    owner = _target(registry, group, version, of_object) if len(rest) > len(of_object) else None
     if owner is not None and owner.name:
         # Of a custom resource, an unknown subresource is one that does not exist.
         raise StatusError.not_found(owner.kind.resource, owner.name)
@@ -86,6 +87,12 @@ def check_namespace(obj: Object, target: Target) -> None:
     meta["namespace"] = target.namespace
 
 
+def no_name(target: Target) -> StatusError:
+    """400: an object has no name."""
+    said = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+    return StatusError.bad_request(said)
+
+
 def check_name(obj: Object, target: Target) -> None:
     """
     Raises:
@@ -93,9 +100,7 @@ def check_name(obj: Object, target: Target) -> None:
     """
     name = obj["metadata"].get("name") or ""
     if not name:
-        raise StatusError.bad_request(
-            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-        )
+        raise no_name(target)
     if name != target.name:
         raise StatusError.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({target.name})"

@@ -10,15 +10,22 @@ from kajitori.local.apiserver import auth, deletion
 from kajitori.local.apiserver.auth import Authenticator
 from kajitori.local.apiserver.causes import Cause
 from kajitori.local.apiserver.causes import shown as quoted
-from kajitori.local.apiserver.formats import Format, duplicate_fields, parse_body, read_object, report_unknown
+from kajitori.local.apiserver.formats import (
+    Format,
+    check_identity,
+    duplicate_fields,
+    parse_body,
+    read_object,
+    report_unknown,
+)
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.lists import Lister, encode_list, partial_metadata
 from kajitori.local.apiserver.managed import manage
 from kajitori.local.apiserver.objects import (
-    CREATE_ON_UPDATE,
     Caller,
     Objects,
     encode_plain,
+    made_by_update,
     not_that_uid,
     shown,
 )
@@ -32,7 +39,7 @@ from kajitori.local.apiserver.options import (
 from kajitori.local.apiserver.patching import APPLY_PATCH, Patch, check_media_type, patched
 from kajitori.local.apiserver.requests import Target, check_name, check_namespace
 from kajitori.local.apiserver.status import StatusError, qualified
-from kajitori.local.apiserver.subresources import SCALES, Subresources
+from kajitori.local.apiserver.subresources import SCALES, Subresources, scale_fault
 from kajitori.local.apiserver.tables import to_table
 from kajitori.local.apiserver.watches import Watch
 from kajitori.local.store import Record
@@ -69,7 +76,8 @@ class Answer:
 def verb_of(call_method: str, target: Target, query: Mapping[str, str]) -> str:
     """The Kubernetes verb of a request; empty if the method means nothing there."""
     if target.subresource:
-        return {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}.get(call_method, "")
+        verbs = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+        return verbs.get(call_method, "")
     if target.name:
         verbs = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
         return verbs.get(call_method, "")
@@ -177,15 +185,22 @@ class Rest:
             found: Object = parse_body(body, "")
             return found
 
-        if not target.subresource and self.objects.find(kind, target.namespace, target.name) is None:
-            if qualified(kind.resource) in CREATE_ON_UPDATE:
+        if self.objects.find(kind, target.namespace, target.name) is None:
+            if made_by_update(kind):
                 if obj["metadata"].get("uid"):
                     raise not_that_uid(
                         kind, target.namespace, target.name, obj["metadata"]["uid"], dry_run=options.dry_run
                     )
                 version = obj["metadata"].pop("resourceVersion", None)
                 written = await self.objects.create(
-                    kind, target.namespace, obj, call.caller, options, own=own, by_update=True
+                    kind,
+                    target.namespace,
+                    obj,
+                    call.caller,
+                    options,
+                    own=own,
+                    by_update=True,
+                    subresource=target.subresource,
                 )
                 if options.dry_run and version:
                     # Only storing would take it away.
@@ -211,7 +226,7 @@ class Rest:
         target = call.target
         media_type = check_media_type(call.content_type, target.kind)
         options = parse_write(call.query, "PatchOptions", apply=media_type == APPLY_PATCH)
-        if media_type != APPLY_PATCH or target.subresource:
+        if media_type != APPLY_PATCH or (target.subresource and not made_by_update(target.kind)):
             # Nothing is said about a patch for what is not there.
             self.objects.get(target.kind, target.namespace, target.name)
         patch = Patch.read(call.body, call.content_type, target.kind)
@@ -250,6 +265,8 @@ class Rest:
                 body = parse_body(call.body, call.content_type)
             except ValueError as error:
                 raise StatusError.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+            if body is None:
+                body = {}
             if not isinstance(body, dict):
                 raise StatusError.bad_request("couldn't get version/kind; json parse error: the body is not an object")
             if body.get("kind", "DeleteOptions") != "DeleteOptions":
@@ -296,6 +313,10 @@ class Rest:
             case ("scale", "update"):
                 options = parse_write(call.query, "UpdateOptions")
                 body = self._plain_body(call)
+                if scale_fault(body):
+                    # It means to say why, and finds no words.
+                    text = 'no kind is registered for the type v1.Scale in scheme "pkg/apiserver/apiserver.go:55"'
+                    raise StatusError.bad_request(text)
                 return _object(call, await self._subresources.rescale(target, lambda _: body, call.caller, options))
             case ("scale", "patch"):
                 return await self._patch_scale(call)
@@ -305,7 +326,14 @@ class Rest:
         target = call.target
         patch = Patch.read(call.body, call.content_type, target.kind)
         options = parse_write(call.query, "PatchOptions", apply=patch.is_apply)
-        value = await self._subresources.rescale(target, patch.on_plain, call.caller, options)
+
+        def change(old: Object) -> Object:
+            new = patch.on_plain(old)
+            if why := scale_fault(new):
+                raise patch.refused(why)
+            return new
+
+        value = await self._subresources.rescale(target, change, call.caller, options)
         return _object(call, value)
 
     def _plain_body(self, call: Call) -> Object:
@@ -320,11 +348,21 @@ class Rest:
     def _read(self, call: Call, options: WriteOptions) -> Object:
         kind = call.target.kind
         obj = read_object(call.body, call.content_type, kind)
+        unlike = None
+        try:
+            check_identity(obj, kind)
+        except StatusError as error:
+            if kind.custom is None or not isinstance(obj.setdefault("metadata", {}), dict):
+                raise
+            # What a custom resource holds is looked at before whether it is the right one.
+            unlike = error
         twice: list[str] = []
         if options.field_validation != "Ignore":
             twice = duplicate_fields(call.body, call.content_type, obj)
         faults = [*kind.conform(obj), *twice]
         report_unknown(kind, faults, options.field_validation, call.caller.warnings)
+        if unlike is not None:
+            raise unlike
         return obj
 
 

@@ -100,7 +100,9 @@ def _known_fields(kind: Kind) -> tuple[str, ...]:
 
 
 def _is_known(kind: Kind, field: str) -> bool:
-    return field in _known_fields(kind) and (field != "metadata.namespace" or kind.resource.namespaced)
+    # A kind without fields of its own takes both, even if it lives in no namespace.
+    no_namespace = not kind.resource.namespaced and _has_own_fields(kind)
+    return field in _known_fields(kind) and (field != "metadata.namespace" or not no_namespace)
 
 
 def _has_own_fields(kind: Kind) -> bool:

@@ -203,6 +203,8 @@ class ApiServer:
             raise StatusError.forbidden(resource, target.name, refusal)
         if target.subresource in ("log", "exec"):
             return await self._proxy.serve(request, target)
+        if not verb and target.kind.custom is not None and request.method in ("PUT", "PATCH"):
+            raise StatusError.bad_request("name must be provided")
         if not verb:
             raise StatusError.method_not_allowed()
         agent = headers.get("User-Agent", "")

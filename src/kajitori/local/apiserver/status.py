@@ -92,11 +92,13 @@ class StatusError(Exception):
         return cls(406, "NotAcceptable", text, details={})
 
     @classmethod
-    def already_exists(cls, resource: Resource, name: str) -> StatusError:
-        """409: the name is taken."""
-        return cls(
-            409, "AlreadyExists", f'{qualified(resource)} "{name}" already exists', details=_details(resource, name)
-        )
+    def already_exists(cls, resource: Resource, name: str, *, generated: bool = False) -> StatusError:
+        """409: the name is taken; `generated`: where the server might have made another one up."""
+        said, details = f'{qualified(resource)} "{name}" already exists', _details(resource, name)
+        if generated:
+            said += ", the server was not able to generate a unique name for the object"
+            details["retryAfterSeconds"] = 1
+        return cls(409, "AlreadyExists", said, details=details)
 
     @classmethod
     def conflict(cls, resource: Resource, name: str, why: str = _MODIFIED, *, kind: str = "") -> StatusError:

@@ -32,15 +32,13 @@ def strategic_merge(original: dict[str, Any], patch: dict[str, Any], schema: Sch
         if value is None:
             original.pop(name, None)
             continue
-        if name not in original:
+        if name not in original or type(original[name]) is not type(value):
             if not deletes:
-                original[name] = _plain(value)
+                original.pop(name, None)
+                if not _is_directive(value):
+                    original[name] = _plain(value)
             continue
         present = original[name]
-        if type(present) is not type(value):
-            if not deletes:
-                original[name] = _plain(value)
-            continue
         original[name] = _merge_value(present, value, _part(schema, name), deletes=deletes)
     return original
 
@@ -106,7 +104,7 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Sche
         name = directive.removeprefix(_ORDER)
         if not isinstance(order, list):
             raise BadPatch("$setElementOrder must be a list")
-        part = _part(schema, name)
+        part = _listed(schema, name)
         had = original.get(name)
         given = patch.pop(name, None)
         if had is None and given is None:
@@ -121,6 +119,16 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Sche
         if removed:
             merged = [one for one in merged if one not in removed]
         original[name] = _ordered(merged, order, had or [], part.patch_merge_key)
+
+
+def _listed(schema: Schema, name: str) -> Schema:
+    """The list of that name, of which a patch says the order."""
+    if schema.type == "map":
+        raise BadPatch("merging an object in json but data type is not struct, instead is: map")
+    if schema is not ANY and name not in schema.properties:
+        struct = schema.reference.rpartition(".")[2]
+        raise BadPatch(f'unable to find api field in struct {struct} for the json field "{name}"')
+    return _part(schema, name)
 
 
 def _ordered(merged: list[Any], patch_order: list[Any], server_order: list[Any], key: str) -> list[Any]:
@@ -194,16 +202,23 @@ def go_text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A part of a patch that meets nothing: without directives and nulls."""
+    """A part of a patch that meets nothing: without nulls; what bears a directive goes as a whole."""
     if isinstance(value, dict):
         return {
             name: _plain(one)
             for name, one in value.items()
-            if one is not None and name not in (_DIRECTIVE, _RETAIN) and not name.startswith((_ORDER, _DELETE))
+            if one is not None
+            and not _is_directive(one)
+            and name not in (_DIRECTIVE, _RETAIN)
+            and not name.startswith((_ORDER, _DELETE))
         }
     if isinstance(value, list):
-        return [_plain(one) for one in value if not (isinstance(one, dict) and one.get(_DIRECTIVE) == "delete")]
+        return [_plain(one) for one in value if not _is_directive(one)]
     return value
+
+
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and _DIRECTIVE in value
 
 
 def _key_of(element: dict[str, Any], key: str) -> Any:

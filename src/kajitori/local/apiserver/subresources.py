@@ -8,9 +8,9 @@ from typing import Any
 from kajitori.core.selectors import LabelSelector, Requirement
 from kajitori.kube.resources import Resource
 from kajitori.local.apiserver import deletion
-from kajitori.local.apiserver.causes import Cause, invalid, not_supported, required
+from kajitori.local.apiserver.causes import Cause, not_supported, required
 from kajitori.local.apiserver.crds import version_of
-from kajitori.local.apiserver.formats import encode_json
+from kajitori.local.apiserver.formats import encode_json, go_type
 from kajitori.local.apiserver.kinds import Kind, Object, Strategy
 from kajitori.local.apiserver.managed import manage_scale
 from kajitori.local.apiserver.models import model_schema
@@ -24,12 +24,14 @@ from kajitori.local.apiserver.objects import (
     now_text,
     store_key,
 )
-from kajitori.local.apiserver.options import DeleteOptions, WriteOptions
+from kajitori.local.apiserver.options import WriteOptions, parse_delete
 from kajitori.local.apiserver.requests import Target
 from kajitori.local.apiserver.status import StatusError
 from kajitori.local.store import Stale
 
 _BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+_POD = Resource("", "v1", "Pod", "Pod")
+"""As messages of an eviction name it."""
 _RETRY_SECONDS = 10
 
 
@@ -134,23 +136,48 @@ class Subresources:
         name = target.name
         if (body.get("metadata") or {}).get("name") != name:
             raise StatusError.bad_request("name in URL does not match name in Eviction object")
-        wanted = body.get("deleteOptions") or {}
-        preconditions = wanted.get("preconditions") or {}
-        delete = DeleteOptions(
-            wanted.get("gracePeriodSeconds"),
-            preconditions.get("uid"),
-            preconditions.get("resourceVersion"),
-            wanted.get("propagationPolicy") or "",
-            wanted.get("orphanDependents"),
-            options.dry_run or bool(wanted.get("dryRun")),
-        )
+        wanted = {**(body.get("deleteOptions") or {})}
+        if options.dry_run:
+            wanted["dryRun"] = ["All"]
         pod = self._objects.get(target.kind, target.namespace, name).object
         if _counts(pod):
-            self._check_budget(target, pod, delete)
+            self._check_budget(target, pod, dry_run=bool(wanted.get("dryRun")))
+        if not wanted.get("dryRun"):
+            version = self._mark_evicted(target, wanted.get("preconditions") or {})
+            if (wanted.get("preconditions") or {}).get("resourceVersion"):
+                wanted["preconditions"] = {**wanted["preconditions"], "resourceVersion": version}
+        # Only now, as a real server does it: who asks for nonsense has marked the Pod all the same.
+        delete = parse_delete({}, wanted)
         await deletion.delete(self._objects, target.kind, target.namespace, name, caller, delete)
         return encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
-    def _check_budget(self, target: Target, pod: Object, delete: DeleteOptions) -> None:
+    def _mark_evicted(self, target: Target, preconditions: Object) -> str:
+        """Write on a Pod that it is being evicted; answers its new version.
+
+        Raises:
+            StatusError: 404; 409, it is not the one that is meant.
+        """
+        record = self._objects.get(target.kind, target.namespace, target.name)
+        pod = record.decode()
+        meta = pod["metadata"]
+        for what, name, said in (
+            ("UID", "uid", "deleted and then recreated"),
+            ("ResourceVersion", "resourceVersion", "modified"),
+        ):
+            given = preconditions.get(name)
+            if given and given != meta[name]:
+                why = (
+                    f"the {what} in the precondition ({given}) does not match the {what} in record ({meta[name]}). "
+                    f"The object might have been {said}"
+                )
+                raise StatusError.conflict(_POD, target.name, why)
+        said = "Eviction API: evicting"
+        _set_condition(pod, "DisruptionTarget", reason="EvictionByEvictionAPI", message=said)
+        if pod == record.object:
+            return str(meta["resourceVersion"])
+        return str(self._objects.put(target.kind, record, pod).object["metadata"]["resourceVersion"])
+
+    def _check_budget(self, target: Target, pod: Object, *, dry_run: bool) -> None:
         budgets = self._objects.registry.find(_BUDGETS.group, _BUDGETS.version, _BUDGETS.plural)
         if budgets is None:
             return
@@ -184,7 +211,7 @@ class Subresources:
                 f"{status.get('currentHealthy', 0)} currently"
             )
             raise _not_now(record.name, why)
-        if delete.dry_run:
+        if dry_run:
             return
         status["disruptionsAllowed"] -= 1
         status.setdefault("disruptedPods", {})[pod["metadata"]["name"]] = now_text()
@@ -250,11 +277,7 @@ class Subresources:
 
         def apply(old: Object) -> Object:
             scale = change(_scale_of(kind, old))
-            replicas = (scale.get("spec") or {}).get("replicas", 0)
-            if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-                cause = invalid("spec.replicas", replicas, "should be a non-negative integer")
-                raise StatusError.invalid("autoscaling", "Scale", target.name, [cause])
-            _put_path(old, path, replicas)
+            _put_path(old, path, (scale.get("spec") or {}).get("replicas", 0))
             version = (scale.get("metadata") or {}).get("resourceVersion")
             if version:
                 old["metadata"]["resourceVersion"] = version
@@ -267,6 +290,16 @@ class Subresources:
 
         await self._objects.update(kind, target.namespace, target.name, apply, caller, options, own=own)
         return await self.scale(target)
+
+
+def scale_fault(scale: Object) -> str:
+    """What is wrong with the number that a Scale asks for, in Go's decoder's words; empty if nothing."""
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if type(replicas) is int or (type(replicas) is float and replicas.is_integer()):
+        return ""
+    found = "number" if type(replicas) is float else go_type(replicas)
+    shown = f" {encode_json(replicas).decode()}" if found == "number" else ""
+    return f"json: cannot unmarshal {found}{shown} into Go struct field ScaleSpec.spec.replicas of type int32"
 
 
 def label_selector(selector: Object | None) -> LabelSelector | None:
@@ -295,17 +328,16 @@ def _check_binding(body: Object) -> None:
         raise StatusError(500, "", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
-def _set_condition(pod: Object, kind: str) -> None:
+def _set_condition(pod: Object, kind: str, **why: str) -> None:
+    """Write that something holds for a Pod, with reason and message where there are any."""
     conditions: list[Any] = pod.setdefault("status", {}).setdefault("conditions", [])
-    for one in conditions:
-        if one.get("type") == kind:
-            if one.get("status") != "True":
-                one["lastTransitionTime"] = now_text()
-            one["status"] = "True"
-            one.pop("reason", None)
-            one.pop("message", None)
-            return
-    conditions.append({"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": now_text()})
+    before: Object = next((one for one in conditions if one.get("type") == kind), {})
+    since = before.get("lastTransitionTime") if before.get("status") == "True" else None
+    now = {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": since or now_text(), **why}
+    if before:
+        conditions[conditions.index(before)] = now
+    else:
+        conditions.append(now)
 
 
 def _counts(pod: Object) -> bool:

@@ -194,7 +194,7 @@ async def test_applying_needs_a_manager(api: EmbeddedApiServer) -> None:
 
 async def test_ten_updaters_are_remembered_and_the_older_ones_together(api: EmbeddedApiServer) -> None:
     """So that metadata stay small."""
-    await api.call("POST", MAP.rpartition("/")[0], config({}))
+    await api.call("POST", MAP.rpartition("/")[0], config({"first": "1"}))
     for index in range(14):
         body = {"data": {f"k{index}": "1"}}
         params = {"fieldManager": f"m{index:02}"}

@@ -11,6 +11,7 @@ from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, required, too_long
 from kajitori.local.apiserver.formats import go_error
 from kajitori.local.apiserver.kinds import Object, Strategy
+from kajitori.local.apiserver.strategies import warnings
 
 MAX_BYTES = 1024 * 1024
 """Of all values of a ConfigMap or Secret together."""
@@ -55,6 +56,9 @@ class SecretStrategy(Strategy):
         if new.get("type") != old.get("type"):
             causes.append(invalid("type", new.get("type"), "field is immutable"))
         return causes + _kept(new, old, ("data",)) + self.validate_create(new)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return warnings.of_tls(new.get("data") or {}) if new.get("type") == "kubernetes.io/tls" else []
 
     def fields(self, obj: Object) -> dict[str, str]:
         return {"type": obj.get("type", "")}

@@ -8,10 +8,10 @@ from typing import Any
 from kajitori.core import texts
 from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_found, not_supported, required
-from kajitori.local.apiserver.strategies.pod_volumes import inside_path, relative_path
+from kajitori.local.apiserver.strategies.paths import inside_path, relative_path
+from kajitori.local.apiserver.strategies.resource_names import container_resource_faults
 
 Spec = dict[str, Any]
-_STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _MAX_ID = 2147483647
@@ -136,12 +136,7 @@ def is_extended(resource: str) -> bool:
 
 
 def _amount(resource: str, amount: str, field: str, whole_pod: bool) -> list[Cause]:
-    causes = [invalid(field, resource, fault) for fault in texts.qualified_name(resource)]
-    standard = resource in _STANDARD or resource.startswith("hugepages-")
-    if causes or (not standard and "/" not in resource):
-        if not causes:
-            causes.append(invalid(field, resource, "must be a standard resource type or fully qualified"))
-        causes.append(invalid(field, resource, "must be a standard resource for containers"))
+    causes = container_resource_faults(resource, field)
     nano = quantities.parse_nano(amount)
     if nano < 0:
         causes.append(invalid(field, amount, "must be greater than or equal to 0"))

@@ -31,7 +31,12 @@ def validate(schema: Schema, value: Any, path: str = "") -> list[Cause]:
             return []
         return [_type_fault(schema, value, path)] if path else []
     if not _has_type(schema, value):
-        return [_type_fault(schema, value, path)]
+        causes = [_type_fault(schema, value, path)]
+        if schema.type == "integer" and type(value) is float:
+            form = schema.constraints.get("format")
+            said = f"with format {form}" if form else "(default format)"
+            causes.append(_nowhere(path, f"Checked value must be of type integer {said} in {path}"))
+        return causes
     causes = _value_faults(schema.constraints, value, path)
     if type(value) is dict:
         causes += _object_faults(schema, value, path)

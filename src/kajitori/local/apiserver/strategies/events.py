@@ -25,10 +25,13 @@ _IMMUTABLE = (
 )
 """All but the series, which counts on."""
 _SHOWN_AS = {"reportingComponent": "reportingController"}
+_EMPTY = {"count": 0} | dict.fromkeys(("reason", "message", "type", "action", "reportingComponent"), "")
+"""How a message shows what is no longer there."""
 
 
 class EventStrategy(Strategy):
     name_rule = staticmethod(texts.path_segment)
+    looks_at_metadata = False
 
     def default(self, obj: Object) -> None:
         # The real server writes these out even when they are empty or null; kubectl's tables count on it.
@@ -63,6 +66,9 @@ class EventStrategy(Strategy):
 class NewEventStrategy(EventStrategy):
     """Events as events.k8s.io sees them; it asks for more."""
 
+    name_rule = staticmethod(texts.dns_subdomain)
+    looks_at_metadata = True
+
     def default(self, obj: Object) -> None:
         for name in ("eventTime", "deprecatedFirstTimestamp", "deprecatedLastTimestamp"):
             obj.setdefault(name, None)
@@ -77,7 +83,7 @@ class NewEventStrategy(EventStrategy):
         causes += self._series(obj)
         kind = obj.get("type", "")
         if kind not in ("Normal", "Warning"):
-            causes.append(invalid("type", kind, f"has invalid value: {kind}"))
+            causes.append(invalid("type", "", f"has invalid value: {kind}"))
         source = core.get("source") or {}
         unset = [name for name in ("firstTimestamp", "lastTimestamp", "count") if core.get(name)]
         if source.get("component") or source.get("host"):
@@ -90,7 +96,9 @@ class NewEventStrategy(EventStrategy):
         if new.get("series") != old.get("series"):
             causes += self._series(new)
         changed = [name for name in _IMMUTABLE if (core.get(name) or None) != (before.get(name) or None)]
-        return causes + [invalid(_SHOWN_AS.get(name, name), core.get(name), IMMUTABLE) for name in changed]
+        return causes + [
+            invalid(_SHOWN_AS.get(name, name), core.get(name, _EMPTY.get(name)), IMMUTABLE) for name in changed
+        ]
 
     def _series(self, obj: Object) -> list[Cause]:
         causes: list[Cause] = []

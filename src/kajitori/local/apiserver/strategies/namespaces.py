@@ -47,5 +47,19 @@ class NamespaceStrategy(Strategy):
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         return []
 
+    def prepare_status_update(self, new: Object, old: Object) -> None:
+        super().prepare_status_update(new, old)
+        new.setdefault("status", {}).setdefault("phase", "Active")
+        for condition in new["status"].get("conditions") or []:
+            condition.setdefault("lastTransitionTime", None)
+
+    def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
+        going, phase = bool(new["metadata"].get("deletionTimestamp")), new["status"]["phase"]
+        wanted = "Terminating" if going else "Active"
+        if phase == wanted:
+            return []
+        said = f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if going else ''}empty"
+        return [invalid("status.Phase", phase, said)]
+
     def fields(self, obj: Object) -> dict[str, str]:
         return {"status.phase": obj.get("status", {}).get("phase", ""), "name": obj["metadata"].get("name", "")}

@@ -7,21 +7,12 @@ from typing import Any
 from kajitori.core import texts
 from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
+from kajitori.local.apiserver.strategies.paths import host_path, relative_path
 from kajitori.local.apiserver.strategies.storage import validate_claim
 
 Spec = dict[str, Any]
 _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 _DOWNWARD_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
-_HOST_PATH_TYPES = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-)
 
 
 def validate_volumes(volumes: list[Spec], field: str) -> list[Cause]:
@@ -41,25 +32,13 @@ def validate_volumes(volumes: list[Spec], field: str) -> list[Cause]:
     return causes
 
 
-def relative_path(path: str, field: str) -> list[Cause]:
-    """A path that must stay below where it is mounted."""
-    if path.startswith("/"):
-        return [invalid(field, path, "must be a relative path")]
-    return inside_path(path, field)
-
-
-def inside_path(path: str, field: str) -> list[Cause]:
-    """A path without `..`."""
-    return [invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else []
-
-
 def _source(volume: Spec, field: str) -> list[Cause]:
     sources = [name for name in volume if name != "name"]
     if not sources:
         return [required(field, "must specify a volume type")]
     causes: list[Cause] = []
     checks = {
-        "hostPath": _host_path,
+        "hostPath": host_path,
         "configMap": _config_map,
         "secret": _secret,
         "persistentVolumeClaim": _claim,
@@ -74,16 +53,6 @@ def _source(volume: Spec, field: str) -> list[Cause]:
             causes.append(forbidden(f"{field}.{name}", "may not specify more than 1 volume type"))
         elif name in checks:
             causes += checks[name](volume[name] or {}, f"{field}.{name}")
-    return causes
-
-
-def _host_path(source: Spec, field: str) -> list[Cause]:
-    path = source.get("path", "")
-    if not path:
-        return [required(f"{field}.path")]
-    causes = inside_path(path, f"{field}.path")
-    if source.get("type", "") not in _HOST_PATH_TYPES:
-        causes.append(not_supported(f"{field}.type", source["type"], _HOST_PATH_TYPES))
     return causes
 
 

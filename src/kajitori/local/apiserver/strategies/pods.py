@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.core import texts
 from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid
 from kajitori.local.apiserver.kinds import Object, Strategy
-from kajitori.local.apiserver.strategies import pod_validation
+from kajitori.local.apiserver.strategies import pod_validation, warnings
 from kajitori.local.apiserver.strategies.storage import default_claim
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -22,6 +23,9 @@ _UPDATE_DETAIL = (
 class PodStrategy(Strategy):
     has_status = True
     has_generation = True
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return warnings.of_pod(new["spec"])
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
@@ -37,6 +41,8 @@ class PodStrategy(Strategy):
                         port.setdefault("hostPort", port.get("containerPort", 0))
         for container in spec.get("ephemeralContainers") or []:
             default_container(container)
+        if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+            spec["terminationGracePeriodSeconds"] = 1
         for volume in spec.get("volumes") or []:
             _default_volume(volume)
         _default_resources(spec)
@@ -76,7 +82,7 @@ class PodStrategy(Strategy):
                     "reason": "SchedulingGated",
                     "message": "Scheduling is blocked due to non-empty scheduling gates",
                     "lastProbeTime": None,
-                    "lastTransitionTime": None,
+                    "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 }
             ]
         obj["status"] = status

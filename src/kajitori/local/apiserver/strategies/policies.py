@@ -8,6 +8,8 @@ from kajitori.core import texts
 from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.kinds import Object, Strategy
+from kajitori.local.apiserver.strategies.container_validation import is_extended
+from kajitori.local.apiserver.strategies.resource_names import container_resource_faults, resource_faults
 from kajitori.local.apiserver.strategies.selectors import label_selector
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
@@ -19,7 +21,21 @@ _PERCENT = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
     "validation is '[0-9]+%')"
 )
-_LIMITED = ("cpu", "memory", "ephemeral-storage", "storage")
+_ORDERED = (
+    ("min", "max", "min", "min"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest"),
+    ("min", "default", "default", "min"),
+    ("default", "max", "default", "max"),
+)
+"""What may not be more than what, at which of the bounds a message stands, and which it shows."""
+_SAID = {
+    "min": "min value",
+    "defaultRequest": "default request value",
+    "default": "default value",
+    "max": "max value",
+}
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _QUOTA_NAMES = frozenset(
@@ -171,59 +187,74 @@ class LimitRangeStrategy(Strategy):
         for index, limit in enumerate((obj.get("spec") or {}).get("limits") or []):
             where = f"spec.limits[{index}]"
             kind = limit.get("type", "")
-            if not kind:
-                causes.append(required(f"{where}.type"))
-            elif kind not in _LIMIT_TYPES and "/" not in kind:
-                causes.append(invalid(f"{where}.type", kind, "must be a standard limit type or fully qualified"))
-            else:
-                causes += [invalid(f"{where}.type", kind, fault) for fault in texts.qualified_name(kind)]
+            faults = [invalid(f"{where}.type", kind, fault) for fault in texts.qualified_name(kind)]
+            if not faults and kind not in _LIMIT_TYPES and "/" not in kind:
+                faults.append(invalid(f"{where}.type", kind, "must be a standard limit type or fully qualified"))
+            causes += faults
             if kind in seen:
                 causes.append(duplicate(f"{where}.type", kind))
             seen.add(kind)
-            causes += _limit_resources(limit, where)
-            causes += _limit_bounds(limit, where)
+            causes += _limit_faults(limit, where)
         return causes
 
 
-def _limit_resources(limit: dict[str, Any], where: str) -> list[Cause]:
+def _limit_faults(limit: dict[str, Any], where: str) -> list[Cause]:
     causes: list[Cause] = []
-    for part in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+    kind = limit.get("type", "")
+    parts = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
+    if kind == "Pod":
+        unused = ("default", "defaultRequest")
+        said = "may not be specified when `type` is 'Pod'"
+        causes += [forbidden(f"{where}.{name}", said) for name in unused if limit.get(name)]
+        parts = [name for name in parts if name not in unused]
+    name_faults = container_resource_faults if kind in ("Pod", "Container") else resource_faults
+    for part in parts:
         for resource in limit.get(part) or {}:
-            if "/" not in resource and resource not in _LIMITED and not resource.startswith("hugepages-"):
-                field = f"{where}.{part}[{resource}]"
-                causes.append(invalid(field, resource, "must be a standard resource type or fully qualified"))
+            causes += name_faults(resource, f"{where}.{part}[{resource}]")
+    if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(name) or {}) for name in ("min", "max")):
+        said = "either minimum or maximum storage value is required, but neither was provided"
+        causes.append(required(f"{where}.limits", said))
+    for resource in {name: None for part in parts for name in limit.get(part) or {}}:
+        amounts = {part: limit[part][resource] for part in parts if resource in (limit.get(part) or {})}
+        causes += _bound_faults(resource, amounts, where)
     return causes
 
 
-def _limit_bounds(limit: dict[str, Any], where: str) -> list[Cause]:
+def _bound_faults(resource: str, amounts: dict[str, str], where: str) -> list[Cause]:
+    """What is wrong between the bounds of one resource; `amounts` has those that there are."""
     causes: list[Cause] = []
-    if limit.get("type") == "Pod":
-        given = [name for name in ("default", "defaultRequest") if limit.get(name)]
-        causes += [forbidden(f"{where}.{name}", "may not be specified when `type` is 'Pod'") for name in given]
-    order = ("min", "defaultRequest", "default", "max")
-    said = {
-        "min": "min value",
-        "defaultRequest": "default request value",
-        "default": "default value",
-        "max": "max value",
-    }
-    for low_at, low in enumerate(order):
-        for high in order[low_at + 1 :]:
-            for resource, amount in (limit.get(low) or {}).items():
-                bound = (limit.get(high) or {}).get(resource)
-                if bound is not None and quantities.parse_nano(amount) > quantities.parse_nano(bound):
-                    detail = f"{said[low]} {amount} is greater than {said[high]} {bound}"
-                    at, value = (low, amount) if high == "max" else (high, bound)
-                    if low != "min":
-                        at, value = low, amount
-                    shown = f"{where}.{at}[{resource}]"
-                    causes.append(invalid(shown, amount if at == "default" else value, detail))
+    nano = {part: quantities.parse_nano(amount) for part, amount in amounts.items()}
+    for low, high, at, value in _ORDERED:
+        if low in nano and high in nano and nano[low] > nano[high]:
+            said = f"{_SAID[low]} {amounts[low]} is greater than {_SAID[high]} {amounts[high]}"
+            if (low, high) == ("defaultRequest", "default"):
+                said = said.replace("default value", "default limit value")
+            causes.append(invalid(f"{where}.{at}[{resource}]", amounts[value], said))
+    ratio = amounts.get("maxLimitRequestRatio")
+    if ratio is not None:
+        field = f"{where}.maxLimitRequestRatio[{resource}]"
+        if nano["maxLimitRequestRatio"] < quantities.NANO:
+            causes.append(invalid(field, ratio, f"ratio {ratio} is less than 1"))
+        if nano.get("min") and "max" in nano:
+            limit = nano["max"] / nano["min"]
+            if nano["maxLimitRequestRatio"] / quantities.NANO > limit:
+                causes.append(invalid(field, ratio, f"ratio {ratio} is greater than max/min = {limit:f}"))
+    both = nano.get("default"), nano.get("defaultRequest")
+    if is_extended(resource) and None not in both and both[0] != both[1]:
+        request = amounts["defaultRequest"]
+        said = f"default value {amounts['default']} must equal to defaultRequest value {request} in {resource}"
+        causes.append(invalid(f"{where}.defaultRequest[{resource}]", request, said))
     return causes
 
 
 class DisruptionBudgetStrategy(Strategy):
+    name_rule = staticmethod(texts.path_segment)
+    looks_at_metadata = False
     has_status = True
     has_generation = True
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("spec", {})
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)

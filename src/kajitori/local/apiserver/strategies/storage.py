@@ -9,6 +9,8 @@ from kajitori.core import texts
 from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.kinds import Object, Strategy
+from kajitori.local.apiserver.strategies import warnings
+from kajitori.local.apiserver.strategies.paths import host_path
 from kajitori.local.apiserver.strategies.selectors import label_selector
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -37,7 +39,7 @@ class ClaimStrategy(Strategy):
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
         _complete_source(obj["spec"])
-        obj["status"] = {"phase": "Pending"}
+        obj["status"] = {}
 
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
@@ -63,9 +65,30 @@ class ClaimStrategy(Strategy):
         before.pop("volumeAttributesClassName", None)
         if {k: v for k, v in spec.items() if v is not None} != {k: v for k, v in before.items() if v is not None}:
             causes.append(forbidden("spec", _CLAIM_FIXED))
-        elif _requested(grown[0]) < _requested(grown[1]):
+        given = quantities.parse_nano(((old.get("status") or {}).get("capacity") or {}).get("storage", "0"))
+        if _requested(grown[0]) < _requested(grown[1]) and _requested(grown[0]) <= given:
             causes.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+        if spec.get("volumeMode") != before.get("volumeMode"):
+            # The path is really that short.
+            causes.append(invalid("volumeMode", spec.get("volumeMode"), "field is immutable"))
         return causes
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return warnings.of_claim(new["spec"])
+
+    def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
+        capacity = (new.get("status") or {}).get("capacity") or {}
+        return [fault for name, amount in capacity.items() for fault in _negative(amount, f"status.capacity[{name}]")]
+
+
+def claim_from_store(obj: Object) -> Object:
+    """A claim as it is read: its first phase is not stored with it, so that its first update changes something."""
+    return {**obj, "status": {"phase": "Pending", **(obj.get("status") or {})}}
+
+
+def _negative(amount: str, field: str) -> list[Cause]:
+    whole = -(-quantities.parse_nano(amount) // quantities.NANO)
+    return [invalid(field, whole, "must be a valid resource quantity")] if whole < 0 else []
 
 
 def _complete_source(spec: dict[str, Any]) -> None:
@@ -107,6 +130,19 @@ def validate_claim(spec: dict[str, Any], field: str) -> list[Cause]:
         causes += [invalid(f"{field}.storageClassName", name, fault) for fault in texts.dns_subdomain(name)]
     if spec.get("volumeMode") not in _VOLUME_MODES:
         causes.append(not_supported(f"{field}.volumeMode", spec.get("volumeMode"), _VOLUME_MODES))
+    for name in ("dataSource", "dataSourceRef"):
+        if spec.get(name):
+            causes += _data_source(spec[name], f"{field}.{name}")
+    return causes
+
+
+def _data_source(source: dict[str, Any], field: str) -> list[Cause]:
+    causes = [required(f"{field}.{name}") for name in ("name", "kind") if not source.get(name)]
+    group, kind = source.get("apiGroup") or "", source.get("kind", "")
+    if not group and kind != "PersistentVolumeClaim":
+        causes.append(invalid(field, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+    if group:
+        causes += [invalid(f"{field}.apiGroup", group, fault) for fault in texts.dns_subdomain(group)]
     return causes
 
 
@@ -152,9 +188,11 @@ class VolumeStrategy(Strategy):
         if not capacity:
             causes.append(required("spec.capacity"))
         if "storage" not in capacity or len(capacity) > 1:
-            causes.append(not_supported("spec.capacity", sorted(capacity) or None, ("storage",)))
-        elif quantities.parse_nano(capacity["storage"]) <= 0:
-            causes.append(invalid("spec.capacity[storage]", capacity["storage"], "must be greater than zero"))
+            causes.append(not_supported("spec.capacity", capacity or None, ("storage",)))
+        for name, amount in capacity.items():
+            causes += _negative(amount, f"spec.capacity[{name}]")
+            if quantities.parse_nano(amount) <= 0:
+                causes.append(invalid(f"spec.capacity[{name}]", amount, "must be greater than zero"))
         sources = [one for one in VOLUME_SOURCES if one in spec]
         if not sources:
             causes.append(required("spec", "must specify a volume type"))
@@ -164,8 +202,8 @@ class VolumeStrategy(Strategy):
             causes.append(not_supported("spec.persistentVolumeReclaimPolicy", given, _RECLAIM))
         if spec.get("volumeMode") not in _VOLUME_MODES:
             causes.append(not_supported("spec.volumeMode", spec.get("volumeMode"), _VOLUME_MODES))
-        if "hostPath" in spec and not spec["hostPath"].get("path"):
-            causes.append(required("spec.hostPath.path"))
+        if "hostPath" in spec:
+            causes += host_path(spec["hostPath"], "spec.hostPath")
         if "local" in spec and not (spec.get("nodeAffinity") or {}).get("required"):
             causes.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
         return causes
@@ -178,8 +216,12 @@ class VolumeStrategy(Strategy):
                 forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
             )
         if spec.get("volumeMode") != before.get("volumeMode"):
-            causes.append(invalid("spec.volumeMode", spec.get("volumeMode"), "field is immutable"))
+            # The path is really that short.
+            causes.append(invalid("volumeMode", spec.get("volumeMode"), "field is immutable"))
         return causes
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return warnings.of_volume(new["spec"])
 
 
 class StorageClassStrategy(Strategy):

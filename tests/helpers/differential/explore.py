@@ -1,0 +1,95 @@
+"""Looks for differences at fresh seeds: `python -m tests.helpers.differential.explore FIRST COUNT`.
+
+Prints each kind of difference once, with the shortest sequence that shows it, and the share of identical sequences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+from tests.helpers.differential import recorded
+from tests.helpers.differential.generate import fences, sequence
+from tests.helpers.differential.lockstep import Pair, smallest
+from tests.helpers.differential.servers import pair_of, real_server
+
+LENGTH = 25
+_AT_ONCE = 4
+"""Sequences share nothing; together they hide the pauses that a real server's caches need."""
+
+
+@dataclass
+class Findings:
+    """What came of the seeds so far."""
+
+    same: list[int] = field(default_factory=list)
+    once: list[int] = field(default_factory=list)
+    """Different at first, the same when tried again: a real server's caches were behind."""
+    different: dict[int, str] = field(default_factory=dict)
+    """Seeds, and the kind of the first difference."""
+
+    def __str__(self) -> str:
+        tried = len(self.same) + len(self.once) + len(self.different)
+        alike = len(self.same) + len(self.once)
+        again = f", of these {len(self.once)} at the second try: {self.once}" if self.once else ""
+        return (
+            f"identical: {alike} of {tried} ({100 * alike / max(1, tried):.1f} %){again}\n"
+            f"different: {sorted(self.different)}\nthe same at once: {sorted(self.same)}"
+        )
+
+
+async def explore(seeds: Iterator[int], *, shrink: bool, record: Path | None) -> Findings:
+    """Tries every seed, a few at a time."""
+    findings = Findings()
+    with real_server() as real:
+        async with pair_of(real) as pair, asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(_try_all(pair, seeds, findings, shrink=shrink, record=record))
+    return findings
+
+
+async def _try_all(pair: Pair, seeds: Iterator[int], findings: Findings, *, shrink: bool, record: Path | None) -> None:
+    for seed in seeds:
+        operations = sequence(seed, LENGTH)
+        try:
+            if not await pair.run(operations, fences()):
+                findings.same.append(seed)
+                continue
+        except aiohttp.ClientError as error:
+            print(f"seed {seed}: {error!r}, tried again\n", flush=True)
+        again = await pair.run(operations, fences())
+        if not again:
+            findings.once.append(seed)
+            continue
+        difference, kept = again[0], operations[: again[0].index + 1]
+        known = difference.signature in findings.different.values()
+        findings.different[seed] = difference.signature
+        if shrink and not known:
+            kept, difference = await smallest(pair, operations, fences(), difference)
+            if record is not None:
+                recorded.append(record, recorded.Case.of(seed, kept, difference))
+        after = "" if known else "\n  after\n" + "\n".join(f"    {one}" for one in kept)
+        print(f"seed {seed}: {difference}{after}\n", flush=True)
+
+
+def main() -> int:
+    """0 if every sequence was identical."""
+    parser = argparse.ArgumentParser(prog="python -m tests.helpers.differential.explore", description=__doc__)
+    parser.add_argument("first", type=int, help="the first seed")
+    parser.add_argument("count", type=int, help="how many seeds")
+    parser.add_argument("--no-shrink", action="store_true", help="show sequences as they are")
+    parser.add_argument("--record", type=Path, help="add the shortest sequences to this file of cases")
+    arguments = parser.parse_args()
+    seeds = iter(range(arguments.first, arguments.first + arguments.count))
+    findings = asyncio.run(explore(seeds, shrink=not arguments.no_shrink, record=arguments.record))
+    print(findings)
+    return 1 if findings.different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The two servers that are compared, with the same custom resources served."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.helpers.apiserver import embedded_apiserver
+from tests.helpers.boats import definition
+from tests.helpers.differential.lockstep import Pair, connection
+from tests.helpers.differential.operations import Operation
+from tests.helpers.real_cluster import RealCluster, running_cluster
+
+from kajitori.core.crd import custom_resource_definition
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def real_server() -> contextlib.AbstractContextManager[RealCluster]:
+    """A real API server that nobody else writes to, without what needs a controller to take it back."""
+    return running_cluster("--disable-admission-plugins=TaintNodesByCondition,StorageObjectInUseProtection")
+
+
+@asynccontextmanager
+async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
+    """An embedded server and the real one."""
+    async with embedded_apiserver(controllers=False) as embedded:
+        real_trust = ssl.create_default_context(cafile=str(real.config.ca_file))
+        our_trust = ssl.create_default_context(cafile=str(embedded.certificates.ca))
+        async with (
+            connection("ours", embedded.url, embedded.token, our_trust) as ours,
+            connection("real", real.config.server, real.tokens["admin"], real_trust) as theirs,
+        ):
+            pair = Pair(ours, theirs)
+            for body in definitions():
+                await pair.everywhere(Operation("POST", DEFINITIONS, body))
+            for path in ("/apis/sea.example/v1/boats", "/apis/sea.example/v1alpha1/boats"):
+                await pair.until_served(path)
+            await pair.until_served("/apis/kajitori.dev/v1alpha1/runs")
+            yield pair
+
+
+def definitions() -> tuple[dict[str, Any], ...]:
+    """What defines the custom resources of the catalogue."""
+    return _boats(), custom_resource_definition()
+
+
+def _boats() -> dict[str, Any]:
+    """The definition of boats. The schemas differ: a real server takes no selectable fields of one they share."""
+    body: dict[str, Any] = json.loads(json.dumps(definition()))
+    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "As boats were."
+    return body
