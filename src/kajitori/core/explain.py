@@ -9,7 +9,7 @@ import numpy as np
 
 from kajitori.core.nodelist import compress
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, place
-from kajitori.core.quantity import format_cpu, format_memory
+from kajitori.core.quantity import format_cores, format_memory
 from kajitori.core.reasons import Reason
 from kajitori.core.snapshot import CPU, MEMORY, PODS, Counts, Snapshot
 
@@ -166,17 +166,18 @@ def _free(member: MemberRequest, shortage: Shortage) -> str:
 
 def _amount(member: MemberRequest, members: int) -> str:
     if member.gpus:
-        return f"{member.gpus * members} {member.gpu_type or 'GPU'}"
-    return f"{format_cpu(member.cpu_millis * members)} CPU and {format_memory(member.memory_bytes * members)}"
+        gpus = member.gpus * members
+        return f"{gpus} {member.gpu_type or _plural(gpus, 'GPU')}"
+    return f"{format_cores(member.cpu_millis * members)} and {format_memory(member.memory_bytes * members)} of memory"
 
 
 def _says(holder: Holder, member: MemberRequest) -> str:
     owner = f" ({holder.owner})" if holder.owner else ""
     kind = "" if holder.is_run else "Pod "
     if member.gpus and holder.gpus:
-        amount = f" {holder.gpus} GPU"
+        amount = f" {holder.gpus} {_plural(holder.gpus, 'GPU')}"
     else:
-        amount = f" {format_cpu(holder.cpu_millis)} CPU, {format_memory(holder.memory_bytes)}"
+        amount = f" {format_cores(holder.cpu_millis)}, {format_memory(holder.memory_bytes)}"
     return f"{kind}{holder.holder}{owner}{amount} on {holder.nodes}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kajitori.core.explain import Explainer, Use, explain
 from kajitori.core.planner import GangRequest, MemberRequest, Shortage, place
 from kajitori.core.reasons import Reason
@@ -29,3 +31,26 @@ def test_who_holds_nodes_is_found_out_once_for_all_gangs_that_wait_for_the_same(
         assert found == explain(snapshot, gang, shortage, lambda node: [Use(node, "team/bert", is_run=True, gpus=8)])
         assert found.reason is explainer.reason(gang, shortage) is Reason.WAITING_FOR_GPU
     assert sorted(asked) == ["n0", "n1", "n2", "n3"]
+
+
+def test_words_of_a_shortage() -> None:
+    """What is missing and who holds it, in the words that people use for amounts."""
+    nodes = [NodeFacts("g1", 8000, 64 << 30, 8, 110, "h100"), NodeFacts("c1", 2000, 8 << 30, 0, 110)]
+    snapshot = Snapshot.empty(NodeTable(nodes))
+    snapshot.used[:] = snapshot.table.total
+
+    def uses(node: str) -> list[Use]:
+        return [Use(node, f"team/on-{node}", "ada", True, 2000, 8 << 30, 8 if node == "g1" else 0)]
+
+    def said(**member: Any) -> str:
+        gang = GangRequest("team/new", MemberRequest(**member), (0,))
+        shortage = place(snapshot, gang)
+        assert isinstance(shortage, Shortage)
+        return explain(snapshot, gang, shortage, uses).message
+
+    assert said(cpu_millis=1000, memory_bytes=1 << 30, gpus=8, gpu_type="h100") == (
+        "needs 8 h100 for 1 member; nothing fits now; held by team/on-g1 (ada) 8 GPUs on g1"
+    )
+    assert said(cpu_millis=1000, memory_bytes=2 << 30) == (
+        "needs 1 core and 2Gi of memory for 1 member; nothing fits now; held by team/on-c1 (ada) 2 cores, 8Gi on c1"
+    )
