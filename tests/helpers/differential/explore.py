@@ -60,9 +60,10 @@ async def _try_all(pair: Pair, seeds: Iterator[int], findings: Findings, *, shri
             if not await pair.run(operations, fences()):
                 findings.same.append(seed)
                 continue
-        except aiohttp.ClientError as error:
-            print(f"seed {seed}: {error!r}, tried again\n", flush=True)
-        again = await pair.run(operations, fences())
+            again = await pair.run(operations, fences())
+        except aiohttp.ClientError:
+            # A connection that was kept alive ended just then.
+            again = await pair.run(operations, fences())
         if not again:
             findings.once.append(seed)
             continue

@@ -474,7 +474,7 @@ class Generator:
         params: list[tuple[str, str]] = [("labelSelector", "sea={p}")] if sort.cluster_scoped else []
         extra: tuple[tuple[tuple[str, str], ...], ...] = (
             (),
-            (("resourceVersion", f"@oldrv({self.path(sort)})"),),
+            (("resourceVersion", f"@since({self.path(sort)})"),),
             (("resourceVersion", "0"),),
             (("resourceVersion", "abc"),),
             (("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"), ("allowWatchBookmarks", "true")),

@@ -14,13 +14,13 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 
-_REFERENCE = re.compile(r"@(rv|oldrv|uid|continue|name)\(([^)]*)\)")
+_REFERENCE = re.compile(r"@(rv|oldrv|since|uid|continue|name)\(([^)]*)\)")
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A request as a template: `{p}` stands for the sequence's own prefix; `@rv(path)`, `@oldrv(path)`, `@uid(path)`,
-    `@continue()` and `@name(path)` for what the server said before."""
+    """A request as a template: `{p}` stands for the sequence's own prefix; `@rv(path)`, `@oldrv(path)`, `@since(path)`,
+    `@uid(path)`, `@continue()` and `@name(path)` for what the server said before."""
 
     method: str
     path: str
@@ -104,6 +104,10 @@ class Memory:
                 return self.versions.get(path, ["1"])[-1]
             case "oldrv":
                 return self.versions.get(path, ["1"])[0]
+            case "since":
+                # What is not known is not asked for from the beginning of time, which each server remembers for as
+                # long as it likes.
+                return self.versions.get(path, ["0"])[0]
             case "uid":
                 return self.uids.get(path, "00000000-0000-0000-0000-000000000000")
             case "name":

@@ -43,7 +43,7 @@ def allocate(service: Object, others: Iterable[Object], before: Object | None = 
         part = other.get("spec") or {}
         taken_addresses.update(part.get("clusterIPs") or ())
         taken_ports.update(port["nodePort"] for port in part.get("ports") or () if port.get("nodePort"))
-    if before is None or not before.get("clusterIPs"):
+    if before is None or before.get("type") == "ExternalName":
         causes = _allocate_address(service, taken_addresses)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         causes += _allocate_ports(spec, taken_ports)

@@ -131,6 +131,10 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
             if field in before:
                 spec.setdefault(field, before[field])
         return
+    if runtime_class := spec.get("runtimeClassName"):
+        # There are none here.
+        why = f'pod rejected: RuntimeClass "{runtime_class}" not found'
+        raise StatusError.forbidden(request.kind.resource, request.name, why)
     limits.apply_defaults(pod, view.list(LIMIT_RANGES, request.namespace))
     # No token is mounted: what a Pod of the embedded cluster may do is what the cluster's owner may do, since it runs
     # as his process, and credentials that reach every training are worth stealing.

@@ -152,6 +152,12 @@ class Kind:
         """The object as it is stored. The argument stays as it is."""
         return obj if self.to_stored is None else self.to_stored(obj)
 
+    def settle(self, obj: Object) -> Object:
+        """The object as it is when it was stored and read again: without nulls that may not be. The argument stays."""
+        if self.custom is None or "status" not in obj or obj["status"] is not None:
+            return obj
+        return {name: value for name, value in obj.items() if name != "status"}
+
     def decode(self, stored: Object) -> Object:
         """The object as this kind shows it. The argument stays as it is."""
         return stored if self.from_stored is None else self.from_stored(stored)

@@ -37,6 +37,7 @@ _EMPTY: Mapping[str, Object] = {
     "Pod": {"spec": {"containers": None}},
     "LimitRange": {"spec": {"limits": None}},
     "Service": {"status": {"loadBalancer": {}}},
+    "PriorityClass": {"value": 0},
     "PersistentVolumeClaim": {"spec": {"resources": {}}},
     "Event": {
         "involvedObject": {},
@@ -119,7 +120,7 @@ def apply(
     before = _tracked(kind, live, subresource)
     if not managers:
         everything = Comparison(schema, _tracked(kind, _empty(kind), subresource), before)
-        first = (_BEFORE_FIRST_APPLY, "Update", kind.resource.api_version, "")
+        first = (_BEFORE_FIRST_APPLY, "Update", kind.resource.api_version, subresource)
         _add(managers, first, kind, union(everything.added, everything.modified), at=now_text())
     last: FieldSet = managers[key]["fieldsV1"] if key in managers else {}
     merged = fieldsets.merge(schema, before, applied)

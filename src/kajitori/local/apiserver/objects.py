@@ -262,7 +262,7 @@ class Objects:
             admission.check(request, self.view)
         if options.dry_run:
             return Written(_unstored(kind, new, self_link))
-        stored = self.store.update(record, encoded)
+        stored = self.store.update(record, kind.settle(encoded))
         revision = self.follow_up(kind, record, stored)
         await self.durable(revision)
         return Written(shown(kind, stored))
@@ -368,7 +368,7 @@ class View:
 
 def _unstored(kind: Kind, obj: Object, self_link: str | None) -> bytes:
     """What a dry run answers: the object as it would be read, but for what only storing takes away."""
-    seen = kind.decode(kind.encode(obj))
+    seen = kind.decode(kind.settle(kind.encode(obj)))
     if self_link:
         seen = {**seen, "metadata": {**seen["metadata"], "selfLink": self_link}}
     return encode_plain(seen)

@@ -13,7 +13,7 @@ import jsonpointer
 
 from kajitori.local.apiserver import managed
 from kajitori.local.apiserver.causes import invalid
-from kajitori.local.apiserver.formats import JSON, check_identity, duplicate_fields, parse_body, report_unknown
+from kajitori.local.apiserver.formats import JSON, check_identity, duplicate_fields, go_type, parse_body, report_unknown
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.objects import Caller, Objects, Written, made_by_update
 from kajitori.local.apiserver.options import WriteOptions
@@ -27,6 +27,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 _OPERATIONS_MAX = 10_000
+_NO_PATCH = "Invalid JSON Patch"
 _MISMATCH = re.compile(
     r"json: cannot unmarshal (array|object|string|bool|number(?: \S+)?) into Go struct field .* of type (\S+)$"
 )
@@ -44,8 +45,8 @@ class Patch:
     duplicates: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, body: bytes, content_type: str, kind: Kind) -> Patch:
-        """The patch in a body.
+    def read(cls, body: bytes, content_type: str, kind: Kind, validation: str = "") -> Patch:
+        """The patch in a body; `validation` is how strictly fields are looked at.
 
         Raises:
             StatusError: 415, 400.
@@ -54,8 +55,12 @@ class Patch:
         try:
             document = parse_body(body, "application/yaml" if media_type == APPLY_PATCH else "application/json")
         except ValueError as error:
+            if media_type == MERGE_PATCH and validation == "Ignore":
+                raise StatusError.bad_request(_NO_PATCH) from error
             what = {APPLY_PATCH: "error decoding YAML: ", STRATEGIC_PATCH: ""}.get(media_type, "error decoding patch: ")
             raise StatusError.bad_request(f"{what}{error}") from error
+        if document is None and media_type == APPLY_PATCH:
+            document = {}
         if not isinstance(document, list if media_type == JSON_PATCH else dict):
             raise StatusError.bad_request(_wrong_document(media_type, document))
         if media_type == JSON_PATCH and len(document) > _OPERATIONS_MAX:
@@ -158,19 +163,19 @@ def check_media_type(content_type: str, kind: Kind) -> str:
     """
     media_type = content_type.partition(";")[0].strip().lower()
     served = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+    if kind.custom is not None and media_type not in (JSON_PATCH, MERGE_PATCH, APPLY_PATCH):
+        raise StatusError.unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     if media_type not in served:
         raise StatusError.unsupported_media_type()
-    if media_type == STRATEGIC_PATCH and kind.custom is not None:
-        raise StatusError.unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     return media_type
 
 
 def _wrong_document(media_type: str, document: Any) -> str:
-    found = "array" if isinstance(document, list) else "object" if isinstance(document, dict) else "string"
+    found = go_type(document)
     if media_type == JSON_PATCH:
         return f"error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
     if media_type == MERGE_PATCH and document is None:
-        return "Invalid JSON Patch"
+        return _NO_PATCH
     return f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
 
 
@@ -202,7 +207,8 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         new = patch.on(old)
         if patch.media_type == STRATEGIC_PATCH:
             new["apiVersion"], new["kind"] = kind.resource.api_version, kind.resource.kind
-        if patch.media_type != STRATEGIC_PATCH and kind.custom is None and new.get("kind") != kind.resource.kind:
+        another = new.get("kind") not in (None, "", kind.resource.kind)
+        if patch.media_type != STRATEGIC_PATCH and kind.custom is None and another:
             raise patch.refused(f"unable to convert a {new.get('kind')} to a {kind.resource.kind}")
         meta = new.get("metadata")
         if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
@@ -220,8 +226,8 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         if faults and options.field_validation == "Strict":
             raise patch.refused(f"strict decoding error: {', '.join(faults)}")
         report_unknown(kind, faults, options.field_validation, caller.warnings)
-        check_name(new, target)
         check_namespace(new, target)
+        check_name(new, target)
         return new
 
     def own(new: Object, old: Object | None) -> None:
@@ -348,7 +354,6 @@ def _not_its_name(objects: Objects, target: Target, config: Object) -> StatusErr
     if name not in (None, "", target.name):
         text = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
         return StatusError.bad_request(text)
-    # Whoever applies a built-in kind may leave its name out, or empty; of a custom resource the empty one would stay.
-    stays_empty = name == "" and kind.custom is not None
+    # A name that is left out stays as it is; an empty one does not.
     missing = not name and objects.find(kind, target.namespace, target.name) is None
-    return no_name(target) if missing or stays_empty else None
+    return no_name(target) if missing or name == "" else None

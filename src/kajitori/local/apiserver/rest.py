@@ -176,8 +176,8 @@ class Rest:
         kind = target.kind
         options = parse_write(call.query, "UpdateOptions")
         obj = self._read(call, options)
-        check_name(obj, target)
         check_namespace(obj, target)
+        check_name(obj, target)
         own = _owner(kind, call.caller, options, target.subresource)
         body = encode_plain(obj)
 
@@ -229,7 +229,7 @@ class Rest:
         if media_type != APPLY_PATCH or (target.subresource and not made_by_update(target.kind)):
             # Nothing is said about a patch for what is not there.
             self.objects.get(target.kind, target.namespace, target.name)
-        patch = Patch.read(call.body, call.content_type, target.kind)
+        patch = Patch.read(call.body, call.content_type, target.kind, options.field_validation)
         written = await patched(self.objects, target, patch, call.caller, options)
         return _object(call, written.value, 201 if written.created else 200)
 
@@ -359,7 +359,9 @@ class Rest:
         twice: list[str] = []
         if options.field_validation != "Ignore":
             twice = duplicate_fields(call.body, call.content_type, obj)
-        faults = [*kind.conform(obj), *twice]
+        wanted = kind.resource
+        is_of_kind = (obj.get("apiVersion", "").rpartition("/")[0], obj.get("kind")) == (wanted.group, wanted.kind)
+        faults = [*kind.conform(obj), *twice] if unlike is None or is_of_kind else twice
         report_unknown(kind, faults, options.field_validation, call.caller.warnings)
         if unlike is not None:
             raise unlike

@@ -229,6 +229,13 @@ class Subresources:
             version = obj["metadata"].get("resourceVersion")
             if version and version != stored["metadata"]["resourceVersion"]:
                 raise StatusError.conflict(target.kind.resource, target.name)
+            meta, given = stored["metadata"], obj["metadata"]
+            for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+                if given.get(name):
+                    meta[name] = given[name]
+                else:
+                    meta.pop(name, None)
+            target.kind.strategy.default(stored)
             stored.setdefault("spec", {})["finalizers"] = (obj.get("spec") or {}).get("finalizers") or []
             if not stored["spec"]["finalizers"]:
                 del stored["spec"]["finalizers"]

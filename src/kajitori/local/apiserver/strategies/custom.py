@@ -99,10 +99,7 @@ class CustomStrategy(Strategy):
             for one in validate(schema, new["status"]):
                 inside = one.field and one.field != "<nil>"
                 causes.append(replace(one, field=f"status.{one.field}" if inside else one.field or "status"))
-        causes += self._scale_status(new)
-        if new.get("status", "") is None:
-            del new["status"]
-        return causes
+        return causes + self._scale_status(new)
 
 
 def _nested(obj: Object, path: str, wanted: type, name: str) -> tuple[Any, str]:

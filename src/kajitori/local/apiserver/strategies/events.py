@@ -122,7 +122,10 @@ def _common_faults(obj: Object, controller: str) -> list[Cause]:
     causes: list[Cause] = []
     namespace = obj["metadata"].get("namespace", "")
     about = (obj.get("involvedObject") or {}).get("namespace", "")
-    if (about and about != namespace) or (not about and namespace != "default"):
+    # An Event of the new form may be about something elsewhere.
+    is_new = bool(obj.get("eventTime"))
+    homeless = ("default", "kube-system") if is_new else ("default",)
+    if (about and about != namespace and not is_new) or (not about and namespace not in homeless):
         causes.append(invalid("involvedObject.namespace", about, "does not match event.namespace"))
     if not obj.get("eventTime"):
         return causes

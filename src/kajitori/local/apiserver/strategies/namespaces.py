@@ -20,6 +20,8 @@ class NamespaceStrategy(Strategy):
         if name:
             obj["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", name)
             obj["metadata"]["labels"]["kubernetes.io/metadata.name"] = name
+        for condition in (obj.get("status") or {}).get("conditions") or []:
+            condition.setdefault("lastTransitionTime", None)
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
@@ -50,8 +52,6 @@ class NamespaceStrategy(Strategy):
     def prepare_status_update(self, new: Object, old: Object) -> None:
         super().prepare_status_update(new, old)
         new.setdefault("status", {}).setdefault("phase", "Active")
-        for condition in new["status"].get("conditions") or []:
-            condition.setdefault("lastTransitionTime", None)
 
     def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
         going, phase = bool(new["metadata"].get("deletionTimestamp")), new["status"]["phase"]
@@ -62,4 +62,4 @@ class NamespaceStrategy(Strategy):
         return [invalid("status.Phase", phase, said)]
 
     def fields(self, obj: Object) -> dict[str, str]:
-        return {"status.phase": obj.get("status", {}).get("phase", ""), "name": obj["metadata"].get("name", "")}
+        return {"status.phase": obj.get("status", {}).get("phase", "")}

@@ -64,6 +64,8 @@ class PodStrategy(Strategy):
         status = obj.get("status") or {}
         for name in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
             for one in status.get(name) or []:
+                for part, blank in (("image", ""), ("imageID", ""), ("ready", False), ("restartCount", 0)):
+                    one.setdefault(part, blank)
                 for state in (one.setdefault("state", {}), one.setdefault("lastState", {})):
                     _default_state(state)
         for condition in status.get("conditions") or []:

@@ -309,6 +309,11 @@ def _int_or_percent(field: str, value: Any) -> list[Cause]:
 class PriorityClassStrategy(Strategy):
     has_generation = True
 
+    def prepare_update(self, new: Object, old: Object) -> None:
+        # Nothing that matters can change: the generation stays the first.
+        if "generation" in old["metadata"]:
+            new["metadata"]["generation"] = old["metadata"]["generation"]
+
     def default(self, obj: Object) -> None:
         obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
         obj.setdefault("value", 0)

@@ -24,7 +24,7 @@ class ServiceStrategy(Strategy):
     """Cluster addresses are given by `admission`, which sees which are taken."""
 
     has_status = True
-    name_rule = staticmethod(texts.dns_1035_label)
+    name_rule = staticmethod(texts.dns_label)
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
