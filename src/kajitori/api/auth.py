@@ -34,8 +34,8 @@ MAX_TOKEN_LENGTH = 16_384
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*", re.ASCII)  # RFC 6750, b64token
 _HINT = "send `Authorization: Bearer …` with your Kubernetes token; `kaji` finds that of a local cluster by itself"
 
-Question = tuple[str, str, str, str]
-"""Verb, resource, namespace (empty: all), name (empty: any)."""
+Question = tuple[str, str, str, str, str]
+"""Verb, resource, subresource (empty: the object itself), namespace (empty: all), name (empty: any)."""
 
 
 @dataclass(slots=True)
@@ -55,9 +55,11 @@ class User:
     _answers: OrderedDict[Question, _Answer] = field(default_factory=OrderedDict, repr=False)
     _asking: dict[Question, asyncio.Task[bool]] = field(default_factory=dict, repr=False)
 
-    async def may(self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS) -> bool:
+    async def may(
+        self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS, subresource: str = ""
+    ) -> bool:
         """Whether he may do this to Runs (or another kind); without a namespace: in all of them."""
-        question = (verb, resource.plural, namespace, name)
+        question = (verb, resource.plural, subresource, namespace, name)
         answer = self._answers.get(question)
         if answer is not None and answer.until > self.clock():
             return answer.allowed
@@ -67,13 +69,16 @@ class User:
             asking.add_done_callback(lambda task: self._asked(question, task))
         return await asyncio.shield(asking)
 
-    async def require(self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS) -> None:
+    async def require(
+        self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS, subresource: str = ""
+    ) -> None:
         """Raises Forbidden where he may not."""
-        if await self.may(verb, namespace, resource=resource):
+        if await self.may(verb, namespace, resource=resource, subresource=subresource):
             return
-        if name and await self.may(verb, namespace, name, resource=resource):
+        if name and await self.may(verb, namespace, name, resource=resource, subresource=subresource):
             return
         what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+        what += f"/{subresource}" if subresource else ""
         where = f"in namespace {namespace}" if namespace else "in all namespaces"
         raise Forbidden(
             f"{self.name} may not {verb} {what} {where}",
@@ -87,8 +92,8 @@ class User:
             task.exception()  # whoever asked was told, unless he has hung up
 
     async def _ask(self, question: Question, resource: Resource) -> bool:
-        verb, plural, namespace, name = question
-        attributes = {"verb": verb, "group": resource.group, "resource": plural}
+        verb, plural, subresource, namespace, name = question
+        attributes = {"verb": verb, "group": resource.group, "resource": plural, "subresource": subresource}
         attributes |= {"namespace": namespace, "name": name}
         review = _review(SELF_ACCESS_REVIEWS, {"resourceAttributes": {k: v for k, v in attributes.items() if v}})
         answer = await self.client.create(SELF_ACCESS_REVIEWS, review)

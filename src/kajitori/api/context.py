@@ -28,6 +28,7 @@ from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import NODES, RUNS, Resource
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
 from kajitori.policyfile import PolicyFile
+from kajitori.store.logs import KeptLogs
 
 T = TypeVar("T")
 
@@ -50,7 +51,8 @@ class ApiDependencies:
 
     client: the server's own credentials; mirror: Nodes, Pods and Runs, started by whoever made it; policy: the policy
     in force; user_client: a client for a caller's own token, by default the same API server with that token;
-    namespace: where runs go that name none, by default the client's own.
+    namespace: where runs go that name none, by default the client's own;
+    kept_logs: logs of Pods that are gone.
     """
 
     client: KubeClient
@@ -58,6 +60,7 @@ class ApiDependencies:
     policy: PolicyFile
     user_client: Callable[[str], KubeClient] | None = None
     namespace: str = ""
+    kept_logs: KeptLogs | None = None
     registry: CollectorRegistry | None = None
     now: Callable[[], datetime] = _utc_now
     clock: Callable[[], float] = time.monotonic
@@ -70,6 +73,7 @@ class Api:
         self.client = deps.client
         self.mirror = deps.mirror
         self.policy = deps.policy
+        self.kept_logs = deps.kept_logs
         self.namespace = deps.namespace or deps.client.config.namespace
         self.now = deps.now
         self.clock = deps.clock

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kajitori.api.log_lines import LineSplitter, Piece, Position, utc_time
 from kajitori.core import names
-from kajitori.errors import KajitoriError, NotFound, Unavailable
+from kajitori.core.nodelist import compress_ranks
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
 from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.resources import PODS
 from kajitori.kube.streams import ByteStream
+from kajitori.store.logs import MemberLogName
 
 if TYPE_CHECKING:
     from kajitori.api.auth import User
@@ -102,6 +105,7 @@ class MemberLog:
         self._run = run
         self._request = request
         self._opened: _Opened | None = None
+        self._kept: Batch | None = None
         self._newest_first = True
         self._read_attempts = 0
         """Attempts up to this one were read to their end."""
@@ -111,11 +115,19 @@ class MemberLog:
 
     async def open(self) -> None:
         """Connects to the log if the member has one; what the API server refuses is raised here."""
+        attempts = self._run.status.attempts if self._run.status is not None else 0
+        wanted = self._request.attempt
+        if wanted is not None and wanted > attempts and not self._request.follow:
+            hint = f"name one of 1 to {attempts}" if attempts > 1 else "leave it out"
+            message = (
+                f"{self._run.metadata.name} was started {attempts} times" if attempts != 1 else "there was only one"
+            )
+            raise InvalidInput.one("attempt", message, value=str(wanted), hint=hint)
         pod = self._next(self._run)
         if pod is not None:
             self._opened = await self._open(pod)
-        elif not self._request.follow or self._is_final:
-            self._check_lost()
+        elif (lost := self._lost_attempt()) is not None:
+            self._kept = await self._read_kept(lost)
 
     async def close(self) -> None:
         """Hangs up."""
@@ -125,6 +137,9 @@ class MemberLog:
 
     async def batches(self, tracker: RunTracker) -> AsyncGenerator[Batch]:
         """Everything that was asked for. Raises what the API server refuses, and Unavailable where it stays away."""
+        if self._kept is not None:
+            yield self._kept
+            return
         failures = 0
         while True:
             pod = self._next(tracker.look())
@@ -222,19 +237,45 @@ class MemberLog:
         known = self._known(pod)
         return known is not None and known.is_finished
 
-    def _check_lost(self) -> None:
-        """Raises NotFound where the member has run, but its Pod and with it its log are gone."""
+    def _lost_attempt(self) -> int | None:
+        """The attempt that is asked for, where the member has run in it but its Pod is gone; else None."""
         status = self._run.status
-        attempt = status.attempt if status is not None else None
-        wanted = self._request.attempt or (attempt.number if attempt is not None and attempt.started_at else 0)
-        if not wanted:
-            return
+        newest = status.attempt if status is not None else None
+        started = newest.number if newest is not None and newest.started_at else 0
+        wanted = self._request.attempt or started
+        may_come = self._request.follow and not self._is_final
+        if not wanted or (may_come and (newest is None or wanted >= newest.number)):
+            return None
         name = names.pod_name(self._run.metadata.name, wanted, self.rank)
-        if (self._run.metadata.namespace, name) not in self._api.mirror.pods:
-            raise NotFound(
-                f"the log of rank {self.rank} in attempt {wanted} is gone with its Pod",
-                hint=f"what happened to it: kaji events {self._run.metadata.name}",
-            )
+        return wanted if (self._run.metadata.namespace, name) not in self._api.mirror.pods else None
+
+    async def _read_kept(self, attempt: int) -> Batch:
+        """What was kept of the log before its Pod went. Raises NotFound where nothing was."""
+        meta = self._run.metadata
+        gone = f"the log of rank {self.rank} in attempt {attempt} is gone with its Pod"
+        hint = f"what happened to it: kaji events {meta.name}"
+        if self._api.kept_logs is None:
+            raise NotFound(gone, hint=hint)
+        await self._user.require("get", meta.namespace, resource=PODS, subresource="log")
+        splitter = LineSplitter()
+        pieces: list[Piece] = []
+        try:
+            name = MemberLogName(meta.namespace, meta.uid, attempt, self.rank)
+            async with aclosing(self._api.kept_logs.read(name)) as chunks:
+                async for chunk in chunks:
+                    pieces += splitter.feed(chunk)
+        except NotFound:
+            kept = await self._api.kept_logs.of_run(meta.namespace, meta.uid)
+            ranks = sorted({log.rank for log in kept if log.attempt == attempt})
+            if ranks:
+                hint = f"of attempt {attempt} the logs of these ranks were kept: {compress_ranks(ranks)}"
+            elif attempts := sorted({log.attempt for log in kept}):
+                hint = f"logs were kept of these attempts: {compress_ranks(attempts)}"
+            raise NotFound(gone, hint=hint) from None
+        pieces = [*pieces, *splitter.flush()]
+        if self._floor is not None:
+            pieces = self._wanted(pieces, utc_time(self._floor.isoformat().encode()))
+        return Batch(attempt, _last_lines(pieces, self._tail))
 
     # ------------------------------------------------------------------------------------------ one connection
 
@@ -309,6 +350,13 @@ class MemberLog:
     @staticmethod
     def _wanted(pieces: list[Piece], since: str) -> list[Piece]:
         return [piece for piece in pieces if not piece.time or piece.time >= since] if since else pieces
+
+
+def _last_lines(pieces: list[Piece], count: int | None) -> list[Piece]:
+    if count is None:
+        return pieces
+    begins = [index for index, piece in enumerate(pieces) if piece.begins]
+    return pieces[begins[-count] :] if 0 < count < len(begins) else pieces if count else []
 
 
 def attempt_of(pod: Pod) -> int:

@@ -144,7 +144,8 @@ class FakeKubernetes:
 
     async def _review_access(self, request: web.Request) -> web.Response:
         asked = (await request.json())["spec"]["resourceAttributes"]
-        question = (self._user(request), asked["verb"], asked["resource"])
+        what = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+        question = (self._user(request), asked["verb"], what)
         namespace = asked.get("namespace", "")
         denied = any((*question, where) in self.denied for where in {namespace, "*"})
         return web.json_response({"kind": "SelfSubjectAccessReview", "status": {"allowed": not denied}}, status=201)

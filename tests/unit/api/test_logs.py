@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,6 +13,8 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
 
 from kajitori.api import log_source
+from kajitori.store.blobs import open_blobs
+from kajitori.store.logs import KeptLogs, MemberLogName
 
 PATH = "/v1/runs/team/bert/logs"
 
@@ -59,6 +62,57 @@ async def test_a_member_that_has_not_started_has_no_log_yet(world: World) -> Non
     put_member(world, put_run(world, phase="Starting"), FakeLog(at(1, "x")), phase="Pending")
     await world.caught_up()
     assert await read(world.http) == ""
+
+
+@pytest.fixture
+async def kept(world: World, tmp_path: Path) -> KeptLogs:
+    """Logs of attempt 1, whose Pods are gone, of a run in its second."""
+    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    made = put_run(world, attempt=2, phase="Running", replicas=4)
+    put_member(world, made, FakeLog(at(30, "second life")), attempt=2)
+    text = "".join(f"{at(second, f'line {second}')}\n" for second in range(1, 6))
+    for rank in (0, 2):
+        name = MemberLogName("team", made["metadata"]["uid"], 1, rank)
+        await kept.keep(name, text.replace("line", f"rank {rank}, line").encode())
+    await world.caught_up()
+    return kept
+
+
+async def test_what_was_kept_is_read_like_any_log(world: World, kept: KeptLogs) -> None:
+    assert await read(world.http) == "second life\n"
+    assert (await read(world.http, attempt=1)).splitlines() == [f"rank 0, line {number}" for number in range(1, 6)]
+    assert await read(world.http, attempt=1, rank=2, tail=1) == "rank 2, line 5\n"
+    assert await read(world.http, attempt=1, tail=0) == ""
+    assert (await read(world.http, attempt=1, since="2026-11-21T10:00:04Z")).startswith("rank 0, line 4\n")
+    assert await read(world.http, attempt=1, tail=1, timestamps="true") == at(5, "rank 0, line 5") + "\n"
+    assert await read(world.http, attempt=1, tail=1, follow="true") == "rank 0, line 5\n"
+
+
+async def test_kept_logs_of_several_members_are_merged(world: World, kept: KeptLogs) -> None:
+    """Those that were not kept are left out."""
+    response = await world.http.get(PATH, params={"attempt": 1, "allRanks": "true", "tail": 1})
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    assert [(line["rank"], line["attempt"], line["line"]) for line in lines] == [
+        (0, 1, "rank 0, line 5"),
+        (2, 1, "rank 2, line 5"),
+    ]
+
+
+async def test_what_was_not_kept_says_what_was(world: World, kept: KeptLogs) -> None:
+    response = await world.http.get(PATH, params={"attempt": 1, "rank": 1})
+    assert response.status_code == 404
+    assert response.json()["hint"] == "of attempt 1 the logs of these ranks were kept: 0,2"
+    response = await world.http.get(PATH, params={"attempt": 7})
+    assert response.status_code == 422
+    assert response.json()["faults"][0]["hint"] == "name one of 1 to 2"
+
+
+async def test_kept_logs_are_for_who_may_read_logs(world: World, kept: KeptLogs) -> None:
+    """As the Pod's own log was."""
+    world.kubernetes.denied.add(("ada", "get", "pods/log", "team"))
+    response = await world.http.get(PATH, params={"attempt": 1})
+    assert response.status_code == 403
+    assert "pods/log" in response.json()["detail"]
 
 
 async def test_a_log_that_went_with_its_pod_is_said_to_be_gone(world: World) -> None:

@@ -1,0 +1,88 @@
+"""Logs of members whose Pods are gone: the end of each, by run, attempt and rank, as long as the run exists."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
+
+from kajitori.store.blobs import Blob, Blobs
+
+PREFIX = "logs"
+NEW_RUN = timedelta(hours=1)
+"""What is younger is never taken for left over: its run may not have been seen by whoever tidies up."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLogName:
+    """Whose log it is."""
+
+    namespace: str
+    run_uid: str
+    attempt: int
+    rank: int
+
+    @property
+    def key(self) -> str:
+        return f"{PREFIX}/{self.namespace}/{self.run_uid}/{self.attempt}/{self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLog:
+    """One that is there."""
+
+    attempt: int
+    rank: int
+    size_bytes: int
+
+
+class KeptLogs:
+    """Logs in a store of blobs. Lines begin with the time and a blank, as a kubelet writes them with timestamps."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    async def keep(self, name: MemberLogName, content: bytes) -> None:
+        """Stores the end of a member's log in place of what was kept of it before."""
+        await self._blobs.put(name.key, content)
+
+    def read(self, name: MemberLogName) -> AsyncGenerator[bytes, None]:
+        """What was kept, piece by piece. Raises NotFound before the first where nothing was."""
+        return self._blobs.get(name.key)
+
+    async def of_run(self, namespace: str, run_uid: str) -> list[KeptLog]:
+        """What there is of a run, by attempt and rank."""
+        found = []
+        async with aclosing(self._blobs.under(f"{PREFIX}/{namespace}/{run_uid}")) as blobs:
+            async for blob in blobs:
+                attempt, rank = blob.key.split("/")[3:]
+                found.append(KeptLog(int(attempt), int(rank), blob.size_bytes))
+        return sorted(found, key=lambda kept: (kept.attempt, kept.rank))
+
+    async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
+        """Removes what was kept of a run, or only of its oldest attempts."""
+        keys = [
+            MemberLogName(namespace, run_uid, kept.attempt, kept.rank).key
+            for kept in await self.of_run(namespace, run_uid)
+            if up_to_attempt is None or kept.attempt <= up_to_attempt
+        ]
+        if keys:
+            await self._blobs.delete(*keys)
+
+    async def collect(self, runs: Collection[str], keep_for: timedelta) -> int:
+        """Removes what no run of these UIDs has, and what is older than `keep_for`; answers how many logs went."""
+        now = await self._blobs.now()
+        left: list[str] = []
+        async with aclosing(self._blobs.under(PREFIX)) as blobs:
+            async for blob in blobs:
+                age = now - blob.modified_at
+                if age > keep_for or (age > NEW_RUN and _run_uid(blob) not in runs):
+                    left.append(blob.key)
+        if left:
+            await self._blobs.delete(*left)
+        return len(left)
+
+
+def _run_uid(blob: Blob) -> str:
+    return blob.key.split("/")[2]

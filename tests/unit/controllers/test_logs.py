@@ -1,0 +1,104 @@
+"""The end of a log is kept before its Pod goes, and what is said while it ends is added."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kajitori.controllers import logs
+from kajitori.controllers.logs import LogKeeper
+from kajitori.core.gang import Member, MemberState
+from kajitori.errors import Unavailable
+from kajitori.kube.client import KubeClient
+from kajitori.store.blobs import open_blobs
+from kajitori.store.logs import KeptLogs, MemberLogName
+
+OVER = Member(1, 2, "bert-2-1", "uid", MemberState.FAILED)
+RUNS = Member(0, 2, "bert-2-0", "uid", MemberState.RUNNING)
+
+
+class Stream:
+    """A log that ends when it is told to, or has ended already."""
+
+    def __init__(self, said: list[bytes], ending: asyncio.Event | None = None, last: bytes = b"") -> None:
+        self._said, self._ending, self._last = said, ending, last
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._said:
+            yield piece
+        if self._ending is not None:
+            await self._ending.wait()
+            yield self._last
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+class Logs:
+    """Stands for a client: what each Pod says, or that it says nothing."""
+
+    def __init__(self, **said: Any) -> None:
+        self.said = said
+        self.ending = asyncio.Event()
+
+    async def open_log(self, namespace: str, pod: str, *, follow: bool, **more: Any) -> Stream:
+        answer = self.said[pod.replace("-", "_")]
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            await asyncio.Event().wait()
+        return Stream(answer, self.ending, b"2 bye\n") if follow else Stream(answer)
+
+
+async def kept_in(folder: Path) -> KeptLogs:
+    return KeptLogs(await open_blobs(folder.as_uri()))
+
+
+async def read(kept: KeptLogs, member: Member) -> bytes:
+    name = MemberLogName("vision", "run", member.attempt, member.rank)
+    return b"".join([piece async for piece in kept.read(name)])
+
+
+async def test_last_words_are_added(tmp_path: Path) -> None:
+    kept = await kept_in(tmp_path)
+    client = Logs(bert_2_0=[b"0 hello\n", b"1 step\n"], bert_2_1=[b"0 broken\n"])
+    keeper = LogKeeper(cast(KubeClient, client), kept)
+    await keeper.keep("vision", "run", [RUNS, OVER], size_bytes=1000, grace_seconds=5)
+    assert await read(kept, RUNS) == b"0 hello\n1 step\n"
+    assert await read(kept, OVER) == b"0 broken\n"
+    client.ending.set()
+    await asyncio.gather(*keeper._listening)
+    assert await read(kept, RUNS) == b"0 hello\n1 step\n2 bye\n"
+    await keeper.close()
+
+
+@pytest.mark.parametrize("size_bytes", [16, 17, 20, 34, 35, 1000])
+async def test_only_the_end_is_kept_in_whole_lines(tmp_path: Path, size_bytes: int) -> None:
+    kept = await kept_in(tmp_path)
+    text = b"".join(b"%d line\n" % number for number in range(5))
+    keeper = LogKeeper(cast(KubeClient, Logs(bert_2_1=[text[:10], text[10:12], text[12:]])), kept)
+    await keeper.keep("vision", "run", [OVER], size_bytes=size_bytes, grace_seconds=0)
+    end = await read(kept, OVER)
+    before = text.removesuffix(end)
+    assert before + end == text
+    assert before.endswith(b"\n") or not before
+    assert size_bytes - 2 * len(b"0 line\n") < len(end) <= size_bytes or end == text
+
+
+async def test_what_cannot_be_read_hinders_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Pod that the API server cannot ask for, and a node that never answers."""
+    monkeypatch.setattr(logs, "READ_SECONDS", 0.05)
+    kept = await kept_in(tmp_path)
+    client = Logs(bert_2_0=Unavailable("its node is away"), bert_2_1=None)
+    keeper = LogKeeper(cast(KubeClient, client), kept)
+    await keeper.keep("vision", "run", [OVER, RUNS], size_bytes=1000, grace_seconds=0)
+    await asyncio.gather(*keeper._listening)
+    assert await kept.of_run("vision", "run") == []
+    await keeper.close()

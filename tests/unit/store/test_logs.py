@@ -1,0 +1,65 @@
+"""Kept logs: found by attempt and rank, forgotten with their run, and never longer than they may stay."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from kajitori.errors import NotFound
+from kajitori.store.blobs import open_blobs
+from kajitori.store.logs import KeptLog, KeptLogs, MemberLogName
+
+MONTH = timedelta(days=30)
+
+
+def name(attempt: int, rank: int, run: str = "u1") -> MemberLogName:
+    return MemberLogName("vision", run, attempt, rank)
+
+
+async def logs_in(folder: Path) -> KeptLogs:
+    return KeptLogs(await open_blobs(folder.as_uri()))
+
+
+async def read(kept: KeptLogs, which: MemberLogName) -> bytes:
+    return b"".join([piece async for piece in kept.read(which)])
+
+
+async def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
+    kept = await logs_in(tmp_path)
+    await kept.keep(name(10, 0), b"ten")
+    await kept.keep(name(2, 7), b"two")
+    await kept.keep(name(2, 7), b"two, and its last words")
+    assert await read(kept, name(2, 7)) == b"two, and its last words"
+    assert await kept.of_run("vision", "u1") == [KeptLog(2, 7, 23), KeptLog(10, 0, 3)]
+    with pytest.raises(NotFound):
+        await read(kept, name(3, 7))
+
+
+async def test_a_run_takes_its_logs_along(tmp_path: Path) -> None:
+    kept = await logs_in(tmp_path)
+    for attempt in (1, 2, 3):
+        await kept.keep(name(attempt, 0), b"x")
+    await kept.keep(name(1, 0, run="u2"), b"x")
+    await kept.forget("vision", "u1", up_to_attempt=2)
+    assert [each.attempt for each in await kept.of_run("vision", "u1")] == [3]
+    await kept.forget("vision", "u1")
+    await kept.forget("vision", "u1")
+    assert await kept.of_run("vision", "u1") == []
+    assert len(await kept.of_run("vision", "u2")) == 1
+
+
+async def test_what_no_run_has_and_what_is_too_old_is_collected(tmp_path: Path) -> None:
+    """But nothing that is so young that its run may not be known yet."""
+    kept = await logs_in(tmp_path)
+    for run in ("alive", "gone", "new", "old"):
+        await kept.keep(name(1, 0, run=run), b"x")
+    for run, hours in (("alive", 2), ("gone", 2), ("old", 24 * 40)):
+        moment = time.time() - hours * 3600
+        os.utime(tmp_path / name(1, 0, run=run).key, (moment, moment))
+    assert await kept.collect({"alive", "old"}, MONTH) == 2
+    left = [run for run in ("alive", "gone", "new", "old") if await kept.of_run("vision", run)]
+    assert left == ["alive", "new"]
