@@ -1,0 +1,37 @@
+"""The kinds that sequences are made of: where they live, a good object of each, and pieces to change it with.
+
+A piece is merged into an object (or sent alone as a patch); good ones and bad ones are mixed on purpose.
+"""
+
+from __future__ import annotations
+
+from tests.helpers.differential.catalogue.cluster import EVENTS, LEASES, NAMESPACES, NEW_EVENTS, NODES
+from tests.helpers.differential.catalogue.configuration import CONFIG_MAPS, SECRETS, SERVICES
+from tests.helpers.differential.catalogue.custom import BOATS, OLD_BOATS, RUNS
+from tests.helpers.differential.catalogue.pods import PODS
+from tests.helpers.differential.catalogue.policies import BUDGETS, LIMITS, PRIORITIES, QUOTAS
+from tests.helpers.differential.catalogue.sort import META, Object, Sort
+from tests.helpers.differential.catalogue.storage import CLAIMS, VOLUMES
+
+__all__ = ["META", "SORTS", "Object", "Sort"]
+
+SORTS = (
+    PODS,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICES,
+    NODES,
+    LEASES,
+    NAMESPACES,
+    EVENTS,
+    NEW_EVENTS,
+    CLAIMS,
+    VOLUMES,
+    QUOTAS,
+    LIMITS,
+    BUDGETS,
+    PRIORITIES,
+    BOATS,
+    OLD_BOATS,
+    RUNS,
+)
