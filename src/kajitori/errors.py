@@ -5,6 +5,7 @@ KajitoriError
 │   └── Refused           well-formed, but policy does not allow it                     exit 2, HTTP 422
 ├── NotFound              no object of that name                                        exit 2, HTTP 404
 ├── AlreadyExists         the name is taken                                             exit 2, HTTP 409
+├── WrongState            the run's phase does not allow that, now                      exit 2, HTTP 409
 ├── Conflict              somebody else changed it first; read it again                 exit 125, HTTP 409
 ├── Unauthenticated       no credentials, or expired ones                               exit 125, HTTP 401
 ├── Forbidden             known, but not allowed                                        exit 2, HTTP 403
@@ -88,6 +89,12 @@ class NotFound(KajitoriError):
 
 class AlreadyExists(KajitoriError):
     code = "AlreadyExists"
+    http_status = 409
+    exit_code = 2
+
+
+class WrongState(KajitoriError):
+    code = "WrongState"
     http_status = 409
     exit_code = 2
 

@@ -22,7 +22,7 @@ from kajitori.core.fields import Duration
 from kajitori.core.quantity import format_duration
 from kajitori.core.run import name_fault
 from kajitori.core.validation import Document, read
-from kajitori.errors import Conflict, InvalidInput, NotFound, Refused
+from kajitori.errors import Conflict, InvalidInput, NotFound, Refused, WrongState
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import CLAIMS, RUNS
 
@@ -85,9 +85,9 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
         if not phase.is_final:
             doing = "is being stopped" if spec.get("stopped") else f"is {phase.value}"
             hint = "wait until it has stopped" if spec.get("stopped") else "stop it first, or leave it be"
-            raise Conflict(f"{name} {doing}: only a run that has ended can be resumed", hint=hint)
+            raise WrongState(f"{name} {doing}: only a run that has ended can be resumed", hint=hint)
         if run.metadata.deletion_timestamp:
-            raise Conflict(f"{name} is being deleted", hint="submit it anew")
+            raise WrongState(f"{name} is being deleted", hint="submit it anew")
         done = run.status.resumes if run.status is not None else 0
         patch: Patch = {"stopped": False, "resumes": max(done, _resumes(spec)) + 1}
         _decide_again(api, run, spec | patch)

@@ -20,7 +20,7 @@ from kajitori.api.members import newest_pods
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import bug_response, error_response, parameter_faults
 from kajitori.core.gang import MemberState
-from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
 from kajitori.kube.members import member_of
 from kajitori.kube.objects import Pod
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream
@@ -73,7 +73,7 @@ async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: 
     if member.state is not MemberState.RUNNING:
         hint = "wait until it runs" if member.state is MemberState.PENDING else "resume the run first"
         message = f"rank {query.rank} of {run.metadata.name} is {member.state.value}; it has to run"
-        raise Conflict(message, hint=hint)
+        raise WrongState(message, hint=hint)
     if EXEC_PROTOCOL not in socket.scope.get("subprotocols", ()):
         raise InvalidInput.one("Sec-WebSocket-Protocol", f"must offer {EXEC_PROTOCOL}")
     async with await _open(user, pod, query) as program:

@@ -30,6 +30,7 @@ from kajitori.errors import (
     Unauthenticated,
     Unavailable,
     Unsupported,
+    WrongState,
 )
 
 Params = Mapping[str, Any]
@@ -271,7 +272,7 @@ def error_of(response: httpx2.Response) -> KajitoriError:
         return kind(faults or [Fault("", str(detail), hint=hint)], hint=hint if faults else "")
     message = str(detail)
     if status == 409:
-        return (AlreadyExists if code == AlreadyExists.code else Conflict)(message, hint=hint)
+        return {AlreadyExists.code: AlreadyExists, WrongState.code: WrongState}.get(code, Conflict)(message, hint=hint)
     error_class = _CLASSES.get(status, KajitoriError)
     return error_class(message, hint=hint, code=code or None)
 

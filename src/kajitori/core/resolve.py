@@ -127,11 +127,14 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
     if spec.checkpoint is not None and spec.checkpoint.size_bytes is None and policy.checkpoint.kind == "claim":
         message = f"{format_memory(defaults.checkpoint_size_bytes)} for the checkpoint"
         findings.add("CheckpointSizeDefaulted", message, "spec.checkpoint.size")
+    restarts = spec.restarts or 0
+    if spec.type == "batch":  # a service's members are kept running however often they fail
+        restarts = _or_default(spec.restarts, defaults.restarts, "restarts", _restarts, findings)
     resolved = Resolved(
         **amounts,
         gpus=gpus,
         gpu_type=gpu_type,
-        restarts=_or_default(spec.restarts, defaults.restarts, "restarts", _restarts, findings),
+        restarts=restarts,
         grace_seconds=_or_default(spec.grace_seconds, defaults.grace_seconds, "grace", _grace, findings),
         time_limit_seconds=time_limit,
         priority=_or_default(spec.priority, defaults.priority, "priority", _priority, findings),

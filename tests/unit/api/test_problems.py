@@ -14,6 +14,7 @@ TREE: list[tuple[KajitoriError, int, str]] = [
     (errors.Refused([Fault("a", "b"), Fault("c", "d")]), 422, "Refused"),
     (errors.NotFound("x"), 404, "NotFound"),
     (errors.AlreadyExists("x"), 409, "AlreadyExists"),
+    (errors.WrongState("x"), 409, "WrongState"),
     (errors.Conflict("x"), 409, "Conflict"),
     (errors.Unauthenticated("x"), 401, "Unauthenticated"),
     (errors.Forbidden("x"), 403, "Forbidden"),

@@ -84,7 +84,7 @@ async def test_an_address_that_is_taken(world: World) -> None:
             await ApiServer(world.app, port=first.port).start()
     assert refused.value.message.endswith(f"{first.port}: the port is in use")
     assert "--port" in refused.value.hint
-    with pytest.raises(Unavailable, match="cannot listen on 192.0.2.1:0: ") as refused:
+    with pytest.raises(Unavailable, match=r"cannot listen on 192\.0\.2\.1:0: ") as refused:
         await ApiServer(world.app, host="192.0.2.1").start()
     assert "--host" in refused.value.hint
 

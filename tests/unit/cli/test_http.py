@@ -22,6 +22,7 @@ from kajitori.errors import (
     Unauthenticated,
     Unavailable,
     Unsupported,
+    WrongState,
 )
 
 
@@ -87,6 +88,7 @@ def test_a_refused_connection_on_this_machine_is_not_waited_for() -> None:
         (403, "Forbidden", Forbidden),
         (404, "NotFound", NotFound),
         (409, "AlreadyExists", AlreadyExists),
+        (409, "WrongState", WrongState),
         (409, "Conflict", Conflict),
         (413, "TooLarge", TooLarge),
         (422, "Invalid", InvalidInput),

@@ -84,7 +84,7 @@ def test_rm_leaves_running_runs_alone() -> None:
     """Ended runs are deleted, a running one only with -f; its checkpoint only with -v."""
     api = FakeWebApi([BERT, GPT])
     result = invoke(api, "rm", "gpt", "bert")
-    assert (result.exit_code, result.stdout) == (125, "gpt-small\n")
+    assert (result.exit_code, result.stdout) == (2, "gpt-small\n")
     assert "bert is Running" in result.stderr
     assert [(call.path, call.query) for call in api.calls_to("DELETE")] == [("/v1/runs/vision/gpt-small", {})]
     forced = invoke(api, "rm", "-fv", "bert", "nope")

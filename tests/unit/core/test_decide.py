@@ -489,6 +489,12 @@ def test_own_machine_refuses_other_paths() -> None:
     assert faults["spec.secrets[0].path"].code == "MountsUnavailable"
 
 
+def test_a_service_has_no_number_of_restarts() -> None:
+    """Its members are kept running, so nothing is said about a default of three."""
+    assert "RestartsDefaulted" in codes(decided({}))
+    assert "RestartsDefaulted" not in codes(decided({"type": "service"}))
+
+
 def test_a_refused_folder_is_told_the_outermost_that_are_allowed() -> None:
     """What lies below one of them says nothing more."""
     folders = ("/tmp", "/tmp/cluster", "/home/a/code", "/home/ab", "/tmp/")
@@ -613,10 +619,10 @@ def test_any_spec(document: dict[str, Any], policy: Policy, admitted: bool, tabl
     assert resources["limits"].get("nvidia.com/gpu", "0") == str(decision.request.gpus)
     if "memory" not in resources["limits"]:
         assert decision.limits.restarts == 0
-    told = {finding.field for finding in decision.findings}
+    told, is_batch = {finding.field for finding in decision.findings}, spec.type == "batch"
     for field in ("restarts", "priority", "timeLimit"):
         given_value = getattr(spec, {"timeLimit": "time_limit_seconds"}.get(field, field))
-        used = decision.limits.time_limit_seconds if field == "timeLimit" else True
+        used = decision.limits.time_limit_seconds if field == "timeLimit" else field != "restarts" or is_batch
         assert given_value is not None or not used or f"spec.{field}" in told
     names = [mount["mountPath"] for mount in container(decision).get("volumeMounts", [])]
     assert len(set(names)) == len(names)

@@ -25,12 +25,14 @@ def command(cli: Cli, runs: tuple[str, ...], force: bool, volumes: bool, namespa
     from kajitori.cli.http import Api, run_path
     from kajitori.cli.many import for_each
     from kajitori.cli.words import is_final, phase_of
-    from kajitori.errors import Conflict, NotFound
+    from kajitori.errors import NotFound, WrongState
 
     def delete(api: Api, view: dict[str, Any]) -> None:
         if not force and not is_final(view):
             name = view["name"]
-            raise Conflict(f"{name} is {phase_of(view)}", hint=f"stop it first: kaji stop {name}; or kaji rm -f {name}")
+            raise WrongState(
+                f"{name} is {phase_of(view)}", hint=f"stop it first: kaji stop {name}; or kaji rm -f {name}"
+            )
         try:
             api.delete(run_path(view), {"checkpoint": volumes})
         except NotFound:
