@@ -158,6 +158,22 @@ def test_a_member_that_somebody_deletes_may_write_its_checkpoint_first() -> None
     assert (after.status.phase, after.status.reason, after.status.restarts) == (Phase.RESTARTING, Reason.DRAINED, 0)
 
 
+@pytest.mark.parametrize("state", [RUNNING, PENDING])
+def test_a_node_that_is_drained_sends_the_whole_gang_elsewhere(state: MemberState) -> None:
+    """With the run's own grace, so that it may write its checkpoint; it counts as nobody's failure."""
+    answer = step(run(), member(0), member(1, state, node_draining=True))
+    assert (answer.status.phase, answer.status.reason) == (Phase.RESTARTING, Reason.DRAINED)
+    assert (answer.status.restarts, answer.status.interruptions) == (0, 1)
+    assert "n1" in answer.status.message
+    assert answer.actions == (DeleteMembers(Limits().grace_seconds, unfinished_only=True),)
+    assert answer.status.avoid_nodes == {}
+
+
+def test_a_member_that_ended_on_a_drained_node_moves_nobody() -> None:
+    answer = step(run(), member(0), member(1, SUCCEEDED, node_draining=True))
+    assert (answer.status.phase, answer.actions) == (Phase.RUNNING, ())
+
+
 def test_a_start_that_takes_too_long_frees_its_nodes_and_pauses_longer_each_time() -> None:
     """It names what hung, does not count as a restart, and the pause doubles."""
     slow = member(1, PENDING, reason=Reason.IMAGE_PULL, message="no such image: bert:3")
@@ -269,6 +285,14 @@ def test_a_services_members_are_replaced_one_by_one() -> None:
     assert whole.status.phase is Phase.RUNNING
 
 
+def test_a_services_member_on_a_drained_node_moves_alone() -> None:
+    """Its successor comes when it has ended."""
+    answer = step(service(), member(0), member(1, node_draining=True), member(2))
+    assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", Limits().grace_seconds),)
+    later = step(replace(service(), status=answer.status), member(0), member(2))
+    assert later.actions == (NeedsNodes((1,), {}, frozenset()),)
+
+
 def test_a_service_does_not_start_a_second_member_while_the_first_still_ends() -> None:
     answer = step(service(), member(0), member(1, terminating=True), member(2))
     assert NeedsNodes not in kinds(answer)
@@ -279,17 +303,19 @@ def test_a_service_does_not_start_a_second_member_while_the_first_still_ends() -
 phases = st.sampled_from(list(Phase))
 members_strategy = st.lists(
     st.builds(
-        lambda rank, state, attempt, terminating, ready, reason: member(
+        lambda rank, state, attempt, terminating, ready, draining, reason: member(
             rank,
             state,
             attempt=attempt,
             terminating=terminating,
             node_ready=ready,
+            node_draining=draining,
             reason=reason if state is FAILED else Reason.NONE,
         ),
         st.integers(0, 3),
         st.sampled_from(list(MemberState)),
         st.integers(1, 3),
+        st.booleans(),
         st.booleans(),
         st.booleans(),
         st.sampled_from([Reason.PROGRAM_FAILED, Reason.OUT_OF_MEMORY, Reason.EVICTED, Reason.KUBELET_REFUSED]),
@@ -326,8 +352,7 @@ def test_whatever_is_seen(
         assert not any(m.blocks_restart for m in members)
     if NeedsNodes in asked and kind == "service":
         wanted = {rank for action in answer.actions if isinstance(action, NeedsNodes) for rank in action.ranks}
-        kept_or_ending = {m.rank for m in members if m.blocks_restart and m.terminating}
-        assert not wanted & kept_or_ending
+        assert not wanted & {m.rank for m in members if m.blocks_restart}
     if phase.is_final and not deleting:
         assert answer.status.phase is phase
     assert len(answer.status.notable) <= 64

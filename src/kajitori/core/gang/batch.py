@@ -65,6 +65,9 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         first = ending[0]
         reason = first.reason if first.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
         return Step(say(status, reason, f"member {first.rank} is being ended from outside"), tidy)
+    to_move = [member for member in current if member.node_draining and not member.is_over]
+    if to_move:
+        return _moved(run, status, to_move)
     pending = [member for member in current if member.state is MemberState.PENDING]
     if pending:
         status = starting(status, pending)
@@ -151,6 +154,16 @@ def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member
         status.interruptions += 1
     status = msgspec.structs.replace(status, phase=Phase.RESTARTING, reason=cause.reason, message=message)
     return Step(status, end_members(current, run.limits.restart_grace_seconds))
+
+
+def _moved(run: Run, status: RunStatus, to_move: Sequence[Member]) -> Step:
+    """An operator empties a node: the whole gang goes elsewhere, with the time to write its checkpoint first."""
+    nodes = ", ".join(sorted({member.node for member in to_move})[:3])
+    message = f"moved away from {nodes}, which is being drained"
+    status = msgspec.structs.replace(
+        status, phase=Phase.RESTARTING, reason=Reason.DRAINED, message=message, interruptions=status.interruptions + 1
+    )
+    return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
 
 
 def failed_to_create(run: Run, status: RunStatus, reason: Reason, message: str, now: datetime) -> Step:

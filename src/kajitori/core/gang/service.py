@@ -34,10 +34,12 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
             newest[member.rank] = member
     late, deadline = _late_members(run, status, newest.values(), now)
     gone = [
-        m for m in members if m.rank >= run.replicas or m is not newest[m.rank] or m.is_over or _is_lost(m) or m in late
+        m
+        for m in members
+        if m.rank >= run.replicas or m is not newest[m.rank] or m.is_over or _has_no_place(m) or m in late
     ]
     kept = {rank: m for rank, m in newest.items() if m not in gone and not m.terminating}
-    ending = [m for m in members if m.terminating and m.blocks_restart]
+    ending = [m for m in members if m.blocks_restart and (m.terminating or m in gone)]
     actions: list[Action] = [
         DeleteMember(m.pod, m.uid, run.limits.grace_seconds if not m.is_over else 0) for m in gone if not m.terminating
     ]
@@ -104,5 +106,6 @@ def _late_members(
     return late, min(deadlines, default=None)
 
 
-def _is_lost(member: Member) -> bool:
-    return bool(member.node) and not member.node_ready
+def _has_no_place(member: Member) -> bool:
+    """Its node does not answer, or is being emptied."""
+    return bool(member.node) and (not member.node_ready or member.node_draining)

@@ -36,6 +36,8 @@ class Member:
     terminating: bool = False
     node_ready: bool = True
     """False where the node does not answer any more, or is gone: nothing there will ever be confirmed."""
+    node_draining: bool = False
+    """An operator wants the node emptied."""
 
     @property
     def is_over(self) -> bool:
