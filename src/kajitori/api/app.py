@@ -17,9 +17,11 @@ from starlette.types import Lifespan
 from kajitori.api import (
     board,
     changes,
+    discovery,
     events,
     exec,
     health,
+    host_lists,
     logs,
     members,
     nodes,
@@ -37,12 +39,17 @@ from kajitori.core.status import RunStatus
 
 ROUTERS = tuple(
     module.router
-    for module in (runs, members, submission, changes, logs, events, exec, waiting, nodes, board, policy, health)
+    for module in (
+        *(runs, members, submission, changes, logs, events, exec, waiting, nodes, board, policy, health),
+        discovery,
+    )
 )
 
 _ANSWERS: tuple[type, ...] = (
     problems.Problem,
     RunStatus,
+    host_lists.HostList,
+    host_lists.HostsMissing,
     *(kind for kind in vars(views).values() if isinstance(kind, type) and issubclass(kind, views.View)),
 )
 _REQUESTS: tuple[type[BaseModel], ...] = (RunSpec, submission.RunRequest, changes.StopRequest)

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Sessions
 from kajitori.api.event_feed import EventFeeds
+from kajitori.api.host_lists import HostLists
 from kajitori.api.hub import RunHub
 from kajitori.api.log_source import MAX_LOGS, Slots
 from kajitori.api.problems import MEDIA_TYPE
@@ -26,8 +27,10 @@ from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import NODES, RUNS, Resource
+from kajitori.kube.ticket_key import TicketReader
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
 from kajitori.policyfile import PolicyFile
+from kajitori.settings import LEASE_NAMESPACE
 from kajitori.store.logs import KeptLogs
 
 T = TypeVar("T")
@@ -51,8 +54,8 @@ class ApiDependencies:
 
     client: the server's own credentials; mirror: Nodes, Pods and Runs, started by whoever made it; policy: the policy
     in force; user_client: a client for a caller's own token, by default the same API server with that token;
-    namespace: where runs go that name none, by default the client's own;
-    kept_logs: logs of Pods that are gone.
+    namespace: where runs go that name none, by default the client's own; controller_namespace: where the controller
+    keeps the key of members' tickets; kept_logs: logs of Pods that are gone.
     """
 
     client: KubeClient
@@ -60,6 +63,7 @@ class ApiDependencies:
     policy: PolicyFile
     user_client: Callable[[str], KubeClient] | None = None
     namespace: str = ""
+    controller_namespace: str = LEASE_NAMESPACE
     kept_logs: KeptLogs | None = None
     registry: CollectorRegistry | None = None
     now: Callable[[], datetime] = _utc_now
@@ -83,6 +87,8 @@ class Api:
         self.sessions = Sessions(deps.user_client or self._user_client, deps.clock)
         self.cluster = ClusterView(deps.mirror, deps.policy)
         self.hub = RunHub(deps.mirror)
+        self.host_lists = HostLists(deps.mirror, self.hub, deps.clock)
+        self.tickets = TicketReader(deps.client, deps.controller_namespace, deps.clock)
         self.events = EventFeeds(deps.client)
         self.renderer = RunRenderer()
         self.remembered = Remembered(deps.clock, BOARD_SHARE, BOARD_SECONDS)
@@ -92,11 +98,16 @@ class Api:
 
     async def close(self) -> None:
         """Lets go of everything that this made; what it was given stays open."""
-        self.streams.break_off()
+        self.break_off()
         self._unsubscribe()
         self.hub.close()
         await self.events.close()
         await self.sessions.close()
+
+    def break_off(self) -> None:
+        """Lets go of everybody whose answer would still take long: the server goes down."""
+        self.streams.break_off()
+        self.host_lists.close()
 
     def expect(self, run: RunObject) -> None:
         """A run was just made: how long the watch takes to show it is measured."""

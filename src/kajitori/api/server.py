@@ -95,7 +95,7 @@ class ApiServer:
             return
         api: Api = self._app.state.kajitori
         self._server.should_exit = True
-        api.streams.break_off()
+        api.break_off()
         await asyncio.gather(self._task, return_exceptions=True)
         self._server = self._task = None
 

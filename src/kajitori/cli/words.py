@@ -64,6 +64,11 @@ def is_final(run: View) -> bool:
     return phase_of(run) in FINAL
 
 
+def has_started(run: View) -> bool:
+    """Members of it were made, at least once: there may be a log."""
+    return bool(status_of(run).get("attempts") or status_of(run).get("attempt"))
+
+
 def status_words(run: View) -> str:
     """The phase; for a run that failed with its exit code, as `docker ps` shows one."""
     phase, code = phase_of(run), status_of(run).get("exitCode")
@@ -92,6 +97,10 @@ _IN_PLAIN_WORDS = {
     "Admission": "(not admitted)",
     "KubeletRefused": "(refused by its node)",
     "StartDeadline": "(too slow)",
+    "FirstStepNoServer": "(a member did not reach the Web API)",
+    "FirstStepRefused": "(a member was refused by the Web API)",
+    "FirstStepNoPeers": "(members without an address)",
+    "FirstStepFailed": "(a member's first step)",
     "NodeLost": "after the loss of a node",
     "Evicted": "after its eviction",
     "Preempted": "after it made way for another run",

@@ -70,7 +70,14 @@ async def _ensure(client: KubeClient, resource: Any, body: Mapping[str, Any], na
 
 
 async def create_members(
-    client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int], spec: RunSpec, *, bind_direct: bool
+    client: KubeClient,
+    run: RunObject,
+    attempt: Attempt,
+    ranks: Sequence[int],
+    spec: RunSpec,
+    *,
+    bind_direct: bool,
+    ticket_key: bytes | None = None,
 ) -> list[str]:
     """Creates the Pods of these ranks, all at once; answers their names.
 
@@ -89,6 +96,7 @@ async def create_members(
         port=attempt.port,
         spec=spec,
         bind_direct=bind_direct,
+        ticket_key=ticket_key,
     )
     if len(ranks) > 1:
         await _check_quota(client, run, attempt, ranks)

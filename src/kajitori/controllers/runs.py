@@ -27,7 +27,7 @@ from kajitori.controllers.attempts import (
 )
 from kajitori.controllers.checkpoints import delete_checkpoint
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
-from kajitori.core import gang, names, nodelist
+from kajitori.core import first_step, gang, names, nodelist
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
 from kajitori.core.planner import GangRequest, Placement, Shortage
@@ -43,6 +43,8 @@ from kajitori.kube.members import member_of
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
+from kajitori.kube.ticket_key import ensure_ticket_key
+from kajitori.settings import LEASE_NAMESPACE
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +96,12 @@ class RunController:
         mirror: Mirror,
         cluster: ClusterView,
         *,
+        namespace: str = LEASE_NAMESPACE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """`namespace` is where the key of members' tickets lies."""
         self._client = client
+        self._namespace = namespace
         self._mirror = mirror
         self._cluster = cluster
         self._now = now
@@ -526,7 +531,13 @@ class RunController:
         spec, decision = admitted.resolved()
         try:
             await prepare(self._client, run, spec, decision.claim)
-            created = await create_members(self._client, run, attempt, ranks, spec, bind_direct=decision.bind_direct)
+            ticket_key = None
+            if first_step.is_part_of(attempt.template.get("spec", {})):
+                ticket_key = await ensure_ticket_key(self._client, self._namespace)
+            direct = decision.bind_direct
+            created = await create_members(
+                self._client, run, attempt, ranks, spec, bind_direct=direct, ticket_key=ticket_key
+            )
         except StartRefused as refused:
             step = gang.failed_to_create(admitted.life, status, refused.reason, refused.message, self._now())
             await self._write(run, step.status, version, before=status)

@@ -36,6 +36,10 @@ _IMAGE = re.compile(
     r"(@[a-z0-9]+([+._-][a-z0-9]+)*:[0-9a-fA-F]{32,})?",
     re.ASCII,
 )
+_SERVER_URL = re.compile(
+    r"https?://([A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[-._~A-Za-z0-9/]*)?",
+    re.ASCII,
+)
 _USER = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?", re.ASCII)
 _MAX_ID = 2**31 - 1
 
@@ -108,6 +112,12 @@ def _mount_path(text: str) -> str:
     return path
 
 
+def _server_url(text: str) -> str:
+    if not _SERVER_URL.fullmatch(text) or len(text) > 2048:
+        raise FieldError(f"{text!r:.80} is not the address of a server", "such as http://kajitori.kajitori.svc:8600")
+    return text.rstrip("/")
+
+
 def _label_key(text: str) -> str:
     if texts.qualified_name(text):
         raise FieldError(f"{text!r:.80} is not a label's key", "write name or domain/name")
@@ -164,6 +174,7 @@ UserEnvName = Annotated[str, AfterValidator(_user_env_name)]
 Text = Annotated[str, AfterValidator(_no_nul)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute_path)]
 MountPath = Annotated[str, AfterValidator(_mount_path)]
+ServerUrl = Annotated[str, AfterValidator(_server_url)]
 LabelKey = Annotated[str, AfterValidator(_label_key)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]
 Image = Annotated[str, AfterValidator(_image)]

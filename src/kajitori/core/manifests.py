@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kajitori.core import names
+from kajitori.core import first_step, names
 from kajitori.core.quantity import format_memory
 from kajitori.core.run import RunSpec
+from kajitori.core.tickets import Ticket, sign
 
 Manifest = dict[str, Any]
 
@@ -30,7 +31,10 @@ class MemberPods:
         port: int,
         spec: RunSpec,
         bind_direct: bool = False,
+        ticket_key: bytes | None = None,
     ) -> None:
+        """`ticket_key` signs what members show the Web API in their first step, where the template has one; without it
+        they have nothing to show."""
         self._template = template
         self._run_name = run_name
         self._namespace = namespace
@@ -61,6 +65,13 @@ class MemberPods:
         if template["metadata"].get("annotations"):
             self._metadata["annotations"] = template["metadata"]["annotations"]
         own = {"KAJI_RUN": run_name, "KAJI_WORLD_SIZE": str(world_size), "KAJI_ATTEMPT": str(attempt)}
+        self._steps: Sequence[Mapping[str, Any]] = self._spec.get("initContainers", ())
+        step_env = dict(own)
+        if ticket_key is not None:
+            step_env[first_step.TICKET_ENV] = sign(
+                Ticket(namespace, run_name, run_uid, attempt, world_size), ticket_key
+            )
+        self._step_env = [{"name": name, "value": value} for name, value in step_env.items()]
         own |= self._rendezvous(spec, world_size, port)
         written = [variable for variable in self._container.get("env", ()) if variable["name"] not in own]
         self._env = [*({"name": name, "value": value} for name, value in own.items()), *written]
@@ -89,6 +100,9 @@ class MemberPods:
             "subdomain": self._run_name,
             "containers": [{**self._container, "env": env}],
         }
+        if self._steps:
+            own = [{"name": "KAJI_RANK", "value": number}, *self._step_env]
+            spec["initContainers"] = [{**step, "env": [*own, *step["env"]]} for step in self._steps]
         if self._bind_direct:
             spec["nodeName"] = node
         else:

@@ -29,6 +29,9 @@ PRIORITY_CLASS = "kajitori"
 """The PriorityClass of every Pod of ours unless policy names another: without one that says `Never`, an API server
 takes no Pod that says `preemptionPolicy: Never` (rule 5)."""
 
+TICKETS_SECRET = "kajitori-tickets"
+"""The Secret with the key of tickets, in the namespace of the controllers' Lease."""
+
 MEMBER_CONTAINER = "main"
 """The one container of a member's Pod that runs the user's program."""
 

@@ -14,7 +14,7 @@ from kajitori.core.policy_model import Policy
 from kajitori.core.validation import faults_of
 from kajitori.errors import Fault, InvalidInput
 
-__all__ = ["Policy", "default_policy", "own_machine_policy", "parse_policy"]
+__all__ = ["Policy", "default_policy", "own_machine_policy", "parse_policy", "with_first_step"]
 
 MAX_POLICY_BYTES = 256 * 1024
 _DEEPEST = 20
@@ -44,6 +44,13 @@ def own_machine_policy(home: str, *, mounts: bool, checkpoint_root: str, folders
         "start": {"deadline": "2m", "pause": "2s", "longestPause": "1m"},
     }
     return parse_policy(document)
+
+
+def with_first_step(policy: Policy, image: str, server: str) -> Policy:
+    """The policy, where it says nothing of the first step of members with one: from this image, asking this server."""
+    if policy.start.image is not None:
+        return policy
+    return policy.model_copy(update={"start": policy.start.model_copy(update={"image": image, "server": server})})
 
 
 def parse_policy(text_or_document: str | bytes | Mapping[str, Any]) -> Policy:

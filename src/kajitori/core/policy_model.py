@@ -20,10 +20,12 @@ from kajitori.core.fields import (
     Duration,
     DurationAboveZero,
     EnvName,
+    Image,
     LabelKey,
     LabelValue,
     Memory,
     ObjectName,
+    ServerUrl,
     Text,
     User,
 )
@@ -323,7 +325,15 @@ class CheckpointPolicy(Document):
 
 
 class Starting(Document):
-    """How long a start may take, and what follows if it takes longer."""
+    """How members start: what gets them ready, how long that may take, and what follows if it takes longer."""
+
+    image: Image | None = None
+    """Kajitori's own image. Members of a gang begin with a short step in it, which asks the Web API for the addresses
+    of all, so that they find the hostfile that KAJI_HOSTS names, and each other by name. Left out: no such step and no
+    hostfile. `kaji up` on its own cluster fills in this and server."""
+    server: ServerUrl | None = None
+    """Where members reach the Web API, such as http://kajitori.kajitori.svc:8600. For https the image has to trust the
+    authority of its certificate."""
 
     deadline_seconds: DurationAboveZero = Field(default=600, alias="deadline")
     """An attempt whose members do not all run by then is taken down, and its nodes are free again."""
@@ -333,6 +343,12 @@ class Starting(Document):
     """The pause does not grow beyond this."""
     restart_grace_seconds: Duration = Field(default=5, alias="restartGrace")
     """What the survivors of a broken gang get between SIGTERM and SIGKILL."""
+
+    @model_validator(mode="after")
+    def _image_and_server(self) -> Starting:
+        if (self.image is None) != (self.server is None):
+            raise FieldError("image and server go together", "give both, or neither")
+        return self
 
 
 class Binding(Document):

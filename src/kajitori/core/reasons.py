@@ -44,6 +44,10 @@ class Reason(StrEnum):
     ADMISSION = "Admission"
     KUBELET_REFUSED = "KubeletRefused"
     START_DEADLINE = "StartDeadline"
+    FIRST_STEP_NO_SERVER = "FirstStepNoServer"
+    FIRST_STEP_REFUSED = "FirstStepRefused"
+    FIRST_STEP_NO_PEERS = "FirstStepNoPeers"
+    FIRST_STEP_FAILED = "FirstStepFailed"
 
     # What ended a member, a whole attempt or the run
     PROGRAM_FAILED = "ProgramFailed"
@@ -77,6 +81,10 @@ START_FAILURES = frozenset(
         Reason.ADMISSION,
         Reason.KUBELET_REFUSED,
         Reason.START_DEADLINE,
+        Reason.FIRST_STEP_NO_SERVER,
+        Reason.FIRST_STEP_REFUSED,
+        Reason.FIRST_STEP_NO_PEERS,
+        Reason.FIRST_STEP_FAILED,
     }
 )
 """The program never ran: not a restart of it; tried again after a pause that grows (rule 4)."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from kajitori.core import first_step
 from kajitori.core.fields import (
     AbsolutePath,
     Cpu,
@@ -275,6 +277,9 @@ def _mount_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     mounted: dict[str, str] = {SHM_PATH: "shm"} if spec.resources.shm_bytes else {}
 
     def taken(part: str, field: str, path: str) -> Iterable[tuple[str, Fault]]:
+        if PurePosixPath(path).is_relative_to(first_step.FOLDER):
+            message = f"{first_step.FOLDER} is where Kajitori puts what members need of each other"
+            yield part, Fault(f"{where}.{field}", message, path, "choose another path")
         if path in mounted:
             message = f"{path} is mounted twice; the other is {mounted[path]}"
             yield part, Fault(f"{where}.{field}", message, path, "choose another path")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.core import names
+from kajitori.core import first_step, names
 from kajitori.core.policy_model import Policy, Volume, full_image_name
-from kajitori.core.quantity import format_cpu, format_memory
+from kajitori.core.quantity import format_cpu, format_memory, parse_cpu_millis, parse_memory_bytes
 from kajitori.core.resolve import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.run import SHM_PATH, RunSpec, SecretUse
 from kajitori.core.snapshot import Toleration
 
 CHECKPOINT_ENV = "KAJI_CHECKPOINT_DIR"
+FIRST_STEP_CPU_MILLIS = 500
+FIRST_STEP_MEMORY_BYTES = 256 * 2**20
+"""What the first step needs; where a member's own amounts are smaller, it gets along with those."""
+
 _SECRET_LOOKING = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
 
 Manifest = dict[str, Any]
@@ -25,6 +29,9 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     inject = policy.inject
     mounts = _Mounts()
     checkpoint_path = _mount_everything(mounts, spec, policy, resolved, run, findings)
+    begins_with_step = _begins_with_step(spec, policy)
+    if begins_with_step:
+        _mount_what_the_step_makes(mounts)
     container: Manifest = {
         "name": names.MEMBER_CONTAINER,
         "image": spec.image,
@@ -53,6 +60,9 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     }
     _put(pod, "nodeSelector", dict(sorted(resolved.node_selector.items())))
     _put(pod, "volumes", mounts.volumes)
+    if begins_with_step:
+        container["env"].append({"name": first_step.HOSTS_ENV, "value": f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"})
+        pod["initContainers"] = [_first_step(container, policy, resolved)]
     _put(pod, "imagePullSecrets", [{"name": name} for name in policy.images.pull_secrets])
     _put(pod, "runtimeClassName", inject.runtime_class)
     _put(pod, "schedulerName", inject.scheduler_name)
@@ -66,7 +76,8 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     metadata: Manifest = {"labels": {**spec.labels, **inject.labels}}
     if spec.resources.whole_node:
         metadata["labels"][names.LABEL_WHOLE_NODE] = "true"
-    _put(metadata, "annotations", dict(inject.annotations))
+    own_folders = {first_step.ANNOTATION_OWN_FOLDERS: first_step.VOLUME} if begins_with_step else {}
+    _put(metadata, "annotations", inject.annotations | own_folders)
     return {"metadata": metadata, "spec": pod}
 
 
@@ -83,14 +94,90 @@ def checkpoint_folder(policy: Policy, run: RunIdentity) -> str:
     return f"{(policy.checkpoint.root or '').rstrip('/')}/{run.namespace}/{run.name}"
 
 
+def slots(gpus: int) -> int:
+    """Processes that belong on one member: one for each GPU, or one."""
+    return max(1, gpus)
+
+
 def torchrun_env(replicas: int, gpus: int) -> dict[str, str]:
     """What torchrun and its kin are told that is the same for all members: one process for each GPU, or one.
 
     torchrun takes its options from variables that begin with PET_, so that `torchrun train.py` is all one has to write.
     """
-    processes = str(max(1, gpus))
+    processes = str(slots(gpus))
     members = str(replicas)
     return {"NNODES": members, "PET_NNODES": members, "NPROC_PER_NODE": processes, "PET_NPROC_PER_NODE": processes}
+
+
+def _begins_with_step(spec: RunSpec, policy: Policy) -> bool:
+    """Whether members have to learn of each other: who is alone, or lives on his own, need not wait for anybody."""
+    return policy.start.image is not None and spec.type == "batch" and spec.replicas > 1
+
+
+def _mount_what_the_step_makes(mounts: _Mounts) -> None:
+    mounts.add(first_step.VOLUME, first_step.FOLDER, {"emptyDir": {}}, read_only=True)
+    if not any(mount["mountPath"] == first_step.ETC_HOSTS for mount in mounts.mounts):
+        names_of_members: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_HOSTS, "readOnly": True}
+        mounts.mounts.append(names_of_members | {"subPath": first_step.ETC_HOSTS_FILE})
+
+
+def _first_step(member: Manifest, policy: Policy, resolved: Resolved) -> Manifest:
+    """The init container that members of a gang begin with; what differs from attempt to attempt comes with the Pod."""
+    start = policy.start
+    env = {
+        first_step.SERVER_ENV: start.server,
+        first_step.FOLDER_ENV: first_step.FOLDER,
+        first_step.SLOTS_ENV: str(slots(resolved.gpus)),
+        first_step.DEADLINE_ENV: str(max(1, int(start.deadline_seconds * first_step.DEADLINE_SHARE))),
+    }
+    step: Manifest = {
+        "name": first_step.CONTAINER,
+        "image": start.image,
+        "command": ["python3", "-P", "-m", first_step.PROGRAM],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "resources": _resources_of_step(member["resources"]),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": first_step.VOLUME, "mountPath": first_step.FOLDER}],
+    }
+    _put(step, "imagePullPolicy", policy.images.pull_policy)
+    _put(step, "securityContext", _security_of_step(member.get("securityContext", {})))
+    return step
+
+
+def _resources_of_step(member: Manifest) -> Manifest:
+    """Never more than the member's own, so that a Pod needs no more with the step than without it, and reserved as they
+    are (all of it, or less than the limit), so that its class stays what it is.
+
+    What is reserved whole is cut down to what the step needs: a node that gives whole cores away for good must not
+    choose them for the step, before it knows the GPUs that the program gets.
+    """
+    step: Manifest = {"requests": {}, "limits": {}}
+    for name, cut in (("cpu", _cpu_of_step), ("memory", _memory_of_step)):
+        request, limit = member["requests"].get(name), member["limits"].get(name)
+        if request is not None and request == limit:
+            request = limit = cut(request)
+        _put(step["requests"], name, request)
+        _put(step["limits"], name, limit)
+    return step
+
+
+def _cpu_of_step(of_member: str) -> str:
+    return format_cpu(min(parse_cpu_millis(of_member), FIRST_STEP_CPU_MILLIS))
+
+
+def _memory_of_step(of_member: str) -> str:
+    return format_memory(min(parse_memory_bytes(of_member), FIRST_STEP_MEMORY_BYTES))
+
+
+def _security_of_step(member: Manifest) -> Manifest:
+    """As the member's, so that a namespace that takes the one takes the other; without the rights that it has no use
+    for."""
+    step = {name: value for name, value in member.items() if name not in ("privileged", "capabilities")}
+    if member.get("privileged"):
+        step["allowPrivilegeEscalation"] = False
+    dropped = member.get("capabilities", {}).get("drop")
+    _put(step, "capabilities", {"drop": dropped} if dropped else None)
+    return step
 
 
 def _is_whole_env(use: SecretUse) -> bool:

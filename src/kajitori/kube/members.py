@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kajitori.core import names
+from kajitori.core import first_step, names
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.reasons import Reason
-from kajitori.kube.objects import ContainerStatus, Node, Pod
+from kajitori.kube.objects import ContainerStatus, Node, Pod, Terminated
 
 _WAITING = {
     "ErrImagePull": Reason.IMAGE_PULL,
@@ -46,6 +46,12 @@ _DISRUPTION = {
     "EvictionByEvictionAPI": Reason.DRAINED,
     "DeletionByPodGC": Reason.NODE_LOST,
     "TerminationByKubelet": Reason.EVICTED,
+}
+
+_FIRST_STEP = {
+    first_step.NO_SERVER: Reason.FIRST_STEP_NO_SERVER,
+    first_step.REFUSED: Reason.FIRST_STEP_REFUSED,
+    first_step.NO_PEERS: Reason.FIRST_STEP_NO_PEERS,
 }
 
 _CANNOT_RUN = ("ContainerCannotRun", "StartError")
@@ -107,12 +113,13 @@ def _why_failed(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, st
     """What a failed Pod died of. The kubelet's own words about the Pod come before the container's exit code."""
     status = pod.status
     terminated = container.state.terminated if container else None
-    for init in pod.status.init_container_statuses:
-        if init.state.terminated is not None and init.state.terminated.exit_code:
-            return Reason.CONTAINER_CONFIG, f"its first step failed: {init.state.terminated.message}", None
     if terminated is not None and terminated.reason == "OOMKilled":
         return Reason.OUT_OF_MEMORY, "used more memory than its limit", terminated.exit_code
     disruption = _disruption(pod)
+    for init in pod.status.init_container_statuses:
+        if init.state.terminated is not None and init.state.terminated.exit_code:
+            from_outside = disruption or _POD_FAILED.get(status.reason, Reason.NONE)
+            return from_outside or _why_init_failed(init), _init_message(init.state.terminated), None
     if disruption is not Reason.NONE:
         return disruption, status.message, terminated.exit_code if terminated else None
     if status.reason in _POD_FAILED:
@@ -125,6 +132,20 @@ def _why_failed(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, st
         said = terminated.message.strip() or "the command was not found, or is not executable"
         return Reason.COMMAND_NOT_FOUND, said, terminated.exit_code
     return Reason.PROGRAM_FAILED, _program_message(terminated.exit_code, terminated.message), terminated.exit_code
+
+
+def _why_init_failed(init: ContainerStatus) -> Reason:
+    """Only our own first step is known to say by its exit code what was missing."""
+    if init.name != first_step.CONTAINER:
+        return Reason.CONTAINER_CONFIG
+    assert init.state.terminated is not None
+    return _FIRST_STEP.get(init.state.terminated.exit_code, Reason.FIRST_STEP_FAILED)
+
+
+def _init_message(terminated: Terminated) -> str:
+    if terminated.reason == "OOMKilled":
+        return "its first step used more memory than its limit"
+    return f"its first step failed: {_program_message(terminated.exit_code, terminated.message)}"
 
 
 def _program_message(exit_code: int, last_words: str) -> str:

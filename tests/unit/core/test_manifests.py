@@ -7,18 +7,21 @@ from typing import Any
 
 import pytest
 
-from kajitori.core import names
+from kajitori.core import first_step, names
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.manifests import MemberPods, checkpoint_claim, headless_service, priority_class
 from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
+from kajitori.core.tickets import Ticket, verify
 
 
-def members(document: dict[str, Any] | None = None, *, port: int = 20001, **more: Any) -> MemberPods:
+def members(
+    document: dict[str, Any] | None = None, *, port: int = 20001, policy: dict[str, Any] | None = None, **more: Any
+) -> MemberPods:
     """The Pods of the third attempt of a run named bert with these fields."""
     spec = parse_spec({"image": "bert:3", "replicas": 4} | (document or {}))
-    policy = parse_policy({"inject": {"labels": {"cost": "42"}, "annotations": {"note": "x"}}})
-    decision = decide(spec, policy, Facts(), run=RunIdentity("bert", "vision"))
+    rules = {"inject": {"labels": {"cost": "42"}, "annotations": {"note": "x"}}, **(policy or {})}
+    decision = decide(spec, parse_policy(rules), Facts(), run=RunIdentity("bert", "vision"))
     return MemberPods(
         decision.template,
         run_name="bert",
@@ -169,3 +172,98 @@ def test_priority_class() -> None:
     """Ours never preempts, and is worth what Pods without a class are worth."""
     assert priority_class()["preemptionPolicy"] == "Never"
     assert priority_class()["value"] == 0
+
+
+START = {"start": {"image": "registry/kajitori:1", "server": "http://kajitori.kajitori.svc:8600/", "deadline": "100s"}}
+
+
+def starting(document: dict[str, Any] | None = None, **policy: Any) -> dict[str, Any]:
+    """The spec of a member's Pod under a policy with a first step."""
+    spec: dict[str, Any] = members(document, policy=START | policy, ticket_key=b"k" * 32).pod(2, "gpu-7")["spec"]
+    return spec
+
+
+def test_a_member_of_a_gang_begins_with_a_step_of_ours() -> None:
+    """It is told who asks whom for what, and writes where the program can only read."""
+    spec = starting({"resources": {"gpu": 8, "cpu": 8, "memory": "64Gi"}})
+    (step,) = spec["initContainers"]
+    said = {each["name"]: each["value"] for each in step["env"]}
+    ticket = said.pop("KAJI_START_TICKET")
+    assert verify(ticket, b"k" * 32) == Ticket("vision", "bert", "u-1", 3, 4)
+    assert said == {
+        "KAJI_RUN": "bert",
+        "KAJI_RANK": "2",
+        "KAJI_WORLD_SIZE": "4",
+        "KAJI_ATTEMPT": "3",
+        "KAJI_START_SERVER": "http://kajitori.kajitori.svc:8600",
+        "KAJI_START_FOLDER": "/kajitori",
+        "KAJI_START_SLOTS": "8",
+        "KAJI_START_DEADLINE": "90",
+    }
+    assert (step["image"], step["volumeMounts"]) == (
+        "registry/kajitori:1",
+        [{"name": "kajitori", "mountPath": "/kajitori"}],
+    )
+    assert step["resources"] == {
+        "requests": {"cpu": "500m", "memory": "256Mi"},
+        "limits": {"cpu": "500m", "memory": "256Mi"},
+    }
+    (main,) = spec["containers"]
+    assert {"name": "KAJI_HOSTS", "value": "/kajitori/hosts"} in main["env"]
+    assert "KAJI_START_TICKET" not in {each["name"] for each in main["env"]}
+    assert main["volumeMounts"] == [
+        {"name": "kajitori", "mountPath": "/kajitori", "readOnly": True},
+        {"name": "kajitori", "mountPath": "/etc/hosts", "readOnly": True, "subPath": "etc-hosts"},
+    ]
+    assert spec["volumes"] == [{"name": "kajitori", "emptyDir": {}}]
+
+
+def test_whoever_leads_next_makes_the_same_pods() -> None:
+    """Tickets follow from the attempt and the key alone (rule 2)."""
+    one, other = (members(policy=START, ticket_key=b"k" * 32).pod(1, "gpu-7") for _ in range(2))
+    assert one == other
+    assert one != members(policy=START, ticket_key=b"l" * 32).pod(1, "gpu-7")
+
+
+@pytest.mark.parametrize(
+    ("document", "policy"),
+    [({"replicas": 1}, START), ({"type": "service", "restarts": 0}, START), ({}, {})],
+    ids=["alone", "service", "no image in the policy"],
+)
+def test_who_needs_nobody_has_no_first_step(document: dict[str, Any], policy: dict[str, Any]) -> None:
+    """Nor anything that it would have made."""
+    pod = members(document, policy=policy, ticket_key=b"k" * 32).pod(0, "gpu-7")
+    assert "initContainers" not in pod["spec"] and "volumes" not in pod["spec"]
+    assert "KAJI_HOSTS" not in env(pod)
+    assert first_step.ANNOTATION_OWN_FOLDERS not in pod["metadata"]["annotations"]
+
+
+def test_the_first_step_leaves_the_pod_in_its_class() -> None:
+    """What is only partly reserved stays so; nothing is asked for that the member itself does not ask for."""
+    burstable = {"qos": "burstable", "resources": {"cpu": 4, "cpuRequest": 2, "memory": "64Mi"}}
+    assert starting(burstable)["initContainers"][0]["resources"] == {
+        "requests": {"cpu": "2", "memory": "64Mi"},
+        "limits": {"cpu": "4", "memory": "64Mi"},
+    }
+    unlimited = starting({}, memoryWithoutLimit="unlimited")["initContainers"][0]["resources"]
+    assert unlimited == {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"cpu": "500m"}}
+
+
+def test_the_first_step_has_no_rights_that_it_does_not_need() -> None:
+    """It passes wherever the member passes, and is not privileged where the member is."""
+    security = {"allowPrivileged": True, "allowRoot": True, "addCapabilities": ["IPC_LOCK"], "readOnlyRoot": True}
+    step = starting({"privileged": True, "user": "1000"}, security=security)["initContainers"][0]
+    assert step["securityContext"] == {
+        "runAsUser": 1000,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def test_an_etc_hosts_of_the_users_own_stays() -> None:
+    """Two volumes cannot be mounted at one path."""
+    volumes = {"volumes": {"names": {"configMap": "names", "subPath": "hosts"}}}
+    spec = starting({"volumes": [{"name": "names", "path": "/etc/hosts"}]}, **volumes)
+    assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == ["/etc/hosts", "/kajitori"]

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.policy import MAX_POLICY_BYTES, Policy, default_policy, own_machine_policy, parse_policy
+from kajitori.core.policy import (
+    MAX_POLICY_BYTES,
+    Policy,
+    default_policy,
+    own_machine_policy,
+    parse_policy,
+    with_first_step,
+)
 from kajitori.core.policy_docs import policy_fields, policy_reference
 from kajitori.core.policy_model import full_image_name
 from kajitori.errors import Fault, InvalidInput
@@ -192,6 +199,43 @@ def test_images_allowed_and_denied() -> None:
     assert policy.refuses_image("ghcr.io/lab/bert")
     assert policy.refuses_image("ghcr.io/other/bert:3")
     assert policy.refuses_image("evil/python:3.11")
+
+
+def test_the_first_step_needs_image_and_server() -> None:
+    """One without the other would be forgotten in silence."""
+    for start in ({"image": "kajitori"}, {"server": "http://x"}):
+        assert "image and server go together" in faults({"start": start})["start"].message
+
+
+@pytest.mark.parametrize(
+    ("server", "kept"),
+    [
+        ("http://kajitori.kajitori.svc:8600", "http://kajitori.kajitori.svc:8600"),
+        ("https://kaji.example.org/base/", "https://kaji.example.org/base"),
+        ("http://[fd00::1]:8600", "http://[fd00::1]:8600"),
+        ("kaji.example.org", None),
+        ("ftp://x", None),
+        ("http://x y", None),
+        ("http://user:word@x", None),
+        ("http://x?y=z", None),
+        ("", None),
+    ],
+)
+def test_the_server_of_the_first_step_is_an_address(server: str, kept: str | None) -> None:
+    document = {"start": {"image": "kajitori", "server": server}}
+    if kept is None:
+        assert "start.server" in faults(document)
+    else:
+        assert parse_policy(document).start.server == kept
+
+
+def test_a_first_step_is_filled_in_where_policy_names_none() -> None:
+    """Whatever else it says of starts stays."""
+    filled = with_first_step(parse_policy({"start": {"deadline": "1m"}}), "kajitori", "http://127.0.0.1:1")
+    assert (filled.start.image, filled.start.server) == ("kajitori", "http://127.0.0.1:1")
+    assert filled.start.deadline_seconds == 60
+    own = parse_policy({"start": {"image": "r/k:1", "server": "http://k:8600"}})
+    assert with_first_step(own, "kajitori", "http://127.0.0.1:1") == own
 
 
 def test_direct_binding() -> None:

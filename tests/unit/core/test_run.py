@@ -137,6 +137,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("relative mount", {"volumes": [{"name": "a", "path": "data"}]}, "spec.volumes[0].path", "begin it with /"),
     ("mount over root", {"volumes": [{"name": "a", "path": "//"}]}, "spec.volumes[0].path", "below"),
     ("climbing mount", {"volumes": [{"name": "a", "path": "/a/../b"}]}, "spec.volumes[0].path", "'..'"),
+    ("our own folder", {"secrets": [{"name": "a", "path": "/kajitori/x"}]}, "spec.secrets[0].path", "another path"),
     ("volume without source", {"volumes": [{"path": "/a"}]}, "spec.volumes[0]", "exactly one"),
     ("volume name", {"volumes": [{"name": "A_b", "path": "/a"}]}, "spec.volumes[0].name", "lower-case"),
     ("key without env", {"secrets": [{"name": "a", "key": "k"}]}, "spec.secrets[0]", "both"),

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kajitori.core import names
+from kajitori.core import first_step, names
 from kajitori.core.gang import Member, MemberState
-from kajitori.core.reasons import Reason
+from kajitori.core.reasons import START_FAILURES, Reason
 from kajitori.kube.members import member_of
 from kajitori.kube.objects import Node, Pod
 
@@ -103,6 +103,51 @@ def test_what_a_member_waits_for(status: dict[str, Any], reason: Reason) -> None
     """Capacity, image, configuration are told apart."""
     member = seen(status)
     assert (member.state, member.reason) == (MemberState.PENDING, reason)
+
+
+def first_step_ended(exit_code: int, message: str, **status: Any) -> dict[str, Any]:
+    """Our first step has failed, so that the program was never started."""
+    terminated = {"exitCode": exit_code, "reason": "Error", "message": message}
+    step = {"name": first_step.CONTAINER, "state": {"terminated": terminated}}
+    main = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}
+    return {"phase": "Failed", "initContainerStatuses": [step], "containerStatuses": [main], **status}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (first_step_ended(first_step.NO_SERVER, "x"), Reason.FIRST_STEP_NO_SERVER),
+        (first_step_ended(first_step.REFUSED, "x"), Reason.FIRST_STEP_REFUSED),
+        (first_step_ended(first_step.NO_PEERS, "x"), Reason.FIRST_STEP_NO_PEERS),
+        (first_step_ended(1, "x"), Reason.FIRST_STEP_FAILED),
+        (first_step_ended(137, "", reason="Evicted"), Reason.EVICTED),
+        (
+            first_step_ended(
+                143, "", conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+            ),
+            Reason.PREEMPTED,
+        ),
+    ],
+)
+def test_why_a_first_step_failed(status: dict[str, Any], reason: Reason) -> None:
+    """Each way to fail has its own word; what ended the whole Pod from outside explains the step's end, too."""
+    member = seen(status)
+    assert (member.state, member.reason, member.exit_code) == (MemberState.FAILED, reason, None)
+
+
+def test_a_first_step_that_failed_is_a_failed_start() -> None:
+    """The program never ran: it costs no restart (rules 4 and 7)."""
+    steps = {each for each in Reason if each.value.startswith("FirstStep")}
+    assert steps and steps <= START_FAILURES
+    said = seen(first_step_ended(first_step.NO_SERVER, "trying\nhttp://x: refused\n")).message
+    assert said == "its first step failed: exit code 20: http://x: refused"
+
+
+def test_an_init_container_of_somebody_else_is_configuration() -> None:
+    """What a webhook added says nothing by its exit code."""
+    status = first_step_ended(first_step.REFUSED, "x")
+    status["initContainerStatuses"][0]["name"] = "sidecar-setup"
+    assert seen(status).reason is Reason.CONTAINER_CONFIG
 
 
 def test_the_message_carries_the_last_words_of_the_program() -> None:

@@ -184,7 +184,7 @@ def say(status: RunStatus, reason: Reason, message: str) -> RunStatus:
 
 def blame_node(status: RunStatus, member: Member) -> RunStatus:
     """Remembers on which node a member failed, unless the failure says nothing about the node."""
-    if not member.node or member.reason in (Reason.OUT_OF_MEMORY, Reason.PREEMPTED, Reason.MEMBER_DELETED):
+    if not member.node or member.reason in _NOT_THE_NODE:
         return status
     failures = dict(status.avoid_nodes)
     failures[member.node] = failures.pop(member.node, 0) + 1
@@ -192,6 +192,14 @@ def blame_node(status: RunStatus, member: Member) -> RunStatus:
         del failures[next(iter(failures))]
     return msgspec.structs.replace(status, avoid_nodes=failures)
 
+
+_NOT_THE_NODE = (
+    Reason.OUT_OF_MEMORY,
+    Reason.PREEMPTED,
+    Reason.MEMBER_DELETED,
+    Reason.FIRST_STEP_REFUSED,
+    Reason.FIRST_STEP_NO_PEERS,
+)
 
 _SLOWNESS = (
     Reason.ADMISSION,

@@ -1,0 +1,66 @@
+"""Tickets: what a member shows the Web API in its first step, to be told what belongs to its attempt and to no other.
+
+A ticket says which start of which run it is for, signed with a key that controller and Web API share. It follows from
+these alone: whoever leads next makes exactly the same Pods (rule 2). It stands in the Pod, where whoever may read
+Pods of the namespace can read it; so the server honours it only as long as that attempt has members that are starting.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from dataclasses import dataclass
+
+KEY_BYTES = 32
+
+_VERSION = "kaji1"
+_FORM = re.compile(_VERSION + r"\.[A-Za-z0-9_-]{1,4096}\.[A-Za-z0-9_-]{43}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Which start of which run."""
+
+    namespace: str
+    run: str
+    run_uid: str
+    attempt: int
+    world_size: int
+
+
+def sign(ticket: Ticket, key: bytes) -> str:
+    """The ticket as text: URL-safe, and fit for an Authorization header."""
+    said = [ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt, ticket.world_size]
+    payload = _encode(json.dumps(said, separators=(",", ":")).encode())
+    return f"{_VERSION}.{payload}.{_signature(payload, key)}"
+
+
+def is_well_formed(text: str) -> bool:
+    """Whether it may be a ticket, whoever signed it."""
+    return _FORM.fullmatch(text) is not None
+
+
+def verify(text: str, key: bytes) -> Ticket | None:
+    """The ticket that this text is, or None where it was not signed with this key."""
+    if not is_well_formed(text):
+        return None
+    _, payload, signature = text.split(".")
+    if not hmac.compare_digest(_signature(payload, key), signature):
+        return None
+    namespace, run, run_uid, attempt, world_size = json.loads(_decode(payload))
+    return Ticket(namespace, run, run_uid, attempt, world_size)
+
+
+def _signature(payload: str, key: bytes) -> str:
+    return _encode(hmac.digest(key, f"{_VERSION}.{payload}".encode(), hashlib.sha256))
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

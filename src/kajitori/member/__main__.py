@@ -1,0 +1,44 @@
+"""Gets everything ready that the user's program finds; ends with the exit code that says what was missing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+
+from kajitori.core import first_step
+from kajitori.member import hosts
+from kajitori.member.server import Failure, Server
+
+
+def main(environment: Mapping[str, str], server: Server | None = None) -> int:
+    """The exit code; the last line on stderr is the reason, which a kubelet puts into the Pod's status."""
+    began = time.monotonic()
+    run, attempt = environment["KAJI_RUN"], int(environment["KAJI_ATTEMPT"])
+    folder = environment[first_step.FOLDER_ENV]
+    server = server or Server(environment[first_step.SERVER_ENV], environment[first_step.TICKET_ENV])
+    try:
+        members = int(environment["KAJI_WORLD_SIZE"])
+        addresses = server.addresses(members, float(environment[first_step.DEADLINE_ENV]))
+        slots, by_address = int(environment[first_step.SLOTS_ENV]), first_step.BY_ADDRESS_ENV in environment
+        text = hosts.hostfile(run, attempt, addresses, slots, by_address=by_address)
+        hosts.write(f"{folder}/{first_step.HOSTS_FILE}", text)
+        known, rank = hosts.read_known(first_step.ETC_HOSTS), int(environment["KAJI_RANK"])
+        text = hosts.etc_hosts(known, run, attempt, addresses, rank, os.uname().nodename)
+        hosts.write(f"{folder}/{first_step.ETC_HOSTS_FILE}", text)
+    except Failure as failure:
+        sys.stderr.write(f"{failure}\n")
+        return failure.exit_code
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"{members} members are known after {time.monotonic() - began:.2f} s\n")
+    return 0
+
+
+if __name__ == "__main__":
+    # As the first process of a container it would not hear SIGTERM otherwise.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+    sys.exit(main(os.environ))

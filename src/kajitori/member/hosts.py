@@ -1,0 +1,55 @@
+"""What members are told of each other, as the files that programs read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+LOCALHOST = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+"""Where a container has no /etc/hosts of its own."""
+
+
+def hostfile(run: str, attempt: int, addresses: Sequence[str], slots: int, *, by_address: bool = False) -> str:
+    """One member a line, in rank order, as mpirun and DeepSpeed take it: `bert-2-0.bert slots=8`.
+
+    by_address: where names of members do not resolve, addresses stand there instead.
+    """
+    hosts = addresses if by_address else [f"{name}.{run}" for name in _names(run, attempt, len(addresses))]
+    return "".join(f"{host} slots={slots}\n" for host in hosts)
+
+
+def etc_hosts(known: str, run: str, attempt: int, addresses: Sequence[str], rank: int, host_name: str) -> str:
+    """An /etc/hosts with all that is known already, and every member by his two names.
+
+    `host_name` is what this member calls itself: with the node's network that is the node's name.
+    """
+    names = _names(run, attempt, len(addresses))
+    lines = [known.rstrip("\n"), f"# members of run {run}, attempt {attempt}"]
+    lines += [f"{address}\t{name}.{run}\t{name}" for address, name in zip(addresses, names, strict=True)]
+    said = {word for line in known.splitlines() for word in line.partition("#")[0].split()[1:]}
+    if host_name not in said and host_name not in names:
+        lines.append(f"{addresses[rank]}\t{host_name}")
+    return "\n".join(lines) + "\n"
+
+
+def write(path: str, text: str) -> None:
+    """Puts a file in place whole, readable by everybody: the user's program may run as anybody."""
+    fresh = f"{path}.new"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with open(fd, "w", encoding="utf-8") as file:
+        os.fchmod(fd, 0o644)
+        file.write(text)
+    os.rename(fresh, path)  # noqa: PTH104 - importing pathlib takes longer than all of this
+
+
+def read_known(path: str) -> str:
+    """The /etc/hosts that this container has."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read() or LOCALHOST
+    except OSError:
+        return LOCALHOST
+
+
+def _names(run: str, attempt: int, count: int) -> list[str]:
+    return [f"{run}-{attempt}-{rank}" for rank in range(count)]

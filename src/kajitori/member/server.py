@@ -1,0 +1,120 @@
+"""Asking the Web API until it answers, or until it is too late."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from kajitori.core import first_step
+
+ANSWER_SECONDS = 40.0
+"""The server answers a long poll after 25 s at the latest; who is silent for longer is away."""
+
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 8.0
+
+_TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_GZIP = 16 + zlib.MAX_WBITS
+_QUOTED = 500
+"""Characters of an answer that are repeated in a message."""
+
+
+class Failure(Exception):
+    """The first step cannot be done; `exit_code` says which of its reasons it is."""
+
+    def __init__(self, exit_code: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Server:
+    """The Web API, as a member with a ticket sees it."""
+
+    def __init__(
+        self,
+        url: str,
+        ticket: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._url = url
+        self._ticket = ticket
+        self._clock = clock
+        self._sleep = sleep
+
+    def addresses(self, members: int, seconds: float) -> list[str]:
+        """The addresses of all members, by rank. Raises Failure where they are not to be had within `seconds`."""
+        deadline = self._clock() + seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            late: Failure
+            at_least = 0.0
+            try:
+                status, at_least, body = self._get("/v1/members/hosts", min(ANSWER_SECONDS, deadline - self._clock()))
+                if status == 200:
+                    return _addresses_in(body, members)
+                if status == 202:
+                    late, pause = self._missing(body, seconds), FIRST_PAUSE_SECONDS
+                elif status in _TRY_AGAIN:
+                    late = self._away(f"HTTP {status}: {_said(body)}", seconds)
+                else:
+                    raise Failure(first_step.REFUSED, f"the Web API at {self._url} refused: {_said(body)}")
+            except (OSError, http.client.HTTPException, ValueError, zlib.error) as error:
+                late = self._away(str(error) or type(error).__name__, seconds)
+            wait = max(at_least, pause * (0.5 + os.urandom(1)[0] / 512))
+            if self._clock() + wait >= deadline:
+                raise late
+            self._sleep(wait)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    def _get(self, path: str, seconds: float) -> tuple[int, float, bytes]:
+        """Status, the pause in seconds that the server asks for, and body."""
+        url = urlsplit(self._url)
+        kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+        connection = kind(url.hostname or "", url.port, timeout=max(1.0, seconds))
+        headers = {"Authorization": f"Bearer {self._ticket}", "Accept-Encoding": "gzip"}
+        try:
+            connection.request("GET", url.path + path, headers=headers)
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        if answer.headers.get("Content-Encoding") == "gzip":
+            body = zlib.decompress(body, _GZIP)
+        asked = answer.headers.get("Retry-After", "")
+        return answer.status, min(float(asked), LONGEST_PAUSE_SECONDS) if asked.isdecimal() else 0.0, body
+
+    def _away(self, why: str, seconds: float) -> Failure:
+        message = f"the Web API at {self._url} was not to be reached within {seconds:.0f} s: {why}"
+        return Failure(first_step.NO_SERVER, message)
+
+    def _missing(self, body: bytes, seconds: float) -> Failure:
+        said = json.loads(body)
+        count, named = said["total"] - said["known"], said["missing"]
+        more = f" and {count - len(named)} more" if count > len(named) else ""
+        message = f"after {seconds:.0f} s {count} of {said['total']} members have no address: {', '.join(named)}{more}"
+        return Failure(first_step.NO_PEERS, message)
+
+
+def _addresses_in(body: bytes, members: int) -> list[str]:
+    """Raises ValueError where it is something else."""
+    document = json.loads(body)
+    addresses = document.get("addresses") if isinstance(document, dict) else None
+    if not isinstance(addresses, list) or len(addresses) != members or not all(addresses):
+        raise ValueError(f"the answer is no list of {members} addresses")
+    return [str(address) for address in addresses]
+
+
+def _said(body: bytes) -> str:
+    """What a problem document says; the text itself where it is none."""
+    try:
+        problem = json.loads(body)
+        return f"{problem['code']}: {problem['detail']}"
+    except (ValueError, TypeError, KeyError):
+        return body.decode(errors="replace").strip()[:_QUOTED] or "nothing"
