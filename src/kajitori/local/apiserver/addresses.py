@@ -34,9 +34,15 @@ def allocate(service: Object, others: Iterable[Object], before: Object | None = 
     families = spec.setdefault("ipFamilies", (before or {}).get("ipFamilies") or ["IPv4"])
     if free and policy != "SingleStack" and len(families) == 1:
         spec["ipFamilies"] = ["IPv4", "IPv6"] if families == ["IPv4"] else ["IPv6", "IPv4"]
-    elif policy == "RequireDualStack" and not free:
-        said = "this cluster is not configured for dual-stack services"
-        return [invalid("spec.ipFamilyPolicy", policy, said)]
+    elif not free:
+        if policy == "RequireDualStack":
+            said = "this cluster is not configured for dual-stack services"
+            causes.append(invalid("spec.ipFamilyPolicy", policy, said))
+        for index, family in enumerate(families):
+            if family != "IPv4":
+                causes.append(invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
+        if causes:
+            return causes
     taken_addresses: set[str] = set()
     taken_ports: set[int] = set()
     for other in others:

@@ -362,7 +362,7 @@ def _prune(schema: Schema, members: dict[str, Any], path: str, unknown: list[str
 
 def _prune_value(schema: Schema, value: Any, path: str, unknown: list[str]) -> None:
     if type(value) is dict:
-        if schema.type in ("object", "map") or schema.properties:
+        if schema.type != "any" or schema.properties:
             _prune(schema, dict(value), f"{path}.", unknown, value)
     elif type(value) is list and schema.items is not None and schema.type == "array":
         for index, one in enumerate(value):

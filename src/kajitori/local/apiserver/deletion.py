@@ -204,6 +204,14 @@ def _mark_definition(objects: Objects, kind: Kind, record: Record, obj: Object, 
 def _check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None:
     meta = obj["metadata"]
     name = meta["name"]
+    if qualified(kind.resource) == NAMESPACES:
+        for what, wanted, present in (
+            ("UID", options.uid, meta["uid"]),
+            ("ResourceVersion", options.resource_version, meta["resourceVersion"]),
+        ):
+            if wanted is not None and wanted != present:
+                why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {present}"
+                raise StatusError.conflict(kind.resource, name, why)
     if options.uid is not None and options.uid != meta["uid"]:
         why = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "

@@ -157,12 +157,12 @@ def check_identity(obj: Object, kind: Kind) -> None:
         raise StatusError.bad_request("apiVersion and kind must be strings")
     version, name = version or wanted.api_version, name or wanted.kind
     if version != wanted.api_version:
-        if kind.custom is None and version.rpartition("/")[0] == wanted.group:
+        if kind.custom is None and (version, name) not in _built_in():
             raise StatusError.bad_request(
                 f'{name} in version "{version.rpartition("/")[2]}" cannot be handled as a {wanted.kind}: '
                 f'no kind "{name}" is registered for version "{version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
             )
-        if kind.custom is None and (version, name) in _built_in():
+        if kind.custom is None:
             converting = f"({version.rpartition('/')[2]}.{name}) to ({_internal_group(wanted.group)}.{wanted.kind})"
             raise StatusError.bad_request(
                 f'{name} in version "{version.rpartition("/")[2]}" cannot be handled as a {wanted.kind}: '

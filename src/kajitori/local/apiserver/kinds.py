@@ -96,7 +96,7 @@ class Strategy:
         return {}
 
 
-_BARE = frozenset({("", "events"), ("policy", "poddisruptionbudgets")})
+_BARE = frozenset({("", "events"), ("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets")})
 """Built-in kinds that take any finalizer, as custom resources do."""
 
 

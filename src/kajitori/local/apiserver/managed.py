@@ -68,6 +68,10 @@ def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subreso
         _write(new, managers)
         return
     before = _empty(kind) if old is None else old
+    if kind.custom is not None and fieldsets.type_fault(kind.schema, new):
+        # Nobody can tell what whose fields are; mostly it is refused anyway.
+        new["metadata"].pop("managedFields", None)
+        return
     try:
         compared = Comparison(kind.schema, _tracked(kind, before, subresource), _tracked(kind, new, subresource))
     except fieldsets.Repeated:
@@ -177,7 +181,8 @@ def _put_back(kind: Kind, live: Object, merged: Object, config: Object, subresou
     result |= merged
     meta = {name: value for name, value in live["metadata"].items() if name in _UNTRACKED_METADATA}
     # In the configuration they are conditions.
-    meta |= {name: config["metadata"][name] for name in ("resourceVersion", "uid") if config["metadata"].get(name)}
+    told = ("resourceVersion", "uid", "selfLink")
+    meta |= {name: config["metadata"][name] for name in told if config["metadata"].get(name)}
     result["metadata"] = (merged.get("metadata") or {}) | meta
     return result
 
@@ -192,7 +197,8 @@ def _tracked(kind: Kind, obj: Object, subresource: str) -> Object:
     else:
         part = {name: value for name, value in obj.items() if name not in untouched}
     meta = {name: value for name, value in obj.get("metadata", {}).items() if name not in _UNTRACKED_METADATA}
-    part["metadata"] = meta
+    # The status of a custom resource comes without metadata.
+    part["metadata"] = {} if subresource == "status" and kind.custom is not None else meta
     return part
 
 

@@ -120,7 +120,6 @@ class Objects:
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         meta.pop("resourceVersion", None)
-        self_link = meta.get("selfLink")
         for name in _SERVER_SET if not by_update else _IDENTITY:
             meta.pop(name, None)
         kind.strategy.default(obj)
@@ -150,15 +149,15 @@ class Objects:
         if causes:
             raise invalid_object(kind, meta.get("name", ""), causes)
         caller.warnings += kind.strategy.warnings(obj, None)
+        admission.check(request, self.view)
         present = self.find(kind, namespace, meta["name"])
         if present is not None:
             taken = StatusError.already_exists(kind.resource, meta["name"], generated=bool(meta.get("generateName")))
             if present.object["metadata"].get("deletionTimestamp"):
                 taken.message = f"object is being deleted: {taken.message}"
             raise taken
-        admission.check(request, self.view)
         if options.dry_run:
-            return Written(_unstored(kind, obj, self_link), created=True)
+            return Written(_unstored(kind, obj), created=True)
         try:
             record = self.store.create(store_key(kind), namespace, meta["name"], kind.encode(obj))
         except KeyTaken as error:
@@ -366,7 +365,7 @@ class View:
         return [record.object for record in self._store.records(f"{resource.group}/{resource.plural}", namespace)]
 
 
-def _unstored(kind: Kind, obj: Object, self_link: str | None) -> bytes:
+def _unstored(kind: Kind, obj: Object, self_link: str | None = None) -> bytes:
     """What a dry run answers: the object as it would be read, but for what only storing takes away."""
     seen = kind.decode(kind.settle(kind.encode(obj)))
     if self_link:

@@ -59,10 +59,10 @@ class Patch:
                 raise StatusError.bad_request(_NO_PATCH) from error
             what = {APPLY_PATCH: "error decoding YAML: ", STRATEGIC_PATCH: ""}.get(media_type, "error decoding patch: ")
             raise StatusError.bad_request(f"{what}{error}") from error
-        if document is None and media_type == APPLY_PATCH:
+        if document is None and media_type in (APPLY_PATCH, STRATEGIC_PATCH):
             document = {}
         if not isinstance(document, list if media_type == JSON_PATCH else dict):
-            raise StatusError.bad_request(_wrong_document(media_type, document))
+            raise StatusError.bad_request(_wrong_document(media_type, document, validation))
         if media_type == JSON_PATCH and len(document) > _OPERATIONS_MAX:
             said = f"The allowed maximum operations in a JSON patch is {_OPERATIONS_MAX}, got {len(document)}"
             raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {said}")
@@ -126,8 +126,29 @@ class _Copy(jsonpatch.CopyOperation):
         return jsonpatch.AddOperation(operation, pointer_cls=self.pointer_cls).apply(obj)
 
 
+class _Replace(jsonpatch.ReplaceOperation):
+    """Sets a member that is not there, as long as there is something that it could be in."""
+
+    def apply(self, obj: Any) -> Any:
+        parent, name = self.pointer.to_last(obj)
+        if name is None or not isinstance(parent, dict) or name in parent:
+            return super().apply(obj)
+        return jsonpatch.AddOperation(self.operation, pointer_cls=self.pointer_cls).apply(obj)
+
+
+class _Test(jsonpatch.TestOperation):
+    """What is not there is null."""
+
+    def apply(self, obj: Any) -> Any:
+        parent, name = self.pointer.to_last(obj)
+        absent = name is not None and isinstance(parent, dict) and name not in parent
+        if absent and self.operation.get("value", "") is None:
+            return obj
+        return super().apply(obj)
+
+
 class _JsonPatch(jsonpatch.JsonPatch):
-    operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "copy": _Copy})
+    operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "copy": _Copy, "replace": _Replace, "test": _Test})
 
 
 def as_tree(why: str) -> str:
@@ -170,13 +191,16 @@ def check_media_type(content_type: str, kind: Kind) -> str:
     return media_type
 
 
-def _wrong_document(media_type: str, document: Any) -> str:
+def _wrong_document(media_type: str, document: Any, validation: str) -> str:
     found = go_type(document)
     if media_type == JSON_PATCH:
         return f"error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
     if media_type == MERGE_PATCH and document is None:
         return _NO_PATCH
-    return f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    said = f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    if media_type == APPLY_PATCH:
+        return f"error decoding YAML: error unmarshaling JSON: {said}"
+    return f"error decoding patch: {said}" if media_type == MERGE_PATCH and validation != "Ignore" else said
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -214,10 +238,12 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
             # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
             meta["managedFields"] = [{}]
-        _check_type_meta(kind, new)
+        unlike = _type_meta_faults(kind, new)
         try:
-            check_identity(new, kind)
-            faults = [*kind.conform(new), *patch.duplicates]
+            faults = list(patch.duplicates)
+            if unlike is None:
+                check_identity(new, kind)
+                faults = [*kind.conform(new), *faults]
         except StatusError as error:
             why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
             if not why:
@@ -228,6 +254,8 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         report_unknown(kind, faults, options.field_validation, caller.warnings)
         check_namespace(new, target)
         check_name(new, target)
+        if unlike is not None:
+            raise unlike
         return new
 
     def own(new: Object, old: Object | None) -> None:
@@ -239,18 +267,19 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
     )
 
 
-def _check_type_meta(kind: Kind, patched_object: Object) -> None:
-    """Refuses a patch that makes a custom resource another kind, or another version, in its validation's words."""
+def _type_meta_faults(kind: Kind, patched_object: Object) -> StatusError | None:
+    """What is wrong with a patch that makes a custom resource another kind or version, in its validation's words."""
     version, name = patched_object.get("apiVersion"), patched_object.get("kind")
     if kind.custom is None or not isinstance(version, str) or not isinstance(name, str) or not version or not name:
-        return
+        return None
     wanted = kind.resource
     causes = [invalid("kind", name, f"must be {wanted.kind}")] if name != wanted.kind else []
     if version != wanted.api_version:
         causes.append(invalid("apiVersion", version, f"must be {wanted.api_version}"))
-    if causes:
-        group = version.rpartition("/")[0]
-        raise StatusError.invalid(group, name, (patched_object.get("metadata") or {}).get("name", ""), causes)
+    if not causes:
+        return None
+    group = version.rpartition("/")[0]
+    return StatusError.invalid(group, name, (patched_object.get("metadata") or {}).get("name", ""), causes)
 
 
 async def _apply(objects: Objects, target: Target, config: Object, caller: Caller, options: WriteOptions) -> Written:

@@ -9,6 +9,7 @@ from kajitori.core import texts
 from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_found, not_supported, required
 from kajitori.local.apiserver.strategies.paths import inside_path, relative_path
+from kajitori.local.apiserver.strategies.pod_volumes import sound_volumes
 from kajitori.local.apiserver.strategies.resource_names import container_resource_faults
 
 Spec = dict[str, Any]
@@ -47,7 +48,7 @@ _MORE_THAN_ONE = "may not have more than one field specified at a time"
 
 def validate_containers(spec: Spec, field: str) -> list[Cause]:
     """Every fault of all containers of a Pod."""
-    volumes = {one.get("name", ""): one for one in spec.get("volumes") or [] if one.get("name")}
+    volumes = sound_volumes(spec.get("volumes") or [])
     host_network = bool(spec.get("hostNetwork"))
     causes: list[Cause] = []
     containers = spec.get("containers") or []

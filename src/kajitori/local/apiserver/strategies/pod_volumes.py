@@ -17,19 +17,30 @@ _DOWNWARD_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", 
 
 def validate_volumes(volumes: list[Spec], field: str) -> list[Cause]:
     """Every fault of a Pod's volumes."""
+    return _looked_at(volumes, field)[0]
+
+
+def sound_volumes(volumes: list[Spec]) -> dict[str, Spec]:
+    """The volumes without faults, by name: only these can be mounted."""
+    return _looked_at(volumes, "")[1]
+
+
+def _looked_at(volumes: list[Spec], field: str) -> tuple[list[Cause], dict[str, Spec]]:
     causes: list[Cause] = []
-    seen: set[str] = set()
+    sound: dict[str, Spec] = {}
     for index, volume in enumerate(volumes):
         where, name = f"{field}[{index}]", volume.get("name", "")
-        causes += _source(volume, where)
+        faults = _source(volume, where)
         if not name:
-            causes.append(required(f"{where}.name"))
-            continue
-        causes += [invalid(f"{where}.name", name, fault) for fault in texts.dns_label(name)]
-        if name in seen:
-            causes.append(duplicate(f"{where}.name", name))
-        seen.add(name)
-    return causes
+            faults.append(required(f"{where}.name"))
+        else:
+            faults += [invalid(f"{where}.name", name, fault) for fault in texts.dns_label(name)]
+        if name in sound:
+            faults.append(duplicate(f"{where}.name", name))
+        if not faults:
+            sound[name] = volume
+        causes += faults
+    return causes, sound
 
 
 def _source(volume: Spec, field: str) -> list[Cause]:

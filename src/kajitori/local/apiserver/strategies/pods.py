@@ -25,7 +25,8 @@ class PodStrategy(Strategy):
     has_generation = True
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return warnings.of_pod(new["spec"])
+        # Pods are updated often, and seldom by people.
+        return warnings.of_pod(new["spec"]) if old is None else []
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})

@@ -43,6 +43,7 @@ class ServiceStrategy(Strategy):
             spec.setdefault("externalTrafficPolicy", "Cluster")
         if spec["type"] in ("ClusterIP", *_WITH_PORTS):
             spec.setdefault("internalTrafficPolicy", "Cluster")
+        obj.setdefault("status", {}).setdefault("loadBalancer", {})
         if spec["type"] == "LoadBalancer":
             spec.setdefault("allocateLoadBalancerNodePorts", True)
             for one in (((obj.get("status") or {}).get("loadBalancer")) or {}).get("ingress") or []:
