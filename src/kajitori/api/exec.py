@@ -19,6 +19,7 @@ from kajitori.api.lookup import find_run
 from kajitori.api.members import newest_pods
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import bug_response, error_response, parameter_faults
+from kajitori.api.views import phase_of
 from kajitori.core.gang import MemberState
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
 from kajitori.kube.members import member_of
@@ -66,8 +67,12 @@ async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
 async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: str) -> None:
     query = _parameters(socket)
     run = await find_run(api, user, namespace, name)
-    pod = newest_pods(api.mirror.pods_of_run(run.metadata.uid)).get(query.rank)
+    pods = newest_pods(api.mirror.pods_of_run(run.metadata.uid))
+    pod = pods.get(query.rank)
     member = member_of(pod, api.mirror.nodes) if pod is not None else None
+    if not pods:
+        message = f"{run.metadata.name} is {phase_of(run).value}: none of its members runs"
+        raise WrongState(message, hint=f"kaji describe {run.metadata.name} says more")
     if pod is None or member is None:
         raise NotFound(f"{run.metadata.name} has no member of rank {query.rank} now", hint=f"see kaji describe {name}")
     if member.state is not MemberState.RUNNING:

@@ -19,7 +19,7 @@ from kajitori.cli.logprint import LogPrinter
 from kajitori.cli.problems import say
 from kajitori.cli.progress import Progress
 from kajitori.cli.streams import LogReader, watch
-from kajitori.cli.words import View, is_final, phase_of, status_of
+from kajitori.cli.words import View, has_started, is_final, phase_of, status_of
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 MOST_RANKS = 64
@@ -97,7 +97,7 @@ class Follower(threading.Thread):
                 self._progress.show(self.view)
             watcher = _Watcher(self.view, views, self._progress.show)
             watcher.start()
-            if self._has_log(self.view):
+            if not is_final(self.view) or has_started(self.view):
                 self._print_log()
             self.view = watcher.result()
 
@@ -115,11 +115,6 @@ class Follower(threading.Thread):
         with self._output:
             if self._listening:
                 say(text)
-
-    @staticmethod
-    def _has_log(view: View) -> bool:
-        status = status_of(view)
-        return not is_final(view) or bool(status.get("attempts") or status.get("attempt"))
 
 
 class _Watcher(threading.Thread):

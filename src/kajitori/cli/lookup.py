@@ -29,7 +29,7 @@ def find_run(api: Api, text: str, namespace: str | None = None) -> dict[str, Any
         items = home
     if len(items) > 1:
         several_namespaces = len({run["namespace"] for run in items}) > 1
-        names = [f"{run['namespace']}/{run['name']}" if several_namespaces else run["name"] for run in items]
+        names = sorted(f"{run['namespace']}/{run['name']}" if several_namespaces else run["name"] for run in items)
         more = " and more" if len(names) > _SHOWN else ""
         message = f"{text!r} may be any of {', '.join(names[:_SHOWN])}{more}"
         raise InvalidInput([Fault("RUN", message, text, "write more of the name", "Ambiguous")])

@@ -81,6 +81,18 @@ async def test_what_cannot_be_done_is_a_problem_before_the_handshake(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
+async def test_a_run_that_waits_is_said_to_wait(world: World) -> None:
+    """Not that it lacks a member, as if there were others."""
+    world.kubernetes.put("runs", run("bert", phase="Queued"))
+    await world.caught_up()
+    async with ApiServer(world.app) as server:
+        with pytest.raises(InvalidStatus) as refused:
+            async with dial(server, "command=sh"):
+                pass
+    problem = json.loads(refused.value.response.body or b"")
+    assert (problem["code"], problem["detail"]) == ("WrongState", "bert is Queued: none of its members runs")
+
+
 async def test_no_token_stands_in_any_log_however_much_is_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

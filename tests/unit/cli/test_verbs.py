@@ -33,7 +33,7 @@ def test_an_ambiguous_prefix_lists_the_candidates() -> None:
     api = FakeWebApi([BERT, GPT, GPT2])
     result = invoke(api, "stop", "bert", "gpt")
     assert result.exit_code == 2
-    assert "'gpt' may be any of gpt-small, gpt-large" in result.stderr
+    assert "'gpt' may be any of gpt-large, gpt-small" in result.stderr
     assert api.calls_to("POST") == []
 
 
@@ -122,6 +122,14 @@ def test_logs(args: list[str], query: dict[str, Any], stdout: str) -> None:
     result = invoke(api, "logs", *args, "bert")
     assert (result.exit_code, result.stdout) == (0, stdout)
     assert api.calls_to("GET", "/logs")[0].query == {"timestamps": ["true"], **query}
+
+
+def test_logs_of_a_run_that_waits_say_why_there_are_none() -> None:
+    """On stderr: what a program reads stays empty."""
+    waiting = view("late", "Queued", status={"reason": "WaitingForGPU", "message": "needs 16 h100"})
+    result = invoke(FakeWebApi([waiting]), "logs", "late")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "late: no log: waiting for GPUs: needs 16 h100\n"
 
 
 def test_a_log_without_end_of_line_is_shown() -> None:

@@ -41,6 +41,7 @@ def command(
     from kajitori.cli.lookup import find_run
     from kajitori.cli.problems import say
     from kajitori.cli.streams import LogReader
+    from kajitori.cli.words import has_started, progress_words
 
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
@@ -51,6 +52,8 @@ def command(
         several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
         if rank is None and replicas > 1 and not several:
             say(f"{view['name']}: rank 0 of {replicas}; others with --rank R or --all-ranks")
+        if not has_started(view):
+            say(f"{view['name']}: no log: {progress_words(view)}")
         reader = LogReader(api, view, rank=rank, all_ranks=several, follow=follow, tail=last, since=oldest)
         printer = LogPrinter(prefix=several, timestamps=timestamps, colour=cli.colour)
         try:
