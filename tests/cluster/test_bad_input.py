@@ -7,13 +7,16 @@ reasons and without a Pod.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from tests.helpers.stage import Stage, manifest, staged
+from tests.helpers.world import World
 
 from kajitori.core.reasons import Phase, Reason
 from kajitori.errors import NotFound
@@ -345,24 +348,96 @@ async def test_a_faulty_policy_leaves_the_old_one_in_force(stage: Stage) -> None
     assert (await stage.http.get("/v1/policy")).json()["faults"] == []
 
 
-async def test_a_status_that_makes_no_sense_harms_nobody_else(stage: Stage) -> None:
-    """Who may write statuses can spoil his own run; every other run goes on."""
+NONSENSE: dict[str, dict[str, Any]] = {
+    "unknown-phase": {"phase": "Dreaming", "attempt": {"number": 7, "nodes": "gpu-[9-1"}},
+    "nodes-that-are-none": {"attempt": {"nodes": "gpu-[9-1"}},
+    "attempt-without-nodes": {"attempt": {"nodes": ""}},
+    "negative-counts": {"attempts": -2, "restarts": -1, "members": {"running": -4}},
+    "template-that-is-none": {"attempt": {"template": {"spec": {"containers": "many"}}}},
+    "time-that-is-none": {"queuedAt": "yesterday", "startedAt": "2026-11-21"},
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+async def test_a_status_that_makes_no_sense_ends_its_run_and_harms_nobody_else(
+    stage: Stage, nonsense: dict[str, Any]
+) -> None:
+    """Who may write statuses can spoil a run: it ends for that reason, may be resumed and deleted; all others go on."""
+    world = stage.world
     try:
-        assert (await stage.apply("spoilt", SPEC)).code == 0
-        await stage.world.reaches("spoilt", Phase.RUNNING)
-        nonsense = '{"status": {"phase": "Dreaming", "attempt": {"number": 7, "nodes": "gpu-[9-1"}}}'
-        patched = await stage.kubectl(
-            "patch", "run", "spoilt", "--subresource=status", "--type=merge", "--patch", nonsense
-        )
-        assert patched.code == 0, patched
+        assert (await stage.apply("spoilt", SPEC | {"replicas": 2})).code == 0
+        await world.reaches("spoilt", Phase.RUNNING)
+        members = [pod.metadata.uid for pod in world.pods("spoilt")]
+        await spoil(stage, nonsense)
+        await world.until(lambda: world.status("spoilt").finished_at, "its end is written")
+        assert world.status("spoilt").reason is Reason.STATUS_DAMAGED
+        stored = await world.client.get(RUNS, "spoilt", world.namespace)
+        assert stored["status"]["phase"] == "Failed" and "makes no sense" in stored["status"]["message"]
         assert (await stage.apply("sound", SPEC)).code == 0
-        await stage.world.reaches("sound", Phase.RUNNING)
-        await stage.world.succeed("sound")
-        await stage.world.reaches("sound", Phase.SUCCEEDED)
-        assert (await stage.http.get("/v1/runs")).status_code == 200
-        assert (await stage.http.get(f"/v1/runs/{stage.world.namespace}/sound")).status_code == 200
+        await world.reaches("sound", Phase.RUNNING)
+        assert (await stage.http.get("/v1/runs")).json()["items"]
         assert (await stage.http.get("/v1/gpus")).status_code == 200
+        shown = (await stage.http.get(f"/v1/runs/{world.namespace}/spoilt")).json()
+        assert shown["status"]["reason"] == "StatusDamaged"
+        await world.until(lambda: all(pod.is_finished for pod in world.pods("spoilt")), "its members have ended")
+        again = await stage.http.post(f"/v1/runs/{world.namespace}/spoilt/resume")
+        assert again.status_code == 200, again.text
+        status = await world.reaches("spoilt", Phase.RUNNING)
+        assert status.attempts > 1 and not {pod.metadata.uid for pod in world.pods("spoilt", status.attempts)} & set(
+            members
+        )
+        await spoil(stage, nonsense)
+        deleted = await stage.http.delete(f"/v1/runs/{world.namespace}/spoilt")
+        assert deleted.status_code in (200, 202), deleted.text
+        await world.until(lambda: world.run("spoilt") is None and not world.pods("spoilt"), "spoilt gone")
     finally:
         for name in ("spoilt", "sound"):
-            await stage.kubectl("patch", "run", name, "--type=merge", "--patch", '{"metadata":{"finalizers":null}}')
             await remove(stage, name)
+
+
+async def spoil(stage: Stage, nonsense: dict[str, Any]) -> None:
+    """Writes into the status of the run, as who may write statuses can."""
+    patch = json.dumps({"status": nonsense})
+    done = await stage.kubectl("patch", "run", "spoilt", "--subresource=status", "--type=merge", "--patch", patch)
+    assert done.code == 0, done
+
+
+async def test_a_status_of_wrong_types_is_refused_by_the_api_server(stage: Stage) -> None:
+    """The custom resource's schema sees to that much."""
+    try:
+        assert (await stage.apply("typed", SPEC)).code == 0
+        await stage.world.reaches("typed", Phase.RUNNING)
+        patch = '{"status": {"restarts": "many", "members": [], "attempt": {"number": "first"}}}'
+        done = await stage.kubectl("patch", "run", "typed", "--subresource=status", "--type=merge", "--patch", patch)
+        assert done.code == 1
+        for field in ("status.restarts", "status.members", "status.attempt.number"):
+            assert field in done.err
+    finally:
+        await remove(stage, "typed")
+
+
+async def test_a_spec_that_is_edited_while_the_run_lives_is_for_its_next_attempt(stage: Stage) -> None:
+    """Members go on as they were started, also where the new spec is refused; then that is what the run ends for."""
+    world = stage.world
+    try:
+        assert (await stage.apply("edited", SPEC | {"replicas": 2, "restarts": 5})).code == 0
+        await world.reaches("edited", Phase.RUNNING)
+        for changes in ({"replicas": 3, "command": ["other"]}, {"replicas": -3, "nonsense": {"a": 1}}):
+            attempt = world.status("edited").attempts
+            edited = await world.client.patch(RUNS, "edited", {"spec": changes}, world.namespace)
+            seen = partial(_has_seen, world, edited["metadata"]["generation"])
+            await world.until(seen, "the change is seen")
+            assert (world.status("edited").phase, world.status("edited").attempts) == (Phase.RUNNING, attempt)
+            await world.behave(f"edited-{attempt}-0", exit_code="1")
+            if changes["replicas"] == 3:
+                await world.reaches("edited", Phase.RUNNING, attempt=2)
+                assert len(world.pods("edited", 2)) == 3
+        status = await world.reaches("edited", Phase.FAILED)
+        assert status.reason in (Reason.REFUSED, Reason.PROGRAM_FAILED)
+        await world.until(lambda: all(pod.is_finished for pod in world.pods("edited")), "its members have ended")
+    finally:
+        await remove(stage, "edited")
+
+
+def _has_seen(world: World, generation: int) -> bool:
+    return world.status("edited").observed_generation == generation

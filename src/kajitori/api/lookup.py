@@ -9,6 +9,7 @@ from kajitori.api.context import Api
 from kajitori.core.run import name_fault
 from kajitori.core.validation import show
 from kajitori.errors import Fault, InvalidInput, NotFound
+from kajitori.kube.decoding import decode
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS
 
@@ -53,4 +54,4 @@ def no_such_run(namespace: str, name: str) -> NotFound:
 
 def run_object(document: dict[str, object]) -> RunObject:
     """A Run as the API server answered it."""
-    return msgspec.json.decode(msgspec.json.encode(document), type=RunObject)
+    return decode(msgspec.json.encode(document), RunObject)

@@ -92,7 +92,7 @@ async def create_members(
         namespace=run.metadata.namespace,
         run_uid=run.metadata.uid,
         attempt=attempt.number,
-        world_size=spec.replicas,
+        world_size=spec.replicas if spec.type == "service" else len(nodes),
         port=attempt.port,
         spec=spec,
         bind_direct=bind_direct,

@@ -56,7 +56,6 @@ class Waiting:
 class Placed:
     """An attempt that was just planned and that the mirror does not show yet."""
 
-    attempt: int
     member: MemberRequest
     nodes: tuple[str, ...]
     version: str
@@ -131,8 +130,7 @@ class Queue:
         for placement in answer.placements:
             waiting = by_key[placement.key]
             del self._waiting[waiting.key]
-            number = waiting.status.attempts + 1
-            self._placed[waiting.key] = Placed(number, waiting.request.member, placement.nodes, waiting.version)
+            self._placed[waiting.key] = Placed(waiting.request.member, placement.nodes, waiting.version)
             occupy(snapshot, waiting.request.member, placement.nodes)
             starts.append((waiting, placement))
         waits = tuple((by_key[shortage.key], shortage) for shortage in answer.shortages)
@@ -146,16 +144,16 @@ class Queue:
             yield promise.member, promise.nodes
 
     def _forget_shown(self, now: datetime) -> None:
-        """Placements that the mirror shows are promises from now on; those that were not written are nothing."""
+        """Placements that the mirror shows are promises from now on; those that were not written are nothing.
+
+        A Run newer than the one that was placed shows it; or somebody else wrote first, and it was not stored.
+        """
         for key, placed in list(self._placed.items()):
             run = self._mirror.runs.get(key)
-            shown = run.status.attempt.number if run and run.status and run.status.attempt else 0
-            if run is None or shown >= placed.attempt:
+            moved_on = run is None or int(run.metadata.resource_version or 0) > int(placed.version or 0)
+            doubted = placed.doubtful_since is not None and now - placed.doubtful_since > DOUBT_PATIENCE
+            if moved_on or doubted:
                 del self._placed[key]
-            elif placed.doubtful_since is not None:
-                moved_on = run.metadata.resource_version != placed.version
-                if moved_on or now - placed.doubtful_since > DOUBT_PATIENCE:
-                    del self._placed[key]
 
     def _existing(self, nodes: Sequence[str]) -> list[str]:
         known = self._cluster.table().index

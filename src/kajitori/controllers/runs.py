@@ -37,7 +37,7 @@ from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
 from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView, life_of
+from kajitori.kube.cluster import ClusterView, life_of, type_of
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.members import member_of
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
@@ -338,11 +338,13 @@ class RunController:
                 memory.decided_for = version
         except InvalidInput as refused:
             waits = status.phase in (Phase.QUEUED, Phase.RESTARTING) or status.attempt is None
+            waits = waits and not status.phase.is_final
             if waits and not run.metadata.deletion_timestamp:
                 reasons = "; ".join(str(fault) for fault in refused.faults)
                 await self._write(run, gang.refuse(status, reasons, run.metadata.generation, self._now()))
                 return None
-            return Admitted(gang.outline(run.metadata.generation, status, bool(run.metadata.deletion_timestamp)))
+            deleting = bool(run.metadata.deletion_timestamp)
+            return Admitted(gang.outline(type_of(run), run.metadata.generation, status, deleting))
         spec, decision = memory.decided
         status = msgspec.structs.replace(status, findings=list(decision.findings))
         life = life_of(run, spec, decision, status)

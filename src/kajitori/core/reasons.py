@@ -60,6 +60,7 @@ class Reason(StrEnum):
     DRAINED = "Drained"
     TIME_LIMIT = "TimeLimit"
     REFUSED = "Refused"
+    STATUS_DAMAGED = "StatusDamaged"
     STOPPING = "Stopping"
     STOPPED_BY_USER = "StoppedByUser"
     DELETING = "Deleting"
@@ -68,7 +69,9 @@ class Reason(StrEnum):
 COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED})
 """Failures of the program itself: they use up `restarts` (rule 7)."""
 
-NEVER_RESTARTED = frozenset({Reason.OUT_OF_MEMORY, Reason.COMMAND_NOT_FOUND, Reason.TIME_LIMIT, Reason.REFUSED})
+NEVER_RESTARTED = frozenset(
+    {Reason.OUT_OF_MEMORY, Reason.COMMAND_NOT_FOUND, Reason.TIME_LIMIT, Reason.REFUSED, Reason.STATUS_DAMAGED}
+)
 """Starting these again would only repeat them, or carry the harm to another node."""
 
 START_FAILURES = frozenset(

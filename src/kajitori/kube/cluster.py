@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -33,8 +34,6 @@ _NOT_READY_TAINTS = (
 
 
 class _Type(msgspec.Struct):
-    """What kind of run a spec is of; the rest of it does not matter here."""
-
     type: str = "batch"
 
 
@@ -151,7 +150,7 @@ class ClusterView:
         if status.phase is Phase.RUNNING:  # Pods are watched apart from Runs: they may be seen later
             return len(self._mirror.pods_of_run(run.metadata.uid)) < status.members.total
         # A service restarts one member beside the others; a batch run between two attempts holds nothing.
-        return status.phase is Phase.RESTARTING and msgspec.json.decode(run.spec, type=_Type).type == "service"
+        return status.phase is Phase.RESTARTING and type_of(run) == "service"
 
     def _plan_of(self, run: RunObject) -> _Planned:
         assert run.status is not None and run.status.attempt is not None
@@ -233,6 +232,14 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
         schedulable=not node.spec.unschedulable,
         domains=tuple(labels.get(label, "") for label in policy.topology),
     )
+
+
+def type_of(run: RunObject) -> Literal["batch", "service"]:
+    """What kind of run a spec is of, whatever else is wrong with it."""
+    try:
+        return "service" if msgspec.json.decode(run.spec, type=_Type).type == "service" else "batch"
+    except msgspec.ValidationError:
+        return "batch"
 
 
 def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus) -> gang.Run:

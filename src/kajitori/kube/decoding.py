@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -93,7 +94,8 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
 
 
 def decode(document: bytes | msgspec.Raw, type: type[T]) -> T:
-    """One object. A null means that the field is not there, as it does in Go.
+    """One object. A null means that the field is not there, as it does in Go. A type may say (`mended`) how it is read
+    where a part of it makes no sense.
 
     Raises ServerError where this is not such an object: nothing that answers so is an API server in order.
     """
@@ -164,9 +166,22 @@ def _decode_events_one_by_one(lines: bytes, type: type[T]) -> Block[T]:
 
 def _decode_with_nulls(document: bytes | msgspec.Raw, type: type[T]) -> T:
     try:
-        return msgspec.convert(_without_nulls(msgspec.json.decode(document)), type)
+        plain = _without_nulls(msgspec.json.decode(document))
+        try:
+            return _read(plain, type)
+        except msgspec.ValidationError as error:
+            mended: Callable[[Any, str], Any] | None = getattr(type, "mended", None)
+            if mended is None:
+                raise
+            return _read(mended(plain, str(error)), type)
     except msgspec.MsgspecError as error:
         raise _garbled(error) from error
+
+
+def _read(value: Any, type: type[T]) -> T:
+    """Over text again, since parts of it may be kept as text (`msgspec.Raw`)."""
+    read: T = _decoder(type).decode(msgspec.json.encode(value))
+    return read
 
 
 def _without_nulls(value: Any) -> Any:

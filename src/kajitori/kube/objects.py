@@ -6,10 +6,13 @@ has its empty value. The structs are not tracked by the garbage collector: they 
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from kajitori.core import names
-from kajitori.core.status import RunStatus
+from kajitori.core.status import RunStatus, to_document
+from kajitori.core.status_check import damage, damaged
 
 Quantities = dict[str, str]
 """Resource name to quantity: `{"cpu": "500m", "nvidia.com/gpu": "8"}`."""
@@ -208,11 +211,25 @@ class Node(_Wire, frozen=True):
 
 
 class RunObject(_Wire, frozen=True):
-    """A Run. `spec` is what its writer wrote, in bytes: `core.run` reads it."""
+    """A Run. `spec` is what its writer wrote, in bytes: `core.run` reads it.
+
+    A status that makes no sense is read as that of a run that is over for this reason: whoever looks at runs sees one
+    that can be deleted and resumed, and the controller ends its members as those of any run that is over.
+    """
 
     metadata: ObjectMeta
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: RunStatus | None = None
+
+    def __post_init__(self) -> None:
+        why = damage(self.status) if self.status is not None else ""
+        if why:
+            raise ValueError(why)
+
+    @staticmethod
+    def mended(document: dict[str, Any], why: str) -> dict[str, Any]:
+        """The document with a status that can be read in place of one that can't."""
+        return {**document, "status": to_document(damaged(document.get("status"), why))}
 
 
 class Namespace(_Wire, frozen=True):

@@ -94,8 +94,19 @@ def test_what_was_just_placed_is_taken_until_the_mirror_shows_it() -> None:
     assert scene.starts() == {"first": ("n0",)}
     scene.wait("second", 1)
     assert scene.starts() == {}
-    scene.run("first", Phase.FAILED, "n0")
+    scene.run("first", Phase.FAILED, "n0", version="2")
     assert scene.starts() == {"second": ("n0",)}
+
+
+def test_a_status_that_lost_its_attempt_is_planned_anew() -> None:
+    """Its placement was shown and is gone again, since somebody spoilt the status: it does not wait for ever."""
+    scene = Scene(1)
+    scene.wait("first", 1)
+    assert scene.starts() == {"first": ("n0",)}
+    scene.run("first", Phase.QUEUED, version="7")
+    scene.wait("first", 1)
+    scene.run("first", Phase.QUEUED, version="7")
+    assert scene.starts() == {"first": ("n0",)}
 
 
 def test_a_write_that_failed_may_have_been_done() -> None:

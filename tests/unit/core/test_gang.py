@@ -28,7 +28,7 @@ from kajitori.core.gang import (
 )
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, RunStatus, to_document
+from kajitori.core.status import Attempt, MemberCounts, RunStatus, to_document
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
@@ -240,6 +240,37 @@ def test_a_stopped_run_can_be_resumed_and_never_uses_an_attempt_number_twice() -
     assert kinds(answer) == [NeedsNodes]
     placed = gang.place_on(answer.status, (0, 1), "n[0-1]", {}, 0, 2, NOW)
     assert placed.attempt is not None and placed.attempt.number == 2
+
+
+def test_a_run_whose_status_was_damaged_ends_its_members_and_learns_from_them_how_far_it_was() -> None:
+    """Its status says attempt 1, a Pod of it attempt 4: the next is the fifth."""
+    over = run(phase=Phase.FAILED, reason=Reason.STATUS_DAMAGED, attempt=None)
+    answer = step(over, member(0, attempt=4), member(1, attempt=4))
+    assert kinds(answer) == [DeleteMembers]
+    assert (answer.status.phase, answer.status.attempts, bool(answer.status.finished_at)) == (Phase.FAILED, 4, True)
+    again = step(replace(over, status=answer.status, resumes=1))
+    assert kinds(again) == [NeedsNodes]
+    assert gang.place_on(again.status, (0, 1), "n[0-1]", {}, 0, 2, NOW).attempts == 5
+
+
+def test_a_change_of_replicas_is_for_the_next_attempt() -> None:
+    """Two members run as two, whatever the spec says since; the next attempt has as many as it says then."""
+    for replicas in (1, 5):
+        edited = replace(run(phase=Phase.STARTING), replicas=replicas)
+        assert step(edited, member(0), member(1)).status.phase is Phase.RUNNING
+        broken = step(edited, member(0), failed(1))
+        assert broken.status.phase is Phase.RESTARTING
+        again = step(replace(edited, status=broken.status), failed(0), failed(1))
+        assert [action.ranks for action in again.actions if isinstance(action, NeedsNodes)] == [tuple(range(replicas))]
+
+
+def test_a_service_that_is_refused_now_goes_on_as_it_is() -> None:
+    """Its last attempt replaced one member of three: the others are not lost."""
+    attempt = Attempt(number=2, nodes="n1", ranks="1", created=True, planned_at="2026-11-21T12:00:00Z")
+    status = RunStatus(phase=Phase.RUNNING, attempt=attempt, attempts=2, members=MemberCounts(total=3, running=3))
+    outlined = gang.outline("service", 2, status, False)
+    answer = step(outlined, member(0), member(1, attempt=2), member(2))
+    assert (answer.status.phase, answer.actions) == (Phase.RUNNING, ())
 
 
 def test_the_time_limit_ends_a_run_for_good() -> None:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kajitori.core import gang
+from kajitori.core.reasons import Phase
+from kajitori.core.status import Attempt, RunStatus, to_document
+from kajitori.core.status_check import damage
 from kajitori.kube.decoding import EventKind, decode, decode_events, decode_page
 from kajitori.kube.errors import GoneError, ServerError
 from kajitori.kube.objects import Node, Pod, RunObject
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def pod(name: str, **more: Any) -> dict[str, Any]:
@@ -117,3 +127,46 @@ def test_garbage_is_the_servers_error() -> None:
             decode_events(garbage, Pod)
     with pytest.raises(ServerError):
         decode_page(b"<html>", Pod)
+
+
+def test_a_run_keeps_its_spec_word_for_word_beside_nulls() -> None:
+    """The spec is kept as text; a null elsewhere must not make the whole Run unreadable."""
+    document = (
+        b'{"metadata":{"name":"x","labels":null},"spec":{"image":"a"},"status":{"phase":"Queued","notable":null}}'
+    )
+    run = decode(document, RunObject)
+    assert (bytes(run.spec), run.status) == (b'{"image":"a"}', RunStatus())
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["number", "nodes", "spec"]), inner),
+    max_leaves=6,
+)
+SOUND = to_document(
+    RunStatus(
+        phase=Phase.RUNNING,
+        attempt=Attempt(number=1, nodes="n[1-2]", template={"spec": {"containers": [{"name": "main"}]}}, created=True),
+        attempts=1,
+        queued_at="2026-11-21T12:00:00Z",
+    )
+)
+
+
+@given(
+    spoilt=st.dictionaries(st.sampled_from([*SOUND, "notBefore", "startedAt", "avoidNodes"]), JUNK),
+    attempt=st.dictionaries(st.sampled_from(["number", "nodes", "ranks", "template", "port", "plannedAt"]), JUNK),
+)
+def test_whatever_a_status_holds_its_run_can_be_read_and_has_a_next_step(
+    spoilt: dict[str, Any], attempt: dict[str, Any]
+) -> None:
+    """So that it can be shown, deleted and resumed, and holds up nobody else."""
+    status = {**SOUND, **spoilt}
+    if isinstance(status.get("attempt"), dict):
+        status["attempt"] = {**status["attempt"], **attempt}
+    document = {"metadata": {"name": "x", "resourceVersion": "7"}, "spec": {}, "status": status}
+    run = decode(msgspec.json.encode(document), RunObject)
+    assert run.status is None or not damage(run.status)
+    for deleting in (False, True):
+        for type in ("batch", "service"):
+            gang.next_step(gang.outline(type, 3, run.status or RunStatus(), deleting), (), NOW)

@@ -39,6 +39,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     if attempt is None or status.phase in (Phase.QUEUED, Phase.RESTARTING):
         return _await_nodes(run, status, members, now)
 
+    run = replace(run, replicas=len(node_by_rank(attempt)))  # what the spec says since then is for the next attempt
     current = [member for member in members if member.attempt == attempt.number]
     stale = [member for member in members if member.attempt < attempt.number]
     tidy: tuple[Action, ...] = tuple(

@@ -27,6 +27,9 @@ def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     if run.deleting:
         return _delete(run, status, members)
     if status.phase.is_final:
+        status.finished_at = status.finished_at or format_time(now)
+        if status.reason is Reason.STATUS_DAMAGED:  # its Pods know how far it had come: no number comes twice (rule 1)
+            status.attempts = max([status.attempts, *(member.attempt for member in members)])
         if run.resumes <= status.resumes or run.stopped:
             return _tidy(run, status, members)
         status = _resumed(run, status, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Literal
 
 import msgspec
 
@@ -153,12 +154,13 @@ def refuse(status: RunStatus, message: str, generation: int, now: datetime) -> R
     return finish(status, Phase.FAILED, Reason.REFUSED, message, now)
 
 
-def outline(generation: int, status: RunStatus, deleting: bool) -> Run:
+def outline(type: Literal["batch", "service"], generation: int, status: RunStatus, deleting: bool) -> Run:
     """A run of which only the status can be believed, since its spec is refused now: it may end, nothing else."""
     template = status.attempt.template if status.attempt else {}
     grace = template.get("spec", {}).get("terminationGracePeriodSeconds", Limits().grace_seconds)
-    members = len(expand(status.attempt.nodes)) if status.attempt else 0
-    return Run("batch", members, Limits(grace_seconds=grace), status, deleting=deleting, generation=generation)
+    attempted = len(expand(status.attempt.nodes)) if status.attempt else 0
+    members = max(status.members.total, attempted) if type == "service" else attempted
+    return Run(type, members, Limits(grace_seconds=grace), status, deleting=deleting, generation=generation)
 
 
 def pause(status: RunStatus, limits: Limits, now: datetime) -> tuple[RunStatus, int]:
