@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller
+from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView
 from kajitori.core import names
@@ -17,6 +19,7 @@ from kajitori.core.suggest import did_you_mean
 from kajitori.core.validation import show
 from kajitori.errors import NotFound
 from kajitori.kube.objects import Node, Pod, RunObject
+from kajitori.kube.resources import NODES
 
 router = APIRouter(tags=["cluster"])
 
@@ -35,9 +38,36 @@ async def get_node(api: Shared, user: Caller, name: str) -> Response:
     node = api.mirror.nodes.get(name)
     if node is None or name not in table.index:
         raise NotFound(f"there is no node {show(name)!r}", hint=did_you_mean(name, table.index))
-    view = _view(api, table.nodes[table.index[name]], node)
-    fields = {field: getattr(view, field) for field in view.__struct_fields__}
-    return answer(NodeDetail(**fields, members=members_on(api, name)))
+    return answer(_detail(api, table.nodes[table.index[name]], node))
+
+
+@router.post("/v1/nodes/{name}/drain", responses=describes(NodeDetail), summary="Empty a node")
+async def drain_node(api: Shared, user: Caller, name: str) -> Response:
+    """Nothing new is placed on it. Gangs with a member there are ended as a whole, with the grace that their run has to
+    write a checkpoint, and go elsewhere; of a service only the members there. It counts as no failure of theirs. Pods
+    that belong to no run stay. Asked twice, it is done once."""
+    known = api.mirror.nodes.get(name)
+    who = known.metadata.annotations.get(names.ANNOTATION_DRAIN) if known is not None else None
+    annotations = {names.ANNOTATION_DRAIN: who or user.name}
+    return await _change(api, user, name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True}})
+
+
+@router.post("/v1/nodes/{name}/uncordon", responses=describes(NodeDetail), summary="Let a node take work again")
+async def uncordon_node(api: Shared, user: Caller, name: str) -> Response:
+    """Whether it was drained or only cordoned. What was moved away does not come back by itself."""
+    annotations = {names.ANNOTATION_DRAIN: None}
+    return await _change(api, user, name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": None}})
+
+
+async def _change(api: Api, user: User, name: str, patch: dict[str, Any]) -> Response:
+    """Patches a node in the caller's name; answers what it is then."""
+    table = api.cluster.table()
+    if name not in table.index:
+        raise NotFound(f"there is no node {show(name)!r}", hint=did_you_mean(name, table.index))
+    await user.require("patch", "", name, resource=NODES)
+    node = msgspec.convert(await user.client.patch(NODES, name, patch), Node)
+    facts = dataclasses.replace(table.nodes[table.index[name]], schedulable=not node.spec.unschedulable)
+    return answer(_detail(api, facts, node))
 
 
 def node_views(api: Api) -> Iterator[NodeView]:
@@ -57,7 +87,9 @@ def why_no_work(facts: NodeFacts, node: Node) -> str:
                 said = condition.message or condition.reason
                 return f"not ready: {said}" if said else "not ready"
         return "not ready"
-    return "" if facts.schedulable else "cordoned"
+    if facts.schedulable:
+        return ""
+    return f"drained for {node.drained_by}" if node.drained_by else "cordoned"
 
 
 def members_on(api: Api, name: str) -> list[MemberOnNode]:
@@ -93,6 +125,12 @@ def run_of_pod(api: Api, pod: Pod) -> RunObject | None:
     return run if run is not None and run.metadata.uid == pod.run_uid else None
 
 
+def _detail(api: Api, facts: NodeFacts, node: Node) -> NodeDetail:
+    view = _view(api, facts, node)
+    fields = {field: getattr(view, field) for field in view.__struct_fields__}
+    return NodeDetail(**fields, members=members_on(api, facts.name))
+
+
 def _view(api: Api, facts: NodeFacts, node: Node) -> NodeView:
     policy = api.cluster.policy
     usage = api.mirror.usage_of(facts.name)
@@ -101,6 +139,7 @@ def _view(api: Api, facts: NodeFacts, node: Node) -> NodeView:
         name=facts.name,
         ready=facts.ready,
         schedulable=facts.schedulable,
+        draining=bool(node.drained_by),
         why=why_no_work(facts, node),
         labels=labels,
         taints=[

@@ -142,6 +142,8 @@ class NodeView(View):
     name: str
     ready: bool
     schedulable: bool
+    draining: bool
+    """An operator wants it emptied: runs are moved away."""
     why: str
     """Why it takes no work; empty where it does."""
     labels: dict[str, str]

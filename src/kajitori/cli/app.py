@@ -35,6 +35,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "gpus": "Show which GPUs are free, and who uses the others.",
         "nodes": "Show the nodes and why some take no work.",
         "policy": "Show the policy in force, or check a file.",
+        "drain": "Empty nodes: runs on them go elsewhere.",
+        "uncordon": "Let nodes take work again.",
     },
     "Running a cluster": {
         "up": "Start the whole platform on this machine.",

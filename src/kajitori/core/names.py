@@ -21,6 +21,8 @@ ANNOTATION_SUBMITTED_AT = f"{GROUP}/submitted-at"
 """When the Web API was asked for a Run, to the microsecond: the API server notes the second of its creation only."""
 ANNOTATION_DELETE_CHECKPOINT = f"{GROUP}/delete-checkpoint"
 """`true` on a Run: the folder of its checkpoint goes with it, where policy lets the controller delete it."""
+ANNOTATION_DRAIN = f"{GROUP}/drain"
+"""On a Node that takes nothing new: for whom it is emptied of runs."""
 FINALIZER = f"{GROUP}/members"
 
 GPU_RESOURCE = "nvidia.com/gpu"

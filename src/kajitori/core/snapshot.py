@@ -59,6 +59,8 @@ class NodeFacts:
     ready: bool = True
     schedulable: bool = True
     """False where somebody cordoned the node."""
+    draining: bool = False
+    """An operator wants it emptied of runs."""
     domains: tuple[str, ...] = ()
     """Where it stands, from the widest (zone) to the narrowest (rack); policy names the labels."""
 

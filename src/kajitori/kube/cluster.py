@@ -230,6 +230,7 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
         ),
         ready=node.is_ready and not any(t.key in _NOT_READY_TAINTS[:2] for t in node.spec.taints),
         schedulable=not node.spec.unschedulable,
+        draining=bool(node.drained_by),
         domains=tuple(labels.get(label, "") for label in policy.topology),
     )
 

@@ -194,6 +194,11 @@ class Node(_Wire, frozen=True):
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
     @property
+    def drained_by(self) -> str:
+        """Who wants it emptied; nothing where nobody does. Only a node that takes nothing new can be emptied."""
+        return self.metadata.annotations.get(names.ANNOTATION_DRAIN, "") if self.spec.unschedulable else ""
+
+    @property
     def kubelet_port(self) -> int:
         """Where the kubelet's own API listens."""
         return self.status.daemon_endpoints.kubelet_endpoint.port

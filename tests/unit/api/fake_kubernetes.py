@@ -216,7 +216,7 @@ class FakeKubernetes:
         found = self._found(request)
         if found is None:
             return _status(404, "NotFound", "not found")
-        if not self._may(request, "patch", request.match_info["plural"], request.match_info["namespace"]):
+        if not self._may(request, "patch", request.match_info["plural"], request.match_info.get("namespace", "")):
             return _status(403, "Forbidden", "may not patch")
         patch = await request.json()
         wanted = patch.get("metadata", {}).get("resourceVersion")

@@ -33,6 +33,36 @@ async def test_nodes_say_what_is_used_and_why_they_take_no_work(world: World) ->
     assert [found[name]["why"] for name in ("n1", "g1", "g2", "g3")] == ["", "", "cordoned", "not ready: silent"]
 
 
+async def test_a_node_is_drained_in_the_callers_name(world: World) -> None:
+    """Asked twice it is the first who wanted it; letting it take work again undoes both."""
+    response = await world.http.post("/v1/nodes/g1/drain")
+    assert response.status_code == 200
+    assert (response.json()["draining"], response.json()["why"]) == (True, "drained for ada")
+    await world.http.post("/v1/nodes/g1/drain", headers={"Authorization": "Bearer grace"})
+    await world.caught_up()
+    written = world.kubernetes.get("nodes", "g1", "")
+    assert (written["spec"]["unschedulable"], written["metadata"]["annotations"]) == (
+        True,
+        {"kajitori.dev/drain": "ada"},
+    )
+    assert (await get(world, "/v1/nodes/g1"))["why"] == "drained for ada"
+    assert ("PATCH", "/api/v1/nodes/g1", "ada") in world.kubernetes.requests
+
+    response = await world.http.post("/v1/nodes/g1/uncordon")
+    assert (response.json()["draining"], response.json()["schedulable"], response.json()["why"]) == (False, True, "")
+    assert "kajitori.dev/drain" not in world.kubernetes.get("nodes", "g1", "")["metadata"].get("annotations", {})
+
+
+async def test_who_may_not_drain_and_what_is_no_node(world: World) -> None:
+    world.kubernetes.denied.add(("ada", "patch", "nodes", "*"))
+    response = await world.http.post("/v1/nodes/g1/drain")
+    assert response.status_code == 403
+    assert "kubectl auth can-i patch nodes" in response.json()["hint"]
+    assert "unschedulable" not in world.kubernetes.get("nodes", "g1", "").get("spec", {})
+    response = await world.http.post("/v1/nodes/g7/drain")
+    assert (response.status_code, response.json()["hint"]) == (404, "known: g1, g2, n1")
+
+
 def test_a_costly_answer_is_given_again_and_a_cheap_one_is_fresh() -> None:
     """What is remembered costs a twentieth of the time at most, and is never older than a second."""
     clock = Clock()

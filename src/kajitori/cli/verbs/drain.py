@@ -1,0 +1,88 @@
+"""`kaji drain`: empty nodes of runs, for a repair."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.http import Api
+from kajitori.cli.options import server_options
+
+POLL_SECONDS = 1.0
+LISTED = 5
+
+
+@click.command(epilog="\b\nExamples:\n  kaji drain gpu-00012\n  kaji drain --no-wait gpu-00012 gpu-00013")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.option("--wait/--no-wait", default=True, help="Wait until no run is left there.", show_default=True)
+@server_options
+@click.pass_obj
+def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
+    """Empty nodes: runs on them go elsewhere.
+
+    Nothing new is placed there. A gang is ended as a whole, with the time that its run has to write a checkpoint, and
+    starts again on other nodes once there is room. `kaji uncordon` takes it back.
+    """
+    with cli.api() as api:
+        views = [api.post(f"/v1/nodes/{quote(node, safe='')}/drain", {}) for node in dict.fromkeys(nodes)]
+        moved = {member["holder"] for view in views for member in _members(view)}
+        if wait:
+            views = [_emptied(cli, api, view) for view in views]
+            _tell_who_waits(api, moved)
+    for view in views:
+        foreign = [member["holder"] for member in view["members"] if not member["isRun"]]
+        if foreign:
+            _say(
+                f"note: Pods that belong to no run stay on {view['name']}: {_some(foreign)}; to move them: "
+                f"kubectl drain {view['name']} --ignore-daemonsets"
+            )
+        click.echo(view["name"])
+    return 0
+
+
+def _emptied(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
+    """The node once no run has a member there; says what is waited for as that changes."""
+    told = ""
+    while members := _members(view):
+        holders: dict[str, int] = {}
+        for member in members:
+            holders[member["holder"]] = holders.get(member["holder"], 0) + 1
+        waiting = _some([f"{holder} ({count})" if count > 1 else holder for holder, count in sorted(holders.items())])
+        if waiting != told:
+            _say(f"{view['name']}: waiting for {waiting}")
+            told = waiting
+        cli.sleep(POLL_SECONDS)
+        view = api.get(f"/v1/nodes/{quote(view['name'], safe='')}")
+        if not view["draining"]:
+            _say(f"note: somebody lets {view['name']} take work again")
+            break
+    return view
+
+
+def _tell_who_waits(api: Api, moved: set[str]) -> None:
+    """Runs that found no other place yet."""
+    for holder in sorted(moved):
+        namespace, _, name = holder.partition("/")
+        items = api.get("/v1/runs", params={"namespace": namespace, "name": name})["items"]
+        for run in items:
+            status = run.get("status") or {}
+            if run["name"] == name and status.get("phase") in ("Queued", "Restarting"):
+                words = status.get("message") or status.get("reason") or ""
+                _say(f"note: {holder} waits for nodes: {words}")
+
+
+def _say(text: str) -> None:
+    from kajitori.cli.problems import plain
+
+    click.echo(plain(text), err=True)
+
+
+def _members(view: dict[str, Any]) -> list[dict[str, Any]]:
+    return [member for member in view["members"] if member["isRun"]]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")

@@ -1,0 +1,21 @@
+"""`kaji uncordon`: nodes take work again."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import server_options
+
+
+@click.command(epilog="\b\nExample:\n  kaji uncordon gpu-00012")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@server_options
+@click.pass_obj
+def command(cli: Cli, nodes: tuple[str, ...]) -> None:
+    """Let nodes take work again, whether they were drained or only cordoned."""
+    with cli.api() as api:
+        for node in dict.fromkeys(nodes):
+            click.echo(api.post(f"/v1/nodes/{quote(node, safe='')}/uncordon", {})["name"])

@@ -1,0 +1,63 @@
+"""`kaji drain` and `kaji uncordon`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.cli.fake_web_api import FakeWebApi, invoke, problem, view
+
+
+def node(*holders: str, foreign: tuple[str, ...] = (), draining: bool = True) -> dict[str, Any]:
+    members = [{"holder": holder, "isRun": True} for holder in holders]
+    members += [{"holder": holder, "isRun": False} for holder in foreign]
+    return {"name": "gpu-7", "draining": draining, "members": members}
+
+
+def test_it_waits_and_says_for_what() -> None:
+    """One line as that changes; at the end the name, and who found no other place."""
+    api = FakeWebApi(
+        [view("bert", "Queued", status={"message": "needs 8 h100; 0 are free"}), view("gpt")],
+        answers={"POST /v1/nodes/gpu-7/drain": node("vision/bert", "vision/bert", "vision/gpt")},
+        queues={
+            "GET /v1/nodes/gpu-7": [node("vision/bert"), node("vision/bert"), node(foreign=("kube-system/proxy",))]
+        },
+    )
+    result = invoke(api, "drain", "gpu-7")
+    assert (result.exit_code, result.stdout) == (0, "gpu-7\n")
+    assert result.stderr.splitlines() == [
+        "gpu-7: waiting for vision/bert (2), vision/gpt",
+        "gpu-7: waiting for vision/bert",
+        "note: vision/bert waits for nodes: needs 8 h100; 0 are free",
+        "note: Pods that belong to no run stay on gpu-7: kube-system/proxy; to move them: kubectl drain gpu-7 "
+        "--ignore-daemonsets",
+    ]
+
+
+def test_it_need_not_wait() -> None:
+    api = FakeWebApi(answers={"POST /v1/nodes/gpu-7/drain": node("vision/bert")})
+    result = invoke(api, "drain", "--no-wait", "gpu-7")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "gpu-7\n", "")
+    assert api.calls_to("GET") == []
+
+
+def test_somebody_else_takes_it_back() -> None:
+    """Nobody waits for ever for what will not come."""
+    api = FakeWebApi(
+        [view("bert")],
+        answers={
+            "POST /v1/nodes/gpu-7/drain": node("vision/bert"),
+            "GET /v1/nodes/gpu-7": node("vision/bert", draining=False),
+        },
+    )
+    result = invoke(api, "drain", "gpu-7")
+    assert result.exit_code == 0
+    assert "take work again" in result.stderr
+
+
+def test_nodes_take_work_again() -> None:
+    api = FakeWebApi(answers={"POST /v1/nodes/gpu-7/uncordon": node(draining=False)})
+    assert invoke(api, "uncordon", "gpu-7").stdout == "gpu-7\n"
+    api.answers["POST /v1/nodes/gpu-8/uncordon"] = problem(403, "Forbidden", "ada may not patch nodes")
+    result = invoke(api, "uncordon", "gpu-8")
+    assert result.exit_code == 2
+    assert "may not patch nodes" in result.stderr
