@@ -146,6 +146,21 @@ CASES = {
         (),
         ("spec.labels", "spec.nodeSelector"),
     ),
+    "faulty-and-refused": Case(
+        {"privileged": True, "timeLimit": "soon", "volumes": [{"path": "no"}, {"name": "ghost", "path": "/g"}]},
+        tuple("--privileged --time-limit soon -v here -v ghost:/g -m lots --gpus 1 --gpu-type b300".split()),
+        (
+            "spec.privileged",
+            "spec.timeLimit",
+            "spec.volumes[0].path",
+            "spec.volumes[1].name",
+            "spec.resources.memory",
+            "spec.resources.gpuType",
+        ),
+        ("soon", "ghost", "lots", "b300"),
+        resources={"memory": "lots", "gpu": 1, "gpuType": "b300"},
+        option="here",
+    ),
     "nothing-but-nonsense": Case(
         {"image": "UPPER CASE", "launcher": "tourchrun", "volumes": [{"name": "imagenet", "path": "data"}]},
         ("--launcher", "tourchrun", "-v", "imagenet:data"),
@@ -278,10 +293,13 @@ async def test_a_name_that_is_taken_stays_with_whoever_has_it(stage: Stage) -> N
 
 
 async def test_a_missing_env_file_is_named(stage: Stage) -> None:
-    """Beside everything else that is wrong on that line; nothing is asked of a server."""
+    """Beside everything else that is wrong with that line, whether it shows here or takes a server to see."""
     async with nothing_left(stage):
-        result = await stage.kaji("run", "-d", "--env-file", "no/such.env", "--cpus", "many", "bert:3")
-    assert result.code == 2 and "no/such.env" in result.err and "many" in result.err
+        words = ("--env-file", "no/such.env", "--cpus", "many", "-v", "ghost:/g")
+        result = await stage.kaji("run", "-d", *words, "bert:3")
+    assert result.code == 2
+    for word in ("3 reasons", "no/such.env", "many", "ghost"):
+        assert word in result.err
 
 
 async def test_a_body_over_1_mib_is_refused(stage: Stage) -> None:
