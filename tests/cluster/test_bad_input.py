@@ -148,7 +148,7 @@ CASES = {
     ),
     "faulty-and-refused": Case(
         {"privileged": True, "timeLimit": "soon", "volumes": [{"path": "no"}, {"name": "ghost", "path": "/g"}]},
-        tuple("--privileged --time-limit soon -v here -v ghost:/g -m lots --gpus 1 --gpu-type b300".split()),
+        ("--privileged", "--time-limit=soon", "-vhere", "-vghost:/g", "-mlots", "--gpus=1", "--gpu-type=b300"),
         (
             "spec.privileged",
             "spec.timeLimit",
