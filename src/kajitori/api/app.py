@@ -17,6 +17,7 @@ from starlette.types import Lifespan
 from kajitori.api import (
     board,
     changes,
+    code,
     discovery,
     events,
     exec,
@@ -41,7 +42,7 @@ ROUTERS = tuple(
     module.router
     for module in (
         *(runs, members, submission, changes, logs, events, exec, waiting, nodes, board, policy, health),
-        discovery,
+        *(discovery, code),
     )
 )
 
@@ -50,9 +51,15 @@ _ANSWERS: tuple[type, ...] = (
     RunStatus,
     host_lists.HostList,
     host_lists.HostsMissing,
+    *(code.CodeView, code.CodePart, code.CodeParts),
     *(kind for kind in vars(views).values() if isinstance(kind, type) and issubclass(kind, views.View)),
 )
-_REQUESTS: tuple[type[BaseModel], ...] = (RunSpec, submission.RunRequest, changes.StopRequest)
+_REQUESTS: tuple[type[BaseModel], ...] = (
+    RunSpec,
+    submission.RunRequest,
+    changes.StopRequest,
+    code.CompleteRequest,
+)
 _OPEN_TO_ALL = ("/healthz", "/readyz")
 
 
@@ -71,7 +78,7 @@ def create_app(deps: ApiDependencies) -> FastAPI:
     app = _with_routes(lifespan)
     app.state.kajitori = api
     problems.install(app)
-    app.add_middleware(Guard, request_seconds=api.metrics.request_seconds)
+    app.add_middleware(Guard, request_seconds=api.metrics.request_seconds, unread=code.reads_its_own_body)
     return app
 
 

@@ -21,6 +21,7 @@ from kajitori.api.hub import RunHub
 from kajitori.api.log_source import MAX_LOGS, Slots
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams import StreamRegistry
+from kajitori.api.uploads import Uploads
 from kajitori.api.views import RunRenderer
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
@@ -31,6 +32,7 @@ from kajitori.kube.ticket_key import TicketReader
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import LEASE_NAMESPACE
+from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
 
 T = TypeVar("T")
@@ -55,7 +57,7 @@ class ApiDependencies:
     client: the server's own credentials; mirror: Nodes, Pods and Runs, started by whoever made it; policy: the policy
     in force; user_client: a client for a caller's own token, by default the same API server with that token;
     namespace: where runs go that name none, by default the client's own; controller_namespace: where the controller
-    keeps the key of members' tickets; kept_logs: logs of Pods that are gone.
+    keeps the key of members' tickets; kept_logs: logs of Pods that are gone; code: what people uploaded.
     """
 
     client: KubeClient
@@ -65,6 +67,7 @@ class ApiDependencies:
     namespace: str = ""
     controller_namespace: str = LEASE_NAMESPACE
     kept_logs: KeptLogs | None = None
+    code: CodeStore | None = None
     registry: CollectorRegistry | None = None
     now: Callable[[], datetime] = _utc_now
     clock: Callable[[], float] = time.monotonic
@@ -78,6 +81,8 @@ class Api:
         self.mirror = deps.mirror
         self.policy = deps.policy
         self.kept_logs = deps.kept_logs
+        self.code = deps.code
+        self.uploads = Uploads()
         self.namespace = deps.namespace or deps.client.config.namespace
         self.now = deps.now
         self.clock = deps.clock

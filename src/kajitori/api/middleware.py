@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from prometheus_client import Histogram
@@ -18,10 +19,21 @@ _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 class Guard:
-    """Measures requests, refuses bodies over the limit before anybody parses them, and answers bugs as problems."""
+    """Measures requests, refuses bodies over the limit before anybody parses them, and answers bugs as problems.
 
-    def __init__(self, app: ASGIApp, *, request_seconds: Histogram, limit_bytes: int = BODY_LIMIT_BYTES) -> None:
+    `unread` says whose body is left to its route, with a limit of its own.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        request_seconds: Histogram,
+        limit_bytes: int = BODY_LIMIT_BYTES,
+        unread: Callable[[Scope], bool] = lambda scope: False,
+    ) -> None:
         self._app = app
+        self._unread = unread
         self._request_seconds = request_seconds
         self._limit_bytes = limit_bytes
 
@@ -42,7 +54,7 @@ class Guard:
             await send(message)
 
         try:
-            if _has_body(scope):
+            if _has_body(scope) and not self._unread(scope):
                 receive = _replayed(await _body(scope, receive, self._limit_bytes), receive)
             await self._app(scope, receive, measured)
         except TooLarge as error:

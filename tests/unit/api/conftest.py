@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import FastAPI
+from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node
 
 from kajitori.api.app import create_app
@@ -20,6 +21,7 @@ from kajitori.kube.config import Credentials, KubeConfig
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.retry import NO_RETRY
 from kajitori.policyfile import PolicyFile
+from kajitori.store.code import CodeLimits, CodeStore
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -102,6 +104,7 @@ async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
                 client=client,
                 mirror=mirror,
                 policy=PolicyFile(None),
+                code=CodeStore(MemoryBlobs(), CodeLimits(size_bytes=64 << 20)),
                 user_client=lambda token: KubeClient(config.with_token(token), retry=NO_RETRY),
                 now=lambda: NOW,
                 clock=clock,

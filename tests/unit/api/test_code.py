@@ -1,0 +1,201 @@
+"""Code over the Web API: by whom, in which order, and how much."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from tests.unit.api.conftest import World
+from tests.unit.api.test_openapi import assert_fits
+
+from kajitori.api.uploads import Uploads
+from kajitori.codepack.packing import Pack, pack
+from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed
+from kajitori.codepack.unpacking import unpack
+
+NO_CODE = "sha256:" + "0" * 64
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Pack:
+    """Two parts; the first does not get smaller."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "data.bin").write_bytes(os.urandom(PART_BYTES))
+    (folder / "train.py").write_text("print('hello')\n")
+    return pack(folder)
+
+
+def _sum(part: bytes) -> str:
+    return hashlib.sha256(part).hexdigest()
+
+
+async def _put(http: httpx2.AsyncClient, packed: Pack, number: int, **options: Any) -> httpx2.Response:
+    part = packed.part(number)
+    params = {"sha256": _sum(part), **options.pop("params", {})}
+    path = f"/v1/code/{packed.digest}/parts/{number}"
+    return await http.put(path, params=params, content=compress(part), **options)
+
+
+def _all(packed: Pack) -> dict[str, Any]:
+    return {"parts": [_sum(packed.part(number)) for number in range(packed.parts)], "size": packed.size_bytes}
+
+
+async def _upload(http: httpx2.AsyncClient, packed: Pack, **options: Any) -> None:
+    for number in range(packed.parts):
+        assert (await _put(http, packed, number, **options)).status_code == 200
+    answer = await http.post(f"/v1/code/{packed.digest}/complete", json=_all(packed), **options)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_an_upload_step_by_step(served: httpx2.AsyncClient, packed: Pack, tmp_path: Path) -> None:
+    """Over a real connection, since only there bodies come in pieces."""
+    place = f"/v1/code/{packed.digest}"
+    document = (await served.get("/openapi.json")).json()
+
+    def described(path: str, answer: httpx2.Response, method: str = "get") -> Any:
+        assert answer.status_code == 200, answer.text
+        schema = document["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+        assert_fits(document, schema, answer.json(), path)
+        return answer.json()
+
+    assert (await served.get(place)).json()["code"] == "NotFound"
+    assert (await served.head(place)).status_code == 404
+    assert (await served.get(f"{place}/bytes")).status_code == 404
+    limits = {"partBytes": PART_BYTES, "maxBytes": 64 << 20}
+    assert (await served.get(f"{place}/parts")).json() == {"items": [], **limits}
+
+    said = described("/v1/code/{digest}/parts/{number}", await _put(served, packed, 1), "put")
+    assert said == {"number": 1, "sha256": [_sum(packed.part(1))]}
+    refused = await served.post(f"{place}/complete", json=_all(packed))
+    assert (refused.status_code, refused.json()["code"]) == (409, "PartsMissing")
+    there = described("/v1/code/{digest}/parts", await served.get(f"{place}/parts"))
+    assert there == {"items": [{"number": 1, "sha256": [_sum(packed.part(1))]}], **limits}
+
+    assert (await _put(served, packed, 0)).status_code == 200
+    expected = {"digest": packed.digest, "namespace": "team", "sizeBytes": packed.size_bytes, "parts": 2}
+    for _ in range(2):
+        answer = await served.post(f"{place}/complete", json=_all(packed))
+        assert described("/v1/code/{digest}/complete", answer, "post") == expected
+    assert described("/v1/code/{digest}", await served.get(place)) == expected
+    assert (await served.head(place)).status_code == 200
+
+    answer = await served.get(f"{place}/bytes")
+    assert answer.headers["content-type"] == "application/zstd"
+    unpack(decompressed([answer.content]), tmp_path / "code", digest=packed.digest, size_bytes=packed.size_bytes)
+    assert (tmp_path / "code" / "train.py").read_text() == "print('hello')\n"
+
+
+async def test_only_who_may_create_runs_in_a_namespace_has_to_do_with_its_code(world: World, packed: Pack) -> None:
+    """Knowing a digest is no right, and reading runs is none either."""
+    await _upload(world.http, packed)
+    world.kubernetes.denied.add(("eve", "create", "runs", "team"))
+    eve: dict[str, Any] = {"headers": {"Authorization": "Bearer eve"}}
+    place = f"/v1/code/{packed.digest}"
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        ("GET", place, {}),
+        ("HEAD", place, {}),
+        ("GET", f"{place}/parts", {}),
+        ("GET", f"{place}/bytes", {}),
+        ("PUT", f"{place}/parts/0", {"params": {"sha256": "0" * 64}, "content": b"x"}),
+        ("POST", f"{place}/complete", {"json": _all(packed)}),
+    ]
+    for method, path, options in calls:
+        answer = await world.http.request(method, path, **eve, **options)
+        assert answer.status_code == 403, path
+    elsewhere = await world.http.get(place, params={"namespace": "other"}, **eve)
+    assert elsewhere.status_code == 404
+    assert (await world.http.get(place)).status_code == 200
+    assert (await world.http.get(place, headers={"Authorization": ""})).status_code == 401
+
+
+async def test_each_namespace_has_its_own(world: World, packed: Pack) -> None:
+    await _upload(world.http, packed, params={"namespace": "other"})
+    place = f"/v1/code/{packed.digest}"
+    assert (await world.http.get(place)).status_code == 404
+    assert (await world.http.get(place, params={"namespace": "other"})).json()["namespace"] == "other"
+    assert (await world.http.get(f"{place}/bytes", params={"namespace": "a/../other"})).status_code == 422
+
+
+async def test_what_is_wrong_is_named(world: World, packed: Pack) -> None:
+    place = f"/v1/code/{packed.digest}"
+    calls: list[tuple[str, str, dict[str, Any], str]] = [
+        ("GET", "/v1/code/sha256:abc", {}, "digest"),
+        ("GET", place, {"params": {"nonsense": "1"}}, "nonsense"),
+        ("PUT", f"{place}/parts/x", {"params": {"sha256": "0" * 64}}, "number"),
+        ("PUT", f"{place}/parts/-1", {"params": {"sha256": "0" * 64}}, "number"),
+        ("PUT", f"{place}/parts/0", {}, "sha256"),
+        ("PUT", f"{place}/parts/0", {"params": {"sha256": "x"}}, "sha256"),
+        ("PUT", f"{place}/parts/0", {"params": {"sha256": "0" * 64}, "content": b"nonsense"}, "part"),
+        ("PUT", f"{place}/parts/0", {"params": {"sha256": "0" * 64}, "content": compress(b"x")}, "sha256"),
+        ("POST", f"{place}/complete", {"json": {"parts": []}}, "size"),
+        ("POST", f"{place}/complete", {"json": {"parts": ["x"], "size": 2048}}, "parts[0]"),
+        ("POST", f"{place}/complete", {"content": b"nonsense"}, "body"),
+    ]
+    for method, path, options, field in calls:
+        answer = await world.http.request(method, path, **options)
+        assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, field), (path, options)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_body_over_the_limit_is_refused(served: httpx2.AsyncClient, packed: Pack, announced: bool) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(2 * MAX_COMPRESSED_BYTES >> 20):
+            yield bytes(1 << 20)
+
+    path = f"/v1/code/{packed.digest}/parts/0"
+    content = bytes(MAX_COMPRESSED_BYTES + 1) if announced else pieces()
+    answer = await served.put(path, params={"sha256": "0" * 64}, content=content)
+    assert (answer.status_code, answer.json()["code"]) == (413, "TooLarge")
+
+
+async def test_an_archive_over_the_limit_is_refused_at_its_first_part_beyond(world: World, packed: Pack) -> None:
+    answer = await _put(world.http, packed, 0)
+    assert answer.status_code == 200
+    path = f"/v1/code/{packed.digest}/parts/8"
+    answer = await world.http.put(path, params={"sha256": "0" * 64}, content=b"x")
+    assert (answer.status_code, answer.json()["code"]) == (413, "TooLarge")
+    assert ".kajiignore" in answer.json()["hint"]
+
+
+async def test_a_part_that_breaks_off_is_not_kept(served: httpx2.AsyncClient, world: World, packed: Pack) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"x" * 1000
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await served.put(f"/v1/code/{packed.digest}/parts/0", params={"sha256": "0" * 64}, content=broken())
+    assert (await served.get(f"/v1/code/{packed.digest}/parts")).json()["items"] == []
+
+
+async def test_a_server_without_a_store_says_so(world: World) -> None:
+    world.api.code = None
+    answer = await world.http.get(f"/v1/code/{NO_CODE}")
+    assert (answer.status_code, answer.json()["code"]) == (501, "Unsupported")
+    assert answer.json()["hint"]
+
+
+async def test_nobody_keeps_others_from_uploading() -> None:
+    """He has his share of the turns; the next of his wait."""
+    uploads = Uploads(at_once=3, for_one=2)
+    inside: list[str] = []
+    leave = asyncio.Event()
+
+    async def upload(name: str) -> None:
+        async with uploads.turn(name):
+            inside.append(name)
+            await leave.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("ada", "ada", "ada", "eve", "eve"):
+            group.create_task(upload(name))
+        await asyncio.sleep(0)
+        assert inside == ["ada", "ada", "eve"]
+        leave.set()
+    assert sorted(inside) == ["ada", "ada", "ada", "eve", "eve"]
