@@ -9,6 +9,7 @@ from kajitori.cli.words import View, phase_of, status_of
 _CODE_BY_REASON = {
     "ProgramFailed": 1,
     "Refused": 2,
+    "RunsAsRoot": 2,
     "CommandNotFound": 127,
     "OutOfMemory": 128 + signal.SIGKILL,
     "TimeLimit": 128 + signal.SIGTERM,

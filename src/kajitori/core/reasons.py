@@ -43,6 +43,7 @@ class Reason(StrEnum):
     QUOTA = "Quota"
     ADMISSION = "Admission"
     KUBELET_REFUSED = "KubeletRefused"
+    RUNS_AS_ROOT = "RunsAsRoot"
     START_DEADLINE = "StartDeadline"
     FIRST_STEP_NO_SERVER = "FirstStepNoServer"
     FIRST_STEP_REFUSED = "FirstStepRefused"
@@ -70,7 +71,14 @@ COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED})
 """Failures of the program itself: they use up `restarts` (rule 7)."""
 
 NEVER_RESTARTED = frozenset(
-    {Reason.OUT_OF_MEMORY, Reason.COMMAND_NOT_FOUND, Reason.TIME_LIMIT, Reason.REFUSED, Reason.STATUS_DAMAGED}
+    {
+        Reason.OUT_OF_MEMORY,
+        Reason.COMMAND_NOT_FOUND,
+        Reason.RUNS_AS_ROOT,
+        Reason.TIME_LIMIT,
+        Reason.REFUSED,
+        Reason.STATUS_DAMAGED,
+    }
 )
 """Starting these again would only repeat them, or carry the harm to another node."""
 
@@ -83,6 +91,7 @@ START_FAILURES = frozenset(
         Reason.QUOTA,
         Reason.ADMISSION,
         Reason.KUBELET_REFUSED,
+        Reason.RUNS_AS_ROOT,
         Reason.START_DEADLINE,
         Reason.FIRST_STEP_NO_SERVER,
         Reason.FIRST_STEP_REFUSED,

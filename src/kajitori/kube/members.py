@@ -54,6 +54,12 @@ _FIRST_STEP = {
     first_step.NO_PEERS: Reason.FIRST_STEP_NO_PEERS,
 }
 
+_UNSUPPORTED = "Unsupported"
+"""What the process kubelet refuses for good."""
+
+_NOT_ROOT = "runAsNonRoot"
+"""In what kubelets say of a container that may not run as root, and would; or they can't tell."""
+
 _CANNOT_RUN = ("ContainerCannotRun", "StartError")
 _NOT_FOUND_EXIT_CODES = (126, 127)
 
@@ -123,6 +129,8 @@ def _why_failed(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, st
             return from_outside or _why_init_failed(init), _init_message(init.state.terminated), None
     if disruption is not Reason.NONE:
         return disruption, status.message, terminated.exit_code if terminated else None
+    if status.reason == _UNSUPPORTED and _NOT_ROOT in status.message:
+        return Reason.RUNS_AS_ROOT, _not_as_root(status.message), None
     if status.reason in _POD_FAILED:
         return _POD_FAILED[status.reason], status.message, terminated.exit_code if terminated else None
     if status.reason.startswith("OutOf"):
@@ -149,6 +157,11 @@ def _init_message(terminated: Terminated) -> str:
     return f"its first step failed: {_program_message(terminated.exit_code, terminated.message)}"
 
 
+def _not_as_root(said: str) -> str:
+    """What a kubelet said, and what helps."""
+    return f"its program would run as root, which policy does not allow; name another user (--user 1000): {said}"
+
+
 def _program_message(exit_code: int, last_words: str) -> str:
     """The exit code, and the last line that the program wrote."""
     lines = [line for line in last_words.splitlines() if line.strip()]
@@ -162,6 +175,8 @@ def _why_pending(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, s
     status = pod.status
     for part in [*status.init_container_statuses, *([container] if container else [])]:
         waiting = part.state.waiting
+        if waiting is not None and waiting.reason == "CreateContainerConfigError" and _NOT_ROOT in waiting.message:
+            return Reason.RUNS_AS_ROOT, _not_as_root(waiting.message)
         if waiting is not None and _WAITING.get(waiting.reason, Reason.CREATING) is not Reason.CREATING:
             return _WAITING[waiting.reason], waiting.message
     for condition in status.conditions:

@@ -242,6 +242,16 @@ def test_a_stopped_run_can_be_resumed_and_never_uses_an_attempt_number_twice() -
     assert placed.attempt is not None and placed.attempt.number == 2
 
 
+def test_a_member_that_would_run_as_root_ends_the_run() -> None:
+    """Waiting does not help, nor does another start: whether its kubelet keeps it waiting or refused it."""
+    for state in (PENDING, FAILED):
+        would = member(1, state, reason=Reason.RUNS_AS_ROOT, message="name another user")
+        answer = step(run(phase=Phase.STARTING), member(0), would)
+        assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, Reason.RUNS_AS_ROOT)
+        over = replace(run(), status=answer.status)
+        assert kinds(step(over, member(0), would)) == [DeleteMembers]
+
+
 def test_a_run_whose_status_was_damaged_ends_its_members_and_learns_from_them_how_far_it_was() -> None:
     """Its status says attempt 1, a Pod of it attempt 4: the next is the fifth."""
     over = run(phase=Phase.FAILED, reason=Reason.STATUS_DAMAGED, attempt=None)

@@ -59,6 +59,23 @@ def test_rank_and_attempt_come_from_labels() -> None:
     assert (member.rank, member.attempt, member.node, member.node_ready) == (3, 2, "n1", True)
 
 
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (waiting("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"), "Pending"),
+        ({"phase": "Failed", "reason": "Unsupported", "message": "container 'main': runAsNonRoot, but …"}, "Failed"),
+    ],
+)
+def test_who_may_not_run_as_root_and_would_is_told_so_and_how_to_help(status: dict[str, Any], state: str) -> None:
+    """In a kubelet's words and in the process kubelet's; other faults of a container's configuration may pass."""
+    member = seen(status)
+    assert (member.state.value, member.reason) == (state, Reason.RUNS_AS_ROOT)
+    assert "--user 1000" in member.message and "runAsNonRoot" in member.message
+    assert seen(waiting("CreateContainerConfigError", "secret not found")).reason is Reason.CONTAINER_CONFIG
+    other = {"phase": "Failed", "reason": "Unsupported", "message": "volume 'x' of kind nfs"}
+    assert seen(other).reason is Reason.KUBELET_REFUSED
+
+
 def test_a_pod_whose_labels_somebody_edited_is_no_member() -> None:
     assert member_of(pod({"phase": "Running"}, labels={names.LABEL_RANK: "three"}), READY) is None
 

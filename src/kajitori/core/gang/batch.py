@@ -96,7 +96,12 @@ def _what_broke(run: Run, status: RunStatus, attempt: Attempt, current: Sequence
     When several ended, a culprit of a memory kill comes first (it must not be carried to another node), then what was
     done to the run from outside (it makes the others fail), then the program that failed first.
     """
-    failed = [member for member in current if member.state is MemberState.FAILED]
+    failed = [
+        member
+        for member in current
+        if member.state is MemberState.FAILED
+        or (member.state is MemberState.PENDING and member.reason in NEVER_RESTARTED)  # what it waits for never comes
+    ]
     lost = [
         replace(member, reason=Reason.NODE_LOST, message=f"node {member.node} does not answer")
         for member in current

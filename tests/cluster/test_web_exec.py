@@ -1,0 +1,223 @@
+"""A program in a member, through the Web API and `kaji exec`: a real process below, on each kind of API server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import httpx2
+import msgspec
+import pytest
+import pytest_asyncio
+from tests.helpers.platform import NODE, Platform, running_platform
+
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
+from kajitori.policyfile import PolicyFile
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("web-exec")]
+
+BOUND_SECONDS = 30.0
+AS_ROOT = os.geteuid() == 0
+SPEC: dict[str, Any] = {
+    "image": "busybox",
+    "command": ["sleep", "1000"],
+    "resources": {"cpu": "100m", "memory": "64Mi"},
+    "nodeSelector": {"kubernetes.io/hostname": NODE},
+    "grace": "1s",
+    "restarts": 3,
+    **({"user": "65534"} if AS_ROOT else {}),
+}
+
+
+class Web:
+    """A Web API in front of the platform."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self.token = token
+        self.headers = {"Authorization": f"Bearer {token}"}
+
+    async def call(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        async with httpx2.AsyncClient(base_url=self.url, headers=self.headers, timeout=BOUND_SECONDS) as http:
+            return await http.request(method, path, **more)
+
+    async def reaches(self, name: str, *phases: str) -> dict[str, Any]:
+        """The run once it is in one of these phases."""
+        async with (
+            asyncio.timeout(BOUND_SECONDS),
+            httpx2.AsyncClient(base_url=self.url, headers=self.headers, timeout=BOUND_SECONDS) as http,
+            http.stream("GET", f"/v1/runs/default/{name}/watch") as response,
+        ):
+            async for line in response.aiter_lines():
+                view: dict[str, Any] = msgspec.json.decode(line) if line else {"status": {"phase": ""}}
+                if view["status"]["phase"] in phases:
+                    return view
+        raise AssertionError(f"{name} ended before it was {phases}")
+
+    @contextlib.asynccontextmanager
+    async def exec(self, *command: str, **parameters: str) -> AsyncIterator[Program]:
+        """A program in member 0 of the run that sleeps."""
+        query = [("command", part) for part in command] + list(parameters.items())
+        async with (
+            asyncio.timeout(BOUND_SECONDS),
+            aiohttp.ClientSession(headers=self.headers) as session,
+            session.ws_connect(
+                f"{self.url}/v1/runs/default/sleeper/exec", params=query, protocols=(EXEC_PROTOCOL,)
+            ) as socket,
+        ):
+            yield Program(socket)
+
+    async def kaji(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        """Exit code and both streams of a `kaji` of its own."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
+        env |= {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token, "KAJI_NAMESPACE": "default"}
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "kajitori.cli", *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=env
+        )
+        try:
+            out, err = await asyncio.wait_for(process.communicate(stdin), BOUND_SECONDS)
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+        return process.returncode or 0, out.decode(), err.decode()
+
+
+class Program:
+    """The caller's end of an exec."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+        self.out = {Channel.STDOUT: b"", Channel.STDERR: b""}
+
+    async def send(self, channel: Channel, payload: bytes) -> None:
+        await self.socket.send_bytes(bytes((channel,)) + payload)
+
+    async def ended(self) -> int | None:
+        """The exit code, when all of the output has come."""
+        async for message in self.socket:
+            channel, payload = Channel(message.data[0]), message.data[1:]
+            if channel is Channel.ERROR:
+                return exit_of(payload)[0]
+            self.out[channel] += payload
+        raise AssertionError(f"hung up on before the end, after {self.out}")
+
+
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
+    with running_platform(real=request.param == "real") as platform:
+        yield platform
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def web(platform: Platform) -> AsyncIterator[Web]:
+    """With a run `sleeper` that runs."""
+    config = KubeConfig.from_file(platform.kubeconfig)
+    async with KubeClient(config) as client, Mirror(client) as mirror:
+        await mirror.wait_synced()
+        app = create_app(ApiDependencies(client=client, mirror=mirror, policy=PolicyFile(None), namespace="default"))
+        async with ApiServer(app) as server:
+            web = Web(server.url, config.credentials.token)
+            made = await web.call("POST", "/v1/runs", json={"name": "sleeper", "spec": SPEC})
+            assert made.status_code == 201, made.text
+            await web.reaches("sleeper", "Running")
+            yield web
+
+
+async def test_output_and_exit_code(web: Web) -> None:
+    """Both streams apart, and the program's own exit code."""
+    async with web.exec("sh", "-c", "echo out; echo err >&2; exit 7") as program:
+        assert await program.ended() == 7
+        assert program.out == {Channel.STDOUT: b"out\n", Channel.STDERR: b"err\n"}
+    async with web.exec("sh", "-c", "echo $KAJI_RUN $KAJI_RANK; id -u") as program:
+        assert await program.ended() == 0
+        uid = SPEC.get("user", str(os.geteuid()))
+        assert program.out[Channel.STDOUT].decode().split() == ["sleeper", "0", uid]
+    async with web.exec("no-such-program") as program:
+        assert await program.ended() in (126, 127)  # 126 where a folder of $PATH is not this user's to read
+
+
+async def test_standard_input_to_its_end(web: Web) -> None:
+    """All of it arrives, and its end is told."""
+    data = b"0123456789abcdef" * 10_000
+    async with web.exec("wc", "-c", stdin="true") as program:
+        for start in range(0, len(data), 50_000):
+            await program.send(Channel.STDIN, data[start : start + 50_000])
+        await program.send(Channel.CLOSE, bytes((Channel.STDIN,)))
+        assert await program.ended() == 0
+        assert program.out[Channel.STDOUT].split() == [b"%d" % len(data)]
+
+
+async def test_a_terminal_and_its_size(web: Web) -> None:
+    """Its size follows the caller's, at the start and later; what is no size changes nothing; Ctrl-C interrupts."""
+    script = "trap 'exit 3' INT; while :; do stty size; sleep 0.1; done"
+    async with web.exec("sh", "-c", script, stdin="true", tty="true") as program:
+        for size, answer in (((132, 43), b"43 132"), ((90, 30), b"30 90")):
+            await program.send(Channel.RESIZE, b'{"Width": %d, "Height": %d}' % size)
+            await program.send(Channel.RESIZE, b'{"Width": "wide"}')
+            while answer not in program.out[Channel.STDOUT]:
+                message = await program.socket.receive_bytes()
+                program.out[Channel(message[0])] += message[1:]
+        await program.send(Channel.STDIN, b"\x03")
+        assert await program.ended() == 3
+        assert not program.out[Channel.STDERR], "a terminal has one stream"
+
+
+async def test_kaji_exec_does_the_same(web: Web) -> None:
+    """Its exit code is the program's; input is passed on with -i."""
+    assert (await web.kaji("exec", "-i", "sleeper", "cat", stdin=b"through and through"))[:2] == (
+        0,
+        "through and through",
+    )
+    assert (await web.kaji("exec", "sleeper", "sh", "-c", "exit 9"))[0] == 9
+
+
+async def test_what_cannot_be_done_is_refused_before_the_handshake(web: Web) -> None:
+    """No such run, rank or command, and nobody one knows: a problem each, not a broken connection."""
+    cases = {
+        "/v1/runs/default/nobody/exec?command=true": 404,
+        "/v1/runs/default/sleeper/exec?command=true&rank=5": 404,
+        "/v1/runs/default/sleeper/exec": 422,
+    }
+    async with aiohttp.ClientSession(headers=web.headers) as session:
+        for path, status in cases.items():
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await session.ws_connect(web.url + path, protocols=(EXEC_PROTOCOL,))
+            assert refused.value.status == status, path
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer wrong"}) as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(f"{web.url}/v1/runs/default/sleeper/exec?command=true", protocols=(EXEC_PROTOCOL,))
+        assert refused.value.status == 401
+
+
+@pytest.mark.root
+async def test_a_program_that_would_run_as_root_ends_with_that_reason(web: Web) -> None:
+    """A kubelet of root's under a policy without root: told once, with the way out, and not tried again and again."""
+    if not AS_ROOT:
+        pytest.skip("needs root")
+    spec = {key: value for key, value in SPEC.items() if key != "user"} | {"command": ["id", "-u"]}
+    made = await web.call("POST", "/v1/runs", json={"name": "rooted", "spec": spec | {"replicas": 2}})
+    assert made.status_code == 201 and "MustNotBeRoot" in made.text
+    ended = (await web.reaches("rooted", "Failed"))["status"]
+    assert (ended["reason"], ended["attempts"]) == ("RunsAsRoot", 1)
+    assert "--user 1000" in ended["message"]
+    code, out, err = await web.kaji("run", "--name", "helped", "--user", "65534", *_here(), "busybox", "id", "-u")
+    assert (code, out.strip()) == (0, "65534"), err
+    code, _, err = await web.kaji("run", "--name", "again", *_here(), "busybox", "id", "-u")
+    assert code == 2 and "--user 1000" in err
+
+
+def _here() -> tuple[str, ...]:
+    return ("--node-selector", f"kubernetes.io/hostname={NODE}", "--cpus", "0.1", "-m", "64m", "--restarts", "0")
