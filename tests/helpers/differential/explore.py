@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import aiohttp
@@ -53,6 +53,19 @@ async def explore(seeds: Iterator[int], *, shrink: bool, record: Path | None) ->
     return findings
 
 
+async def asked_again(cases: list[recorded.Case]) -> list[recorded.Case]:
+    """Recorded sequences with what a real server answers now, as is needed after a change of what is compared."""
+    found = []
+    with real_server() as real:
+        async with pair_of(real) as pair:
+            for case in cases:
+                answer = await pair.really(
+                    case.operations, fences(), prefix=case.prefix, index=case.index, watched=case.watched
+                )
+                found.append(replace(case, really=answer))
+    return found
+
+
 async def _try_all(pair: Pair, seeds: Iterator[int], findings: Findings, *, shrink: bool, record: Path | None) -> None:
     for seed in seeds:
         operations = sequence(seed, LENGTH)
@@ -81,11 +94,18 @@ async def _try_all(pair: Pair, seeds: Iterator[int], findings: Findings, *, shri
 def main() -> int:
     """0 if every sequence was identical."""
     parser = argparse.ArgumentParser(prog="python -m tests.helpers.differential.explore", description=__doc__)
-    parser.add_argument("first", type=int, help="the first seed")
-    parser.add_argument("count", type=int, help="how many seeds")
+    parser.add_argument("first", type=int, nargs="?", default=0, help="the first seed")
+    parser.add_argument("count", type=int, nargs="?", default=0, help="how many seeds")
     parser.add_argument("--no-shrink", action="store_true", help="show sequences as they are")
     parser.add_argument("--record", type=Path, help="add the shortest sequences to this file of cases")
+    parser.add_argument("--refresh", type=Path, help="ask a real server the cases of this file again, nothing else")
     arguments = parser.parse_args()
+    if arguments.refresh is not None:
+        cases = asyncio.run(asked_again(recorded.load(arguments.refresh)))
+        arguments.refresh.unlink()
+        for case in cases:
+            recorded.append(arguments.refresh, case)
+        return 0
     seeds = iter(range(arguments.first, arguments.first + arguments.count))
     findings = asyncio.run(explore(seeds, shrink=not arguments.no_shrink, record=arguments.record))
     print(findings)

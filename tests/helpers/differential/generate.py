@@ -319,6 +319,9 @@ class Generator:
                     {},
                 )
             )
+        if "/resourcequotas/" in path:
+            # Their status is written when the embedded server thinks fit: versions differ.
+            options.get("preconditions", {}).pop("resourceVersion", None)
         if rng.random() < 0.1:
             options["dryRun"] = rng.choice((["All"], ["Some"], "All"))
         if rng.random() < 0.03:

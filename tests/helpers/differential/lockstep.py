@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 import yaml
-from tests.helpers.differential.normalise import Normaliser, differences, without_words
+from tests.helpers.differential.normalise import Normaliser, differences
 from tests.helpers.differential.operations import Memory, Operation
 
 USER_AGENT = "differential/1"
@@ -207,32 +207,30 @@ class Pair:
                 while (await _Side(server, Memory("none")).perform(asked))["code"] != 200:  # noqa: ASYNC110
                     await asyncio.sleep(_LAG_SECONDS)
 
+    async def really(
+        self, operations: Sequence[Operation], fences: Sequence[Operation], *, prefix: str, index: int, watched: str
+    ) -> Any:
+        """What the real server answers to an operation of a sequence (see `replay`)."""
+        return await replay(self._real, operations, fences, prefix=prefix, index=index, watched=watched)
+
     async def run(
         self,
         operations: Sequence[Operation],
         fences: Sequence[Operation],
-        *,
-        prefix: str = "",
-        keep_going: bool = False,
-        words: bool = True,
     ) -> list[Difference]:
-        """The first difference (all of them with `keep_going`), or none. `fences` make one object in each collection
-        that is watched: what comes before it has arrived once it has. Without `words` refusals are compared by code
-        and reason alone."""
-        prefix = prefix or f"d{next(_counter):x}"
+        """The first difference, or none; of watches all that differ. `fences` make one object in each collection that
+        is watched: what comes before it has arrived once it has."""
+        prefix = f"d{next(_counter):x}"
         sides = _Side(self._ours, Memory(prefix)), _Side(self._real, Memory(prefix))
-        found: list[Difference] = []
         try:
             for index, operation in enumerate(operations):
                 answers = await asyncio.gather(*(side.perform(operation) for side in sides))
-                lines = differences(*answers) if words else differences(*map(without_words, answers))
+                lines = differences(*answers)
                 if lines:
-                    found.append(Difference(index, str(operation), tuple(lines), answers[0], answers[1], prefix))
-                    if not keep_going:
-                        return found
+                    return [Difference(index, str(operation), tuple(lines), answers[0], answers[1], prefix)]
                 if operation.method != "GET" and _LAGGING.search(operation.path):
                     await asyncio.sleep(_LAG_SECONDS)
-            return found + await self._compare_watches(sides, fences, len(operations))
+            return await self._compare_watches(sides, fences, len(operations))
         finally:
             await asyncio.gather(*(side.close() for side in sides))
 
@@ -317,8 +315,6 @@ async def smallest(
     fences: Sequence[Operation],
     difference: Difference,
     tries: int = 80,
-    *,
-    words: bool = True,
 ) -> tuple[list[Operation], Difference]:
     """The sequence without what the difference does not need."""
     kept = list(operations[: difference.index + 1])
@@ -328,7 +324,7 @@ async def smallest(
         while start < len(kept) and tries:
             attempt = kept[:start] + kept[start + size :]
             tries -= 1
-            found = await pair.run(attempt, fences, words=words)
+            found = await pair.run(attempt, fences)
             if found and found[0].signature == difference.signature:
                 kept, difference, shrank = attempt, found[0], True
             else:

@@ -12,21 +12,21 @@ _TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ADDRESS = re.compile(r"\b10\.\d+\.\d+\.\d+\b")
 _GENERATED = re.compile(r"(gen-[a-z]+-|bert\.)([bcdfghjklmnpqrstvwxz2456789]{5})\b")
 _NODE_PORT = re.compile(r":3\d{4}/")
-_CURRENT = re.compile(r"(current: |in object meta: |\()\d+\b")
+_CURRENT = re.compile(r"(current: |in object meta: |in record \(|too old resource version: \d+ \()\d+\b")
 _WORDS = (
     # Where a scheme was declared: a path on the machine that kube-apiserver was built on.
     (re.compile(r'(in scheme )"[^"]*"'), r"\1…"),
-    # What exactly is wrong with a text that is no JSON, or no token, each decoder says in its own words.
-    (re.compile(r"(json parse error: ).*", re.DOTALL), r"\1…"),
+    # What exactly is wrong with a text that is no YAML, or no token, each decoder says in its own words.
     (re.compile(r"(continue key is not valid: ).*", re.DOTALL), r"\1…"),
-    (re.compile(r"(error decoding (?:patch|YAML): ).*", re.DOTALL), r"\1…"),
-    # The first fault that is found in an applied configuration depends on the order of a map.
+    (re.compile(r"(error decoding YAML: ).*", re.DOTALL), r"\1…"),
+    # Which fault is found first in an applied configuration depends on the order of a map, at random.
     (re.compile(r"(failed to create typed patch object \([^)]*\): ).*", re.DOTALL), r"\1…"),
-    # What changed a real server shows as a diff of Go's structures, the embedded one as a list of fields or not at all.
+    # What changed, a real server appends as a diff of Go's structures; the embedded one does not.
     (re.compile(r"\n(changed: |@@).*", re.DOTALL), ""),
-    # Structures: as JSON, and not as Go prints them.
-    (re.compile(r'((?:Invalid|Duplicate) value: )"?\[?\{.*', re.DOTALL), r"\1…"),
-    (re.compile(r"Invalid value: [{\[].*[}\]]: "), "Invalid value: …: "),
+    # The whole object that a patch led to, each server's own.
+    (re.compile(r'(patch: Invalid value: |^Invalid value: )"\{(?:[^"\\]|\\.)*"'), r"\1…"),
+    # Structures with the names of Go's fields, among them those that nobody set.
+    (re.compile(r"((?:Invalid|Duplicate) value: )\[?\{.*[}\]](?=: |$)"), r"\1…"),
 )
 
 
@@ -72,8 +72,10 @@ class Normaliser:
             else:
                 out[key] = self._walk(one, (*path, *_kind_part(quota, listed), key))
         if isinstance(out.get("causes"), list):
-            # What a real server finds twice it names twice there, and once in the message.
-            out["causes"] = [one for _, one in sorted({str(one): one for one in out["causes"]}.items())]
+            # Faults in a map are found in any order; those of metadata two or three times, by general and by kind.
+            distinct = {str(one): one for one in out["causes"] if str(one.get("field")).startswith("metadata.")}
+            others = [one for one in out["causes"] if not str(one.get("field")).startswith("metadata.")]
+            out["causes"] = sorted((*others, *distinct.values()), key=str)
         if isinstance(out.get("message"), str):
             out["message"] = self._sorted_message(value, out)
         return out
@@ -117,14 +119,6 @@ class Normaliser:
 
 def _kind_part(quota: bool, listed: bool) -> tuple[str, ...]:
     return ("ResourceQuota",) if quota else ("ResourceQuotaList",) if listed else ()
-
-
-def without_words(answer: Any) -> Any:
-    """A comparable answer; of a refusal just its code and its reason."""
-    if isinstance(answer, dict) and answer.get("code", 0) >= 400:
-        body = answer.get("body")
-        return {"code": answer["code"], "reason": body.get("reason") if isinstance(body, dict) else None}
-    return answer
 
 
 def differences(ours: Any, real: Any, path: str = "") -> list[str]:

@@ -15,7 +15,9 @@ NODE_PORTS = range(30000, 32768)
 _PORT_RANGE = "provided port is not in the valid range. The range of valid ports is 30000-32767"
 
 
-def allocate(service: Object, others: Iterable[Object], before: Object | None = None) -> list[Cause]:
+def allocate(
+    service: Object, others: Iterable[Object], before: Object | None = None, *, dry_run: bool = False
+) -> list[Cause]:
     """Give a Service its cluster address and node ports, in place; what is wrong with those it asks for. `before` is
     the spec that it replaces.
 
@@ -50,13 +52,13 @@ def allocate(service: Object, others: Iterable[Object], before: Object | None = 
         taken_addresses.update(part.get("clusterIPs") or ())
         taken_ports.update(port["nodePort"] for port in part.get("ports") or () if port.get("nodePort"))
     if before is None or before.get("type") == "ExternalName":
-        causes = _allocate_address(service, taken_addresses)
+        causes = _allocate_address(service, taken_addresses, dry_run=dry_run)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         causes += _allocate_ports(spec, taken_ports)
     return causes
 
 
-def _allocate_address(service: Object, taken: set[str]) -> list[Cause]:
+def _allocate_address(service: Object, taken: set[str], *, dry_run: bool) -> list[Cause]:
     spec = service["spec"]
     asked = spec.get("clusterIP")
     if asked == "None":
@@ -77,10 +79,10 @@ def _allocate_address(service: Object, taken: set[str]) -> list[Cause]:
         address = str(CLUSTER_RANGE[1 + (start + step) % (size - 2)])
         if address in taken:
             continue
-        if not name:
+        if not name and not dry_run:
             # What is allocated is noted with its owner's name, before anybody looks whether there is one.
             said = f'failed to allocate IP: IPAddress.networking.k8s.io "{address}" is invalid: '
-            return [invalid("spec.clusterIPs", [], f"{said}spec.parentRef.name: Required value")]
+            return [invalid("spec.clusterIPs", [""], f"{said}spec.parentRef.name: Required value")]
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
         return []
     return [invalid("spec.clusterIPs", None, "failed to allocate a serviceIP: range is full")]

@@ -217,13 +217,13 @@ def _check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> Non
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
             "The object might have been deleted and then recreated"
         )
-        raise StatusError.conflict(kind.resource, name, why, kind=kind.resource.kind)
+        raise StatusError.conflict(kind.stored, name, why, kind=kind.resource.kind)
     if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
         why = (
             f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
             f"in record ({meta['resourceVersion']}). The object might have been modified"
         )
-        raise StatusError.conflict(kind.resource, name, why, kind=kind.resource.kind)
+        raise StatusError.conflict(kind.stored, name, why, kind=kind.resource.kind)
 
 
 def _shown(kind: Kind, stored: Object) -> bytes:

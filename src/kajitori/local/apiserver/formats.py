@@ -177,6 +177,11 @@ def check_identity(obj: Object, kind: Kind) -> None:
             wanted.group, name, meta.get("name", ""), [invalid("kind", name, f"must be {wanted.kind}")]
         )
     if name != wanted.kind:
+        if (version, name) not in _built_in():
+            raise StatusError.bad_request(
+                f'{name} in version "{wanted.version}" cannot be handled as a {wanted.kind}: '
+                f'no kind "{name}" is registered for version "{version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+            )
         converting = f"({wanted.version}.{name}) to ({_internal_group(wanted.group)}.{wanted.kind})"
         raise StatusError.bad_request(
             f'{name} in version "{wanted.version}" cannot be handled as a {wanted.kind}: '

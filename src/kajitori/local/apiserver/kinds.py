@@ -69,11 +69,10 @@ class Strategy:
             new["metadata"]["generation"] = generation + 1 if changed else generation
 
     def prepare_status_update(self, new: Object, old: Object) -> None:
-        """Keep everything but the status; labels and annotations may change with it."""
+        """Keep everything but the status; metadata may change with it."""
         for name in (new.keys() | old.keys()) - {"status", "metadata", "apiVersion", "kind"}:
             _take(new, old, name)
-        for name in ("generation", "ownerReferences"):
-            _take(new["metadata"], old["metadata"], name)
+        _take(new["metadata"], old["metadata"], "generation")
 
     def validate_create(self, obj: Object) -> list[Cause]:
         """Every fault of a new object, beyond its metadata."""

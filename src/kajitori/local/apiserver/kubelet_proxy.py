@@ -69,7 +69,7 @@ class KubeletProxy:
         node = _node_of(pod)
         if not node:
             # Nothing has been written yet.
-            return web.Response(body=b"", headers={"Content-Type": "text/plain"})
+            return web.Response(status=204)
         parameters = [(name, request.query[name]) for name in _LOG_PARAMETERS if request.query.get(name)]
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
         url = self._url(target, node, path)

@@ -13,7 +13,15 @@ import jsonpointer
 
 from kajitori.local.apiserver import managed
 from kajitori.local.apiserver.causes import invalid
-from kajitori.local.apiserver.formats import JSON, check_identity, duplicate_fields, go_type, parse_body, report_unknown
+from kajitori.local.apiserver.formats import (
+    JSON,
+    check_identity,
+    duplicate_fields,
+    encode_json,
+    go_type,
+    parse_body,
+    report_unknown,
+)
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.objects import Caller, Objects, Written, made_by_update
 from kajitori.local.apiserver.options import WriteOptions
@@ -40,8 +48,6 @@ class Patch:
     media_type: str
     document: Any
     kind: Kind
-    text: str = ""
-    """As it came."""
     duplicates: tuple[str, ...] = ()
 
     @classmethod
@@ -69,7 +75,7 @@ class Patch:
         twice: list[str] = []
         if isinstance(document, dict) and media_type in (MERGE_PATCH, STRATEGIC_PATCH):
             twice = duplicate_fields(body, JSON, document)
-        return cls(media_type, document, kind, body.decode(errors="replace"), tuple(twice))
+        return cls(media_type, document, kind, tuple(twice))
 
     @property
     def is_apply(self) -> bool:
@@ -98,21 +104,26 @@ class Patch:
             return self.on(obj)
         return strategic_merge(obj, deepcopy(self.document), ANY)
 
-    def refused(self, why: str) -> StatusError:
+    def refused(self, why: str, patched_object: Object) -> StatusError:
         """422: the patched object can't be read."""
-        shown = go_text(self.document) if self.media_type == STRATEGIC_PATCH else self.text
+        strategic = self.media_type == STRATEGIC_PATCH
+        shown = go_text(self.document) if strategic else encode_json(patched_object).decode()
         return StatusError.invalid("", "", "", [invalid("patch", shown, why)])
 
     def _json(self, obj: Object) -> Object:
+        # A value that is left out is null.
+        operations = [{"value": None, **one} if isinstance(one, dict) else one for one in self.document]
         try:
-            patched = _JsonPatch(self.document).apply(obj)
+            patched = _JsonPatch(operations).apply(obj)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
-            raise StatusError(
-                422, "Invalid", "the server rejected our request due to an error in our request", {}
-            ) from error
+            raise _rejected() from error
         if not isinstance(patched, dict):
-            raise StatusError.bad_request("the patched object is no object")
+            raise _rejected()
         return patched
+
+
+def _rejected() -> StatusError:
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 class _Copy(jsonpatch.CopyOperation):
@@ -231,9 +242,13 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         new = patch.on(old)
         if patch.media_type == STRATEGIC_PATCH:
             new["apiVersion"], new["kind"] = kind.resource.api_version, kind.resource.kind
+        for name in ("kind", "apiVersion"):
+            if kind.custom is None and not isinstance(new.get(name) or "", str):
+                said = f"json: cannot unmarshal {go_type(new[name])} into Go struct field .{name} of type string"
+                raise patch.refused(f"couldn't get version/kind; json parse error: {said}", new)
         another = new.get("kind") not in (None, "", kind.resource.kind)
         if patch.media_type != STRATEGIC_PATCH and kind.custom is None and another:
-            raise patch.refused(f"unable to convert a {new.get('kind')} to a {kind.resource.kind}")
+            raise patch.refused(f"unable to convert a {new.get('kind')} to a {kind.resource.kind}", new)
         meta = new.get("metadata")
         if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
             # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
@@ -248,9 +263,9 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
             why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
             if not why:
                 raise
-            raise patch.refused(as_tree(why) if patch.media_type == STRATEGIC_PATCH else why) from error
+            raise patch.refused(as_tree(why) if patch.media_type == STRATEGIC_PATCH else why, new) from error
         if faults and options.field_validation == "Strict":
-            raise patch.refused(f"strict decoding error: {', '.join(faults)}")
+            raise patch.refused(f"strict decoding error: {', '.join(faults)}", new)
         report_unknown(kind, faults, options.field_validation, caller.warnings)
         check_namespace(new, target)
         check_name(new, target)

@@ -330,7 +330,7 @@ class Rest:
         def change(old: Object) -> Object:
             new = patch.on_plain(old)
             if why := scale_fault(new):
-                raise patch.refused(why)
+                raise patch.refused(why, new)
             return new
 
         value = await self._subresources.rescale(target, change, call.caller, options)
@@ -348,6 +348,9 @@ class Rest:
     def _read(self, call: Call, options: WriteOptions) -> Object:
         kind = call.target.kind
         obj = read_object(call.body, call.content_type, kind)
+        meta = obj.get("metadata")
+        # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
+        emptied = kind.custom is None and isinstance(meta, dict) and meta.get("managedFields") == []
         unlike = None
         try:
             check_identity(obj, kind)
@@ -365,6 +368,8 @@ class Rest:
         report_unknown(kind, faults, options.field_validation, call.caller.warnings)
         if unlike is not None:
             raise unlike
+        if emptied:
+            obj["metadata"]["managedFields"] = [{}]
         return obj
 
 

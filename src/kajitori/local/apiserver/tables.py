@@ -171,12 +171,14 @@ def to_table(
             metadata = obj.get("metadata") or {}
             one["object"] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
         shown.append(one)
+    # Where nobody wrote how a kind is printed, a table of nothing has none.
+    unknown = row is rows.created and not shown
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {},
         "columnDefinitions": [one.as_dict() for one in columns] if headers else None,
-        "rows": shown,
+        "rows": None if unknown else shown,
     }
 
 

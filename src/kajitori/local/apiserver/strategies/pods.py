@@ -137,6 +137,9 @@ class PodStrategy(Strategy):
 
     def prepare_status_update(self, new: Object, old: Object) -> None:
         super().prepare_status_update(new, old)
+        new["metadata"].pop("ownerReferences", None)
+        if "ownerReferences" in old["metadata"]:
+            new["metadata"]["ownerReferences"] = old["metadata"]["ownerReferences"]
         # It follows from the spec alone; a kubelet may leave it out.
         status = new.setdefault("status", {})
         status.setdefault("qosClass", (old.get("status") or {}).get("qosClass") or qos_class(old.get("spec") or {}))

@@ -209,7 +209,8 @@ class VolumeStrategy(Strategy):
         return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        causes = self.validate_create(new)
+        # Twice, as a real server does it: for the volume, and for its change.
+        causes = self.validate_create(new) * 2
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         if any(spec.get(one) != before.get(one) for one in VOLUME_SOURCES):
             causes.append(
