@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
 from kajitori.controllers.leadership import Leadership
 from kajitori.controllers.runs import RunController
-from kajitori.core.policy import Policy, own_machine_policy
+from kajitori.core.policy import Policy, own_machine_policy, with_first_step
 from kajitori.core.quantity import parse_cpu_millis, parse_spec_memory_bytes
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, KajitoriError, Unavailable
 from kajitori.kube.client import KubeClient
@@ -56,6 +57,9 @@ from kajitori.settings import (
 log = logging.getLogger("kajitori")
 
 GPU_TYPE_LABEL = "kajitori.dev/gpu-type"
+OWN_IMAGE = "kajitori"
+"""What `kaji up` calls the image of members' first step. Its own nodes run no images."""
+
 RESTART_PAUSE_SECONDS = 1.0
 RESTART_PAUSE_MAX_SECONDS = 30.0
 
@@ -84,7 +88,8 @@ async def _up_embedded(options: UpOptions) -> None:
         cluster = await closing.enter_async_context(EmbeddedCluster(settings))
         client = await closing.enter_async_context(KubeClient(cluster.client_config()))
         await install(client)
-        await _ensure_namespace(client, options.namespace)
+        for namespace in (options.namespace, LEASE_NAMESPACE):
+            await _ensure_namespace(client, namespace)
 
         async def controllers(stop: asyncio.Event) -> None:
             await cluster.run_controllers(client, stop)
@@ -147,24 +152,43 @@ async def _serve(
     user_client: Callable[[str], KubeClient] | None = None,
 ) -> None:
     """Mirror, controller and Web API around the parts of the cluster, until `stop`."""
+    served = asyncio.Event()
     async with AsyncExitStack() as closing:
         mirror = await closing.enter_async_context(Mirror(client))
         if run_controller is None:
             controller: Part = RunController(client, mirror, ClusterView(mirror, policy)).run
         else:
             controller = run_controller(mirror)
-        parts.append(("run controller", controller))
+        parts.append(("run controller", _after(served, controller)))
         working = asyncio.create_task(_supervise(parts, stop))
         closing.push_async_callback(_ended, working)
         await _until(mirror.wait_synced(), working)
         web = await _web_api(client, mirror, policy, options, user_client)
         closing.push_async_callback(web.stop)
+        if options.kubeconfig is None:
+            policy.complete(partial(with_first_step, image=OWN_IMAGE, server=web.url))
+        served.set()
         described = clusterfile.ClusterFile(
             url=web.url, token=token, kubeconfig=kubeconfig, pid=os.getpid(), namespace=options.namespace
         )
         with clusterfile.announced(options.data, described):
             _say_how_to_use(options, web.url, kubeconfig, policy.current().path)
             await working
+
+
+def _after(event: asyncio.Event, part: Part) -> Part:
+    """The part, which begins when the event is set."""
+
+    async def wait_and_work(stop: asyncio.Event) -> None:
+        waiting = [asyncio.create_task(each.wait()) for each in (event, stop)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        await part(stop)
+
+    return wait_and_work
 
 
 async def _web_api(
@@ -300,7 +324,13 @@ def server(options: ServerOptions) -> int:
             async with Mirror(client) as mirror:
                 await mirror.wait_synced()
                 app = create_app(
-                    ApiDependencies(client=client, mirror=mirror, policy=policy, namespace=options.namespace)
+                    ApiDependencies(
+                        client=client,
+                        mirror=mirror,
+                        policy=policy,
+                        namespace=options.namespace,
+                        controller_namespace=options.controller_namespace,
+                    )
                 )
                 web = WebApi(
                     app, host=options.host, port=options.port, certificate=options.certificate, key=options.key
@@ -324,7 +354,11 @@ def controller(options: ControllerOptions) -> int:
             await mirror.wait_synced()
             view = ClusterView(mirror, policy)
             _say("Kajitori's controller is at work.")
-            await leadership.lead(lambda over: RunController(client, mirror, view).run(over), stop)
+
+            async def lead(over: asyncio.Event) -> None:
+                await RunController(client, mirror, view, namespace=options.namespace).run(over)
+
+            await leadership.lead(lead, stop)
 
     return _run(work(), options.log_level)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +36,7 @@ class PolicyFile:
         self._path = path
         self._without_file = without_file or default_policy()
         self._required = required and path is not None
+        self._complete: Callable[[Policy], Policy] = lambda policy: policy
         self._stamp = self._look()
         self._current = self._newest(1)
 
@@ -57,11 +59,16 @@ class PolicyFile:
                 log.info("policy taken from %s", self._current.path)
         return self._current
 
+    def complete(self, fill: Callable[[Policy], Policy]) -> None:
+        """From now on `fill` adds to whatever policy is in force what it leaves out."""
+        self._complete = fill
+        self._current = replace(self._current, policy=fill(self._current.policy), version=self._current.version + 1)
+
     def _newest(self, version: int) -> PolicyInForce:
         """The policy as the file says it now. Raises InvalidInput."""
         if self._stamp is None and not self._required:
-            return PolicyInForce(self._without_file, version)
-        return PolicyInForce(self._read(), version, self._path)
+            return PolicyInForce(self._complete(self._without_file), version)
+        return PolicyInForce(self._complete(self._read()), version, self._path)
 
     def _look(self) -> tuple[int, int, int] | None:
         """What tells one state of the file from another, or None where there is no file."""

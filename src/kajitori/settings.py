@@ -99,6 +99,8 @@ class ServerOptions(ClusterOptions):
     port: int = 8600
     policy: Path | None = None
     namespace: str = "default"
+    controller_namespace: str = LEASE_NAMESPACE
+    """Where the controller keeps the key of members' tickets."""
     certificate: Path | None = None
     key: Path | None = None
     """PEM files for TLS; neither: plain HTTP, for a proxy before it or for this machine only."""

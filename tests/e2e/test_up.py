@@ -135,6 +135,24 @@ def test_what_is_refused_names_every_reason_and_leaves_nothing(laptop: Laptop) -
     assert laptop.kaji("describe", "greedy").returncode == 2
 
 
+def test_members_of_a_gang_find_each_other(laptop: Laptop) -> None:
+    """KAJI_HOSTS names all, in rank order, before the program begins; whoever is alone is told of nobody."""
+    script = 'sed "s/^[^ ]*/$KAJI_RANK sees &/" "$KAJI_HOSTS"; echo "meets at $MASTER_ADDR"'
+    answer = laptop.kaji("run", "-q", "--name", "found", "-n", "2", "--cpus", "0.2", "busybox", "sh", "-c", script)
+    assert answer.returncode == 0, answer.stderr
+    logs = laptop.kaji("logs", "--all-ranks", "found").stdout
+    lines = [line for line in logs.splitlines() if "sees" in line]
+    assert len(lines) == 4, logs
+    for rank in range(2):
+        seen = [line.split("sees ")[1] for line in lines if f"{rank} sees" in line]
+        assert seen in (
+            ["found-1-0.found slots=1", "found-1-1.found slots=1"],
+            ["127.0.0.1 slots=1", "127.0.0.1 slots=1"],  # where names cannot be made to resolve
+        )
+    alone = laptop.kaji("run", "-q", "busybox", "sh", "-c", "echo ${KAJI_HOSTS-nobody}")
+    assert alone.stdout == "nobody\n"
+
+
 def test_a_lost_member_takes_the_gang_back_and_it_ends(laptop: Laptop) -> None:
     """kill -9 of one of two members: a new attempt of both, counted once."""
     script = "until [ $KAJI_ATTEMPT = 2 ]; do sleep 0.1; done; echo attempt $KAJI_ATTEMPT rank $KAJI_RANK"

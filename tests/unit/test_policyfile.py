@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.core.policy import default_policy
+from kajitori.core.policy import default_policy, with_first_step
 from kajitori.errors import InvalidInput
 from kajitori.policyfile import PolicyFile
 
@@ -64,3 +64,17 @@ def test_a_file_that_was_asked_for_has_to_be_there(tmp_path: Path) -> None:
     path.write_text("defaults: {grace: 11s}")
     assert source.current().faults == ()
     assert PolicyFile(None, required=True).current().path is None
+
+
+def test_what_it_leaves_out_is_filled_in(tmp_path: Path) -> None:
+    """Now, and in whatever file comes; a file's own word counts."""
+    path = tmp_path / "policy.yaml"
+    source = PolicyFile(path)
+    before = source.current()
+    source.complete(lambda policy: with_first_step(policy, "kajitori", "http://127.0.0.1:1"))
+    filled = source.current()
+    assert filled.version > before.version and filled.policy.start.server == "http://127.0.0.1:1"
+    path.write_text("start: {deadline: 10s}")
+    assert source.current().policy.start.image == "kajitori"
+    path.write_text("start: {image: 'r/k:1', server: 'http://k:8600'}")
+    assert source.current().policy.start.server == "http://k:8600"

@@ -17,6 +17,13 @@ from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option, polic
 @click.option(
     "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."
 )
+@click.option(
+    "--controller-namespace",
+    default="kajitori",
+    show_default=True,
+    metavar="NAME",
+    help="Where the controller's Lease lies.",
+)
 @click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
 @click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
 @log_level_option("info")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,10 @@ def plan_mounts(
     scratch: Path,
     environment: Mapping[str, str],
     hosts_file: Path | None = None,
+    own_folders: Collection[str] = (),
 ) -> MountPlan:
-    """The mounts of one container. `scratch` is an empty folder of its own; `hosts_file` becomes its `/etc/hosts`.
+    """The mounts of one container. `scratch` is an empty folder of its own; `hosts_file` becomes its `/etc/hosts`;
+    volumes that are `own_folders` are found without being mounted.
 
     Raises MountsUnavailable, which says why and what would work, and names every volume that is in the way.
     """
@@ -63,7 +65,7 @@ def plan_mounts(
             }
         )
     if not ability.possible:
-        return _without_namespace(mounts, volumes, ability)
+        return _without_namespace([mount for mount in mounts if mount["name"] not in own_folders], ability)
     if hosts_file is not None and not any(mount["target"] == "/etc/hosts" for mount in mounts):
         mounts.append({"source": str(hosts_file), "sub_path": "", "target": "/etc/hosts", "read_only": True})
     if not mounts:
@@ -71,9 +73,7 @@ def plan_mounts(
     return MountPlan({"user_namespace": ability.user_namespace, "scratch": str(scratch), "mounts": mounts})
 
 
-def _without_namespace(
-    mounts: Sequence[Mapping[str, Any]], volumes: Mapping[str, Volume], ability: MountAbility
-) -> MountPlan:
+def _without_namespace(mounts: Sequence[Mapping[str, Any]], ability: MountAbility) -> MountPlan:
     refused, notes = [], []
     for mount in mounts:
         target = str(mount["target"])

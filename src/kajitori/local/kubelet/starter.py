@@ -11,7 +11,7 @@ from typing import Any
 
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube import resources
-from kajitori.local.kubelet import admission, peers
+from kajitori.local.kubelet import admission, first_step, peers
 from kajitori.local.kubelet import environment as environments
 from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.container import Launch
@@ -47,8 +47,10 @@ class Starter:
         started.
         """
         notes: list[str] = []
+        own = first_step.own_folders(pod)
         for spec in pods.all_containers(pod):
-            plan = plan_mounts(spec, self._volumes or {}, self._context.machine.mounts, Path("/"), {})
+            ability = self._context.machine.mounts
+            plan = plan_mounts(spec, self._volumes or {}, ability, Path("/"), {}, own_folders=own)
             notes += plan.notes
         return list(dict.fromkeys(notes))
 
@@ -60,7 +62,10 @@ class Starter:
         context, spec, settings = self._context, slot.spec, self._context.settings
         if self._volumes is None:
             await self.refresh_volumes(pod, record)
-        uid, gid = admission.identity(pod, spec)
+        mounts, own = context.machine.mounts, first_step.own_folders(pod)
+        begins = first_step.is_first_step(pod, spec)
+        # Our own program on this machine: what it is made of may be readable for the kubelet's user alone.
+        uid, gid = (None, None) if begins else admission.identity(pod, spec)
         if uid is not None and gid is None:
             gid = _primary_group(uid)
         base = environments.base_environment(settings.inherited_variables, uid) | dict(settings.extra_env)
@@ -70,8 +75,13 @@ class Starter:
             environment |= context.gpus.environment(record.gpus)
         else:
             environment |= context.gpus.environment([])
-        argv = environments.command_line(spec, environment)
-        named = peers.named_peers(pod, environment)
+        if not mounts.possible:
+            environment = first_step.without_mounts(environment, spec, self._volumes or {}, own)
+        if begins:
+            environment |= first_step.environment()
+        argv = first_step.command() if begins else environments.command_line(spec, environment)
+        resolves = mounts.possible and first_step.mounts_etc_hosts(spec)
+        named = {} if resolves else peers.named_peers(pod, environment)
         addresses = await self._addresses(pod, record, set(named.values()))
         environment = peers.substitute(pod, environment, addresses, named)
 
@@ -84,10 +94,11 @@ class Starter:
         plan = plan_mounts(
             spec,
             self._volumes or {},
-            context.machine.mounts,
+            mounts,
             scratch,
             environment,
-            self._hosts_file(pod, record, addresses) if context.machine.mounts.possible else None,
+            self._hosts_file(pod, record, addresses) if mounts.possible else None,
+            own,
         )
         limit, request = pods.container_limit(spec), pods.container_request(spec)
         groups = context.machine.cgroups.for_container(

@@ -1,0 +1,66 @@
+"""The first step of members of ours, on a node whose containers are plain processes.
+
+Its image cannot be run, but its program is this package's own: this machine's Python runs it. Where nothing can be
+mounted, what it makes lies in the Pod's own folder, and the variables that point there say so.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import kajitori
+from kajitori.core import first_step
+from kajitori.core.fields import RESERVED_ENV_PREFIX
+from kajitori.local.kubelet.pod import Manifest
+from kajitori.local.kubelet.volumes import Volume
+
+_PACKAGES = Path(kajitori.__file__).parents[1]
+
+
+def own_folders(pod: Manifest) -> frozenset[str]:
+    """Names of the Pod's volumes that need not be mounted: variables of ours tell where they lie."""
+    said = (pod["metadata"].get("annotations") or {}).get(first_step.ANNOTATION_OWN_FOLDERS, "")
+    return frozenset(name for name in said.split(",") if name)
+
+
+def is_first_step(pod: Manifest, container: Mapping[str, Any]) -> bool:
+    """Whether the container is the first step of a member of ours."""
+    return container["name"] == first_step.CONTAINER and bool(own_folders(pod))
+
+
+def command() -> list[str]:
+    """Its command line, whatever is first on the path; it needs nothing but the standard library."""
+    return [sys.executable, "-P", "-S", "-m", first_step.PROGRAM]
+
+
+def environment() -> dict[str, str]:
+    """What it finds beside what the Pod says."""
+    return {"PYTHONPATH": str(_PACKAGES)}
+
+
+def without_mounts(
+    environment: Mapping[str, str], container: Mapping[str, Any], volumes: Mapping[str, Volume], own: Collection[str]
+) -> dict[str, str]:
+    """The environment where nothing is mounted: variables of ours that point into the Pod's own folders point to where
+    these lie on this machine, and the hostfile is to name addresses, since names of members do not resolve."""
+    moved = dict(environment)
+    for mount in container.get("volumeMounts") or ():
+        if mount["name"] not in own or mount.get("subPath"):
+            continue
+        target, source = posixpath.normpath(mount["mountPath"]), str(volumes[mount["name"]].path)
+        for name, value in environment.items():
+            if name.startswith(RESERVED_ENV_PREFIX) and (value == target or value.startswith(f"{target}/")):
+                moved[name] = source + value.removeprefix(target)
+    if container["name"] == first_step.CONTAINER and own:
+        moved[first_step.BY_ADDRESS_ENV] = "1"
+    return moved
+
+
+def mounts_etc_hosts(container: Mapping[str, Any]) -> bool:
+    """Whether the container brings an /etc/hosts of its own, where names of fellow members stand."""
+    paths = (mount["mountPath"] for mount in container.get("volumeMounts") or ())
+    return any(posixpath.normpath(path) == first_step.ETC_HOSTS for path in paths)

@@ -1,0 +1,138 @@
+"""Members of a gang as plain processes: their first step runs with this machine's Python, and they find each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.unit.kube.fake_api import serving
+
+from kajitori.core import first_step
+from kajitori.core.decide import Facts, RunIdentity, decide
+from kajitori.core.manifests import MemberPods
+from kajitori.core.policy import parse_policy
+from kajitori.core.run import parse_spec
+from kajitori.kube import resources
+
+from .conftest import Machine, until
+
+ADDRESSES = ["127.0.0.1", "127.0.0.2"]
+SCRIPT = 'cat "$KAJI_HOSTS"; echo "$MASTER_ADDR"; getent hosts bert-1-1.bert || echo unknown'
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[str]:
+    """A Web API that knows all members, or refuses whoever asks for another run."""
+
+    async def hosts(request: web.Request) -> web.Response:
+        return web.json_response({"addresses": ADDRESSES})
+
+    app = web.Application()
+    app.router.add_get("/v1/members/hosts", hosts)
+    async with serving(app) as url:
+        yield url
+
+
+def member(server: str, rank: int, script: str = SCRIPT, **fields: Any) -> dict[str, Any]:
+    """The Pod of a member of two, as the controller makes it."""
+    small = {"cpu": 1, "memory": "64Mi"}
+    spec = parse_spec({"image": "x", "command": ["/bin/sh", "-c", script], "replicas": 2, "resources": small, **fields})
+    rules = {
+        "start": {"image": "kajitori", "server": server, "deadline": "1m"},
+        "security": {"allowRoot": True, "addCapabilities": [], "allowPrivilegeEscalation": True},
+    }
+    decision = decide(spec, parse_policy(rules), Facts(), run=RunIdentity("bert", "default"))
+    pods = MemberPods(
+        decision.template, run_name="bert", namespace="default", run_uid="u-1", attempt=1, world_size=2, port=20001,
+        spec=spec, bind_direct=True, ticket_key=b"k" * 32,
+    )  # fmt: skip
+    return {**pods.pod(rank, "node"), "status": {"phase": "Pending"}}
+
+
+async def started(tmp_path: Path, *, namespaces: bool) -> Machine:
+    machine = Machine(tmp_path / "kubelet", namespaces=namespaces)
+    await machine.start()
+    return machine
+
+
+def said(machine: Machine, name: str) -> list[str]:
+    return [line.split(" ", 3)[3] for line in machine.log(name).splitlines()]
+
+
+async def test_where_nothing_can_be_mounted_variables_say_where_it_lies(tmp_path: Path, server: str) -> None:
+    """The hostfile names addresses, since names do not resolve; nothing of it is left afterwards."""
+    machine = await started(tmp_path, namespaces=False)
+    for rank in range(2):
+        await machine.cluster.create(resources.PODS, member(server, rank), "default")
+    for rank in range(2):
+        await machine.phase(f"bert-1-{rank}", "Succeeded")
+        assert said(machine, f"bert-1-{rank}") == ["127.0.0.1 slots=1", "127.0.0.2 slots=1", "127.0.0.1", "unknown"]
+    uid = machine.cluster.pod("bert-1-0")["metadata"]["uid"]  # type: ignore[index]
+    await until(lambda: not (machine.root / "pods" / uid / "volumes").exists())
+    assert first_step.FOLDER[1:] not in os.listdir("/")  # noqa: PTH208
+    await machine.tear_down()
+
+
+async def test_where_mounts_are_possible_names_resolve(tmp_path: Path, server: str) -> None:
+    """As in a container: by /etc/hosts, and MASTER_ADDR stays a name. Nobody can write there but the first step."""
+    machine = await started(tmp_path, namespaces=True)
+    if not machine.kubelet.context.machine.mounts.possible:
+        await machine.tear_down()
+        pytest.skip(machine.kubelet.context.machine.mounts.why_not)
+    script = (
+        f"{SCRIPT}; echo $KAJI_HOSTS; touch /kajitori/x 2>/dev/null || echo read-only; grep -c localhost /etc/hosts"
+    )
+    await machine.cluster.create(resources.PODS, member(server, 0, script), "default")
+    await machine.phase("bert-1-0", "Succeeded")
+    lines = said(machine, "bert-1-0")
+    assert lines[:3] == ["bert-1-0.bert slots=1", "bert-1-1.bert slots=1", "bert-1-0.bert"]
+    assert lines[3].split() == ["127.0.0.2", "bert-1-1.bert", "bert-1-1"]
+    assert lines[4:6] == ["/kajitori/hosts", "read-only"] and int(lines[6]) > 0
+    await machine.tear_down()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+async def test_whoever_the_program_runs_as_can_read_it(tmp_path: Path, server: str) -> None:
+    """Also with a uid that has no line in /etc/passwd. The step itself needs only what the kubelet can read."""
+    os.chmod(tmp_path, 0o755)  # noqa: PTH101
+    machine = await started(tmp_path, namespaces=True)
+    pod = member(server, 0, 'id -u; cat "$KAJI_HOSTS"', user="54321:54321", workingDir="/")
+    await machine.cluster.create(resources.PODS, pod, "default")
+    await machine.phase("bert-1-0", "Succeeded")
+    assert said(machine, "bert-1-0") == ["54321", "bert-1-0.bert slots=1", "bert-1-1.bert slots=1"]
+    await machine.tear_down()
+
+
+async def test_a_path_without_python_does_not_matter(tmp_path: Path, server: str) -> None:
+    """Nor does what lies in the folder that it starts in."""
+    machine = Machine(tmp_path / "kubelet", extra_env={"PATH": "/nowhere", "HOME": str(tmp_path)})
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    await machine.start()
+    await machine.cluster.create(resources.PODS, member(server, 0, "exit 0"), "default")
+    await machine.phase("bert-1-0", "Succeeded")
+    await machine.tear_down()
+
+
+async def test_a_step_that_fails_fails_the_pod_with_its_words(tmp_path: Path) -> None:
+    """The program is never started."""
+
+    async def over(request: web.Request) -> web.Response:
+        return web.json_response({"code": "AttemptOver", "detail": "attempt 1 is over"}, status=403)
+
+    app = web.Application()
+    app.router.add_get("/v1/members/hosts", over)
+    machine = await started(tmp_path, namespaces=False)
+    async with serving(app) as url:
+        await machine.cluster.create(resources.PODS, member(url, 0, "echo ran"), "default")
+        status = await machine.phase("bert-1-0", "Failed")
+    ended = status["initContainerStatuses"][0]["state"]["terminated"]
+    assert ended["exitCode"] == first_step.REFUSED
+    assert ended["message"].strip() == f"the Web API at {url} refused: AttemptOver: attempt 1 is over"
+    assert status["containerStatuses"][0]["state"]["waiting"]["reason"] != "CrashLoopBackOff"
+    assert not machine.log("bert-1-0")
+    await machine.tear_down()
