@@ -127,6 +127,7 @@ def _bind(host: str, port: int) -> socket.socket:
             hint = "name an address of this machine with --host, and a free port with --port"
         raise Unavailable(f"the Web API cannot listen on {host}:{port}: {why}", hint=hint) from error
     listener.setblocking(False)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an answer's end may wait 40 ms, uvloop aside
     return listener
 
 

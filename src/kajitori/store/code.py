@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import msgspec
 
@@ -28,6 +29,7 @@ from kajitori.codepack.packing import shown_size
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, decompress
 from kajitori.errors import Conflict, Fault, InvalidInput, NotFound, TooLarge, Unavailable
 from kajitori.store.blobs import Blob, Blobs, Usage
+from kajitori.store.parts_cache import PartsCache
 
 PARTS_MISSING = "PartsMissing"
 WRONG_DIGEST = "WrongDigest"
@@ -37,6 +39,7 @@ FORGOTTEN_AFTER = timedelta(days=1)
 
 _ROOT = "code"
 _CHECKS_AT_ONCE = 2
+_PIECE_BYTES = 1 << 17  # what a thousand slow readers may have in their buffers, each
 _MAX_MANIFEST_BYTES = 4 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SHA256_HINT = "write 64 digits of 0-9 and a-f"
@@ -79,6 +82,7 @@ class CodeStore:
         self.limits = limits or CodeLimits()
         self._blobs = blobs
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
+        self._cache = PartsCache()
 
     async def find(self, namespace: str, digest: str) -> Code | None:
         """The code, if it is complete and a run may begin to refer to it; else it has to be uploaded."""
@@ -215,12 +219,13 @@ class CodeStore:
 
     async def _stream(self, place: _Place, generation: int, code: Code) -> AsyncGenerator[bytes, None]:
         for number, sha256 in enumerate(code.parts):
+            key = place.part(generation, number, sha256)
             try:
-                async with aclosing(self._blobs.get(place.part(generation, number, sha256))) as content:
-                    async for piece in content:
-                        yield piece
+                frame = await self._cache.get(key, partial(self._blobs.read, key, limit_bytes=MAX_COMPRESSED_BYTES))
             except NotFound as error:
                 raise Unavailable(f"part {number} of {place.digest} is gone from the store") from error
+            for begin in range(0, len(frame), _PIECE_BYTES):
+                yield frame[begin : begin + _PIECE_BYTES]
 
     async def _check_content(self, place: _Place, generation: int, parts: Sequence[str], size_bytes: int) -> None:
         whole = hashlib.sha256()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 from contextlib import suppress
 
 import httpx2
@@ -76,6 +77,20 @@ async def test_open_streams_are_counted(world: World, served: httpx2.AsyncClient
         lines = response.aiter_lines()
         await anext(lines)
         assert 'kajitori_api_open_streams{kind="watch"} 1.0' in (await served.get("/metrics")).text
+
+
+async def test_the_end_of_an_answer_does_not_wait_for_the_reader(world: World) -> None:
+    """Without TCP_NODELAY it waits for an acknowledgement, which the reader's kernel puts off for 40 ms."""
+    async with ApiServer(world.app) as server:
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: kaji\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert server._server is not None
+        [connection] = server._server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_an_address_that_is_taken(world: World) -> None:
