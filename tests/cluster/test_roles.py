@@ -1,0 +1,190 @@
+"""The roles of deploy/rbac.yaml that people are given, on a real API server: what each lets do, and nothing more.
+
+Those of the parts are proven by tests/cluster/test_parts_alone.py, where each part has no other rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from tests.helpers.stage import Completed, Stage, manifest, staged
+
+from kajitori.core import names
+from kajitori.core.reasons import Phase
+from kajitori.errors import Forbidden, KajitoriError, NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.install import install
+from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, NODES, PODS, PRIORITY_CLASSES, RUNS, SECRETS
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("roles"),
+]
+
+ROLES = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+PEOPLE = {
+    "vera": ("kajitori-viewer",),
+    "ada": ("kajitori-user", "kajitori-user-checkpoints"),
+    "grace": ("kajitori-user",),
+}
+"""Who has which roles, in the namespace of the tests."""
+SPEC: dict[str, Any] = {
+    "image": "bert:3",
+    "command": ["train"],
+    "resources": {"cpu": 1, "memory": "1Gi"},
+    "grace": "1s",
+}
+
+
+@dataclass(frozen=True)
+class Town:
+    """A stage with people on it."""
+
+    stage: Stage
+    tokens: dict[str, str]
+
+    async def kaji(self, person: str, *arguments: str) -> Completed:
+        return await self.stage.kaji(*arguments, KAJI_TOKEN=self.tokens[person])
+
+    async def kubectl(self, person: str, *arguments: str, stdin: str = "") -> Completed:
+        """As that person; the token takes the place of the administrator's."""
+        return await self.stage.kubectl(f"--token={self.tokens[person]}", *arguments, stdin=stdin)
+
+    def client(self, person: str) -> KubeClient:
+        return KubeClient(self.stage.world.client.config.with_token(self.tokens[person]))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
+    """The roles as they are delivered, bound to service accounts."""
+    async with staged(tmp_path_factory.mktemp("town"), real=True, policy={"checkpoint": {"kind": "claim"}}) as stage:
+        namespace = stage.world.namespace
+        documents = [each for each in yaml.safe_load_all(ROLES.read_text()) if each and each["kind"] == "ClusterRole"]
+        bindings = [("RoleBinding", person, role) for person, roles in PEOPLE.items() for role in roles]
+        for kind, person, role in (*bindings, ("ClusterRoleBinding", "ines", "kajitori-installer")):
+            documents.append(_binding(kind, person, role, namespace))
+        people = [*PEOPLE, "ines"]
+        documents += [_account(person, namespace) for person in people]
+        applied = await stage.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+        assert applied.code == 0, applied
+        tokens = {person: (await stage.kubectl("create", "token", person)).out.strip() for person in people}
+        yield Town(stage, tokens)
+
+
+def _account(person: str, namespace: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": person, "namespace": namespace}}
+
+
+def _binding(kind: str, person: str, role: str, namespace: str) -> dict[str, Any]:
+    where = {"namespace": namespace} if kind == "RoleBinding" else {}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": f"{person}-{role}", **where},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": person, "namespace": namespace}],
+    }
+
+
+async def test_a_viewer_sees_runs_and_changes_nothing(town: Town) -> None:
+    """Neither through Kajitori nor with kubectl; Pods, logs and Secrets are not a viewer's either."""
+    world = town.stage.world
+    await world.submit("theirs")
+    await world.reaches("theirs", Phase.RUNNING)
+    before = await world.client.get(RUNS, "theirs", world.namespace)
+    assert "theirs" in (await town.kaji("vera", "ps", "--all-users")).out
+    shown = await town.kaji("vera", "describe", "theirs")
+    assert shown.code == 0 and "theirs" in shown.out, shown
+    assert "theirs" in (await town.kubectl("vera", "get", "runs")).out
+    for refused in (
+        await town.kaji("vera", "run", "-d", "--name", "hers", "bert:3", "train"),
+        await town.kaji("vera", "stop", "theirs"),
+        await town.kaji("vera", "rm", "-f", "theirs"),
+    ):
+        assert refused.code == 2 and "kubectl auth can-i" in refused.err, refused
+    for arguments in (
+        ("delete", "run", "theirs"),
+        ("patch", "run", "theirs", "--type=merge", "--patch", '{"spec": {"stopped": true}}'),
+        ("create", "-f", "-"),
+        ("patch", "run", "theirs", "--subresource=status", "--type=merge", "--patch", '{"status": {"restarts": 3}}'),
+        ("get", "pods"),
+        ("get", "secrets"),
+    ):
+        refused = await town.kubectl("vera", *arguments, stdin=manifest("hers", SPEC))
+        assert refused.code == 1 and "orbidden" in refused.err, (arguments, refused)
+    assert (await town.kaji("vera", "logs", "theirs")).code == 2
+    assert world.run("hers") is None
+    after = await world.client.get(RUNS, "theirs", world.namespace)
+    assert (after["spec"], after["metadata"]["uid"]) == (before["spec"], before["metadata"]["uid"])
+
+
+async def test_a_checkpoint_goes_only_with_who_may_delete_it(town: Town) -> None:
+    """Without that role a run can't be deleted with its checkpoint, only without; with it both go."""
+    world = town.stage.world
+    for person in ("grace", "ada"):
+        run = f"of-{person}"
+        made = await town.kaji(person, "run", "-d", "--name", run, "--checkpoint", "/ckpt:1Gi", "bert:3", "train")
+        assert made.code == 0, made
+        await world.until(lambda name=run: world.pods(name), f"the member of {run}")  # type: ignore[misc]
+        claim = names.checkpoint_claim(run)
+        assert (await world.client.get(CLAIMS, claim, world.namespace))["spec"]["resources"]["requests"]
+        answer = await town.kaji(person, "rm", "-f", "-v", run)
+        if person == "grace":
+            assert answer.code == 2 and "persistentvolumeclaims" in answer.err, answer
+            assert world.run(run) is not None and not await _is_going(town, claim), "both go, or none"
+            assert (await town.kaji(person, "rm", "-f", run)).code == 0
+        else:
+            assert answer.code == 0, answer
+            assert await _is_going(town, claim)
+        await world.until(lambda name=run: world.run(name) is None, f"{run} gone")  # type: ignore[misc]
+    assert not await _is_going(town, names.checkpoint_claim("of-grace")), "it outlives its run"
+    async with town.client("ada") as ada:
+        for forbidden in (ada.list(CLAIMS, world.namespace), ada.delete(PODS, "theirs-1-0", world.namespace)):
+            with pytest.raises(Forbidden):
+                await forbidden
+
+
+async def _is_going(town: Town, claim: str) -> bool:
+    """Whether a claim is gone, or kept by its protection alone: nobody here takes that away."""
+    try:
+        found = await town.stage.world.client.get(CLAIMS, claim, town.stage.world.namespace)
+    except NotFound:
+        return True
+    return bool(found["metadata"].get("deletionTimestamp"))
+
+
+async def test_an_installer_installs_and_does_nothing_else(town: Town) -> None:
+    """What was removed is there again, as it was; runs, Pods, nodes and Secrets are not an installer's."""
+    admin, namespace = town.stage.world.client, town.stage.world.namespace
+    (definition,) = [
+        each for each in (await admin.list(CUSTOM_RESOURCES)).items if each["spec"]["group"] == names.GROUP
+    ]
+    name = definition["metadata"]["name"]
+    await admin.delete(PRIORITY_CLASSES, names.PRIORITY_CLASS)
+    await admin.patch(CUSTOM_RESOURCES, name, {"spec": {"names": {"shortNames": ["other"]}}})
+    async with town.client("ines") as ines:
+        await install(ines)
+        assert (await admin.get(PRIORITY_CLASSES, names.PRIORITY_CLASS))["preemptionPolicy"] == "Never"
+        assert (await admin.get(CUSTOM_RESOURCES, name))["spec"] == definition["spec"]
+        role = {"metadata": {"name": "more"}, "rules": []}
+        pod = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+        attempts = [
+            ines.delete(CUSTOM_RESOURCES, name),
+            ines.delete(PRIORITY_CLASSES, names.PRIORITY_CLASS),
+            ines.list(RUNS, namespace),
+            ines.create(PODS, pod, namespace),
+            ines.list(NODES),
+            ines.list(SECRETS, namespace),
+            ines.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", body=role),
+        ]
+        for attempt in attempts:
+            with pytest.raises(KajitoriError) as refused:
+                await attempt
+            assert isinstance(refused.value, Forbidden), refused.value
