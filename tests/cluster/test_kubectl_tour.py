@@ -6,7 +6,8 @@ import json
 import secrets
 import subprocess
 import textwrap
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -276,3 +277,43 @@ def test_a_watch_follows(kubectl: Kubectl) -> None:
             assert watching.stdout.readline() == "2\n"
         finally:
             watching.terminate()
+
+
+LIVES = """
+trap 'echo bye; exit 0' TERM
+echo life $KAJI_ATTEMPT of rank $KAJI_RANK
+[ $KAJI_ATTEMPT$KAJI_RANK = 11 ] && sleep 0.3 && exit 3
+while :; do sleep 0.05; done
+"""
+
+
+def test_what_members_said_outlives_their_pods(kubectl: Kubectl) -> None:
+    """Of an attempt that is over rank 0 and who failed, their last words included; it goes with the run."""
+    here = {"kubernetes.io/hostname": NODE}
+    small = {"cpu": 0.1, "memory": "32Mi"}
+    kubectl.apply(
+        run_of("lives", command=["sh", "-c", LIVES], replicas=2, resources=small, nodeSelector=here, grace="9s")
+    )
+    kubectl("wait", "run/lives", "--for=jsonpath={.status.attempt.number}=2", "--timeout=60s")
+    uid = kubectl.json("run", "lives")["metadata"]["uid"]
+    folder = kubectl.platform.blobs / "logs" / kubectl.namespace / uid
+    expected = {"1/0": ["life 1 of rank 0", "bye"], "1/1": ["life 1 of rank 1"]}
+    wait_until(lambda: kept_in(folder) == expected, lambda: kept_in(folder))
+    kubectl("delete", "run", "lives", "--wait=true", "--timeout=60s")
+    wait_until(lambda: kept_in(folder) == {}, lambda: kept_in(folder))
+
+
+def kept_in(folder: Path) -> dict[str, list[str]]:
+    """What was kept by attempt and rank, without the times."""
+    return {
+        str(path.relative_to(folder)): [line.partition(" ")[2] for line in path.read_text().splitlines()]
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def wait_until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.05)

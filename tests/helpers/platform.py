@@ -33,11 +33,17 @@ from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.local.manager import Manager
 from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.policyfile import PolicyFile
+from kajitori.store.blobs import open_blobs
+from kajitori.store.logs import KeptLogs
 
 BOUND_SECONDS = 90.0
+BLOBS = "blobs"
 NODE = "here"
 """The node that is this machine."""
-POLICY = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "restartGrace": "1s"}}
+POLICY = {
+    "start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "restartGrace": "1s"},
+    "security": {"allowRoot": True},  # the node of this machine may be root's
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class Platform:
 
     kubeconfig: Path
     is_real: bool
+    blobs: Path
+    """The folder of the blob store."""
 
     def kubectl(self, *arguments: str, stdin: str = "", code: int = 0, env: dict[str, str] | None = None) -> str:
         """What kubectl prints, both streams where it is to fail with `code`."""
@@ -76,7 +84,7 @@ def running_platform(*, real: bool) -> Iterator[Platform]:
     try:
         if not real:
             with _in_thread(_embedded(folder)) as kubeconfig:
-                yield Platform(kubeconfig, is_real=False)
+                yield Platform(kubeconfig, is_real=False, blobs=folder / BLOBS)
             return
         require_binaries("kube-apiserver", "etcd", "kube-scheduler")
         authority = client_certificate(folder)
@@ -88,7 +96,7 @@ def running_platform(*, real: bool) -> Iterator[Platform]:
         ):
             server = ServerSettings(client_ca=authority)
             with _in_thread(_around(cluster.config, cluster.kubeconfig, server, folder)) as kubeconfig:
-                yield Platform(kubeconfig, is_real=True)
+                yield Platform(kubeconfig, is_real=True, blobs=folder / BLOBS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -119,7 +127,8 @@ async def _around(config: KubeConfig, kubeconfig: Path, server: ServerSettings, 
         policy = PolicyFile(None, without_file=parse_policy(POLICY))
         async with Mirror(client) as mirror, _working(kubelet), _working(nodes):
             await asyncio.wait_for(mirror.wait_synced(), BOUND_SECONDS)
-            async with _working(RunController(client, mirror, ClusterView(mirror, policy))):
+            kept = KeptLogs(await open_blobs((folder / BLOBS).as_uri()))
+            async with _working(RunController(client, mirror, ClusterView(mirror, policy), kept_logs=kept)):
                 await asyncio.wait_for(_ready(mirror), BOUND_SECONDS)
                 yield kubeconfig
                 await kubelet.end_all(1.0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import aclosing
+from datetime import timedelta
 
 from kajitori.core import names
 from kajitori.core.gang import Member
@@ -63,6 +64,15 @@ class LogKeeper:
             await self._kept.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
         except KajitoriError as error:  # it is found as left over later
             log.info("kept logs of run %s in %s could not be removed: %s", run_uid, namespace, error)
+
+    async def collect(self, runs: Collection[str], keep_for: timedelta) -> None:
+        """Removes what belongs to none of these runs (their UIDs), and what is too old."""
+        try:
+            removed = await self._kept.collect(runs, keep_for)
+        except KajitoriError as error:
+            log.warning("kept logs were not tidied up: %s", error)
+        else:
+            log.debug("%d kept logs were removed", removed)
 
     async def close(self) -> None:
         """Listens to nobody any longer."""

@@ -26,10 +26,12 @@ from kajitori.controllers.attempts import (
     write_status,
 )
 from kajitori.controllers.checkpoints import delete_checkpoint
+from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
 from kajitori.core import first_step, gang, names, nodelist
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
+from kajitori.core.kept_logs import logs_to_keep
 from kajitori.core.planner import GangRequest, Placement, Shortage
 from kajitori.core.ports import choose_port
 from kajitori.core.reasons import Phase
@@ -45,6 +47,7 @@ from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
+from kajitori.store.logs import KeptLogs
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +70,9 @@ SETTLE_SECONDS = 0.02
 """Changes come in bursts; one look at the end of a burst is enough."""
 
 RETRY_MAX_SECONDS = 30.0
+
+TIDY_SECONDS = 6 * 3600.0
+"""How often kept logs are looked through for what belongs to nobody."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 """One piece of work on a run. Made when it begins: a task that is cancelled before that leaves nothing behind."""
@@ -97,15 +103,17 @@ class RunController:
         cluster: ClusterView,
         *,
         namespace: str = LEASE_NAMESPACE,
+        kept_logs: KeptLogs | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`namespace` is where the key of members' tickets lies."""
+        """`namespace` is where the key of members' tickets lies; without `kept_logs` logs go with their Pods."""
         self._client = client
         self._namespace = namespace
         self._mirror = mirror
         self._cluster = cluster
         self._now = now
         self._events = EventRecorder(client, names.MANAGED_BY, clock=now)
+        self._logs = LogKeeper(client, kept_logs) if kept_logs is not None else None
         self._changed: set[Key] = set()
         self._changed_meanwhile: set[Key] = set()
         self._working: dict[Key, asyncio.Task[None]] = {}
@@ -129,6 +137,7 @@ class RunController:
         no_longer_told = self._mirror.on_health(self._note_health)
         stopping = asyncio.create_task(stop.wait())
         telling = asyncio.create_task(self._events.run())
+        tidying = asyncio.create_task(self._tidy_logs())
         try:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
@@ -149,10 +158,12 @@ class RunController:
         finally:
             unsubscribe()
             no_longer_told()
-            tasks = [stopping, telling, *self._working.values()]
+            tasks = [stopping, telling, tidying, *self._working.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self._logs is not None:
+                await self._logs.close()
 
     # ------------------------------------------------------------------------------------------ what changed
 
@@ -298,7 +309,7 @@ class RunController:
         step = gang.next_step(admitted.life, members, self._time_of_facts())
         ended = asyncio.get_running_loop().time()
         memory.rests_until = ended + REST * (ended - began)
-        await self._perform(key, run, admitted, step)
+        await self._perform(key, run, admitted, step, members)
 
     def _time_of_facts(self) -> datetime:
         """Now; while the mirror is cut off, the last moment that it shows: no deadline passes unseen."""
@@ -350,7 +361,9 @@ class RunController:
         life = life_of(run, spec, decision, status)
         return Admitted(life, spec, decision)
 
-    async def _perform(self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step) -> None:
+    async def _perform(
+        self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step, members: Sequence[gang.Member]
+    ) -> None:
         """Writes the intent, then acts."""
         version = run.metadata.resource_version
         if step.status != run.status:
@@ -362,6 +375,8 @@ class RunController:
             self._wake_at[key] = min(step.wake_at, self._wake_at.get(key, step.wake_at))
         if not any(isinstance(action, gang.NeedsNodes) for action in step.actions):
             self._queue.leave(key)
+        if not admitted.life.deleting:
+            await self._keep_logs(run, step.actions, members)
         for action in step.actions:
             match action:
                 case gang.NeedsNodes():
@@ -412,8 +427,34 @@ class RunController:
         }
         await self._client.patch(RUNS, meta.name, patch, meta.namespace)
 
+    async def _keep_logs(self, run: RunObject, actions: Sequence[gang.Action], members: Sequence[gang.Member]) -> None:
+        """Before Pods are deleted, the end of what they said is kept (rule 11)."""
+        rules, meta = self._cluster.policy.logs, run.metadata
+        kept = logs_to_keep(actions, members, rules.members)
+        if self._logs is None or not kept:
+            return
+        grace_seconds = max(a.grace_seconds for a in actions if isinstance(a, gang.DeleteMembers | gang.DeleteMember))
+        await self._logs.keep(
+            meta.namespace, meta.uid, kept, size_bytes=rules.per_member_bytes, grace_seconds=grace_seconds
+        )
+        oldest = max(member.attempt for member in kept) - rules.attempts
+        if oldest > 0:
+            await self._logs.forget(meta.namespace, meta.uid, up_to_attempt=oldest)
+
+    async def _tidy_logs(self) -> None:
+        """Now and then: what no run has any more, and what is too old."""
+        if self._logs is None:
+            return
+        await self._mirror.wait_synced()
+        while True:
+            runs = {run.metadata.uid for run in self._mirror.runs.values()}
+            await self._logs.collect(runs, timedelta(seconds=self._cluster.policy.logs.keep_for_seconds))
+            await asyncio.sleep(TIDY_SECONDS)
+
     async def _release(self, run: RunObject) -> None:
         meta = run.metadata
+        if self._logs is not None:
+            await self._logs.forget(meta.namespace, meta.uid)
         await delete_checkpoint(self._client, self._cluster.policy, meta.namespace, meta.name)
         left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
         patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}

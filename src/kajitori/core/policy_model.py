@@ -383,6 +383,19 @@ class Rendezvous(Document):
         return last
 
 
+class Logs(Document):
+    """What is kept of what members said once their Pods are gone, for as long as their run exists."""
+
+    members: int = Field(default=16, ge=0, le=1000)
+    """Of how many members of one attempt: rank 0, then those that failed, the lowest ranks first. 0 keeps nothing."""
+    per_member_bytes: Memory = Field(default=2**20, alias="perMember")
+    """The end of each log, in whole lines."""
+    attempts: int = Field(default=10, ge=1, le=1000)
+    """Of how many attempts of a run, the latest."""
+    keep_for_seconds: DurationAboveZero = Field(default=30 * 86400, alias="keepFor")
+    """A log that is older goes, though its run is still there."""
+
+
 class Policy(Document):
     """One file, owned by the operators: defaults, ceilings, refusals and additions for every run."""
 
@@ -411,6 +424,7 @@ class Policy(Document):
     start: Starting = Starting()
     binding: Binding = Binding()
     rendezvous: Rendezvous = Rendezvous()
+    logs: Logs = Logs()
     nodes_on_demand: bool = False
     """The cluster grows by itself: a run that is larger than it is today is queued instead of refused."""
 
