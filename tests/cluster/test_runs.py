@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator
 
 import msgspec
-from tests.helpers.world import GPUS, NODES_COUNT, World, runs_server, world
+from tests.helpers.world import GPUS, NODES_COUNT, World, runs_server, this_machine, world
 
 from kajitori.core import names
-from kajitori.core.policy import own_machine_policy
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import to_document
-from kajitori.kube.resources import EVENTS, NODES, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
-from kajitori.local.kubelet.kubelet import Kubelet
-from kajitori.local.kubelet.settings import KubeletSettings
-from kajitori.policyfile import PolicyFile
+from kajitori.kube.resources import EVENTS, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
 
 __all__ = ["runs_server", "world"]
 
@@ -339,29 +333,6 @@ while step < 20:
 while attempt == "1":
     time.sleep(0.1)
 """
-
-
-@contextlib.asynccontextmanager
-async def this_machine(world: World) -> AsyncIterator[dict[str, str]]:
-    """This machine as one more node, whose Pods are processes; a node selector for it."""
-    selector = {"kajitori.dev/machine": "this"}
-    settings = KubeletSettings("here", world.folder / "kubelet", labels=selector, address="127.0.0.1")
-    kubelet, stop = Kubelet(world.client, settings), asyncio.Event()
-    task = asyncio.create_task(kubelet.run(stop))
-    world.policy = PolicyFile(
-        None,
-        without_file=own_machine_policy(
-            str(world.folder), mounts=False, checkpoint_root=str(world.folder / "ckpt"), folders=(str(world.folder),)
-        ),
-    )
-    try:
-        await world.until(lambda: (node := world.mirror.nodes.get("here")) and node.is_ready, "this machine is ready")
-        await world.client.patch(NODES, "here", {"spec": {"taints": None}})
-        yield selector
-    finally:
-        await kubelet.end_all(1.0)
-        stop.set()
-        await task
 
 
 async def test_real_processes_come_back_from_their_checkpoint(world: World) -> None:

@@ -21,7 +21,7 @@ from tests.helpers.real_cluster import RealCluster, require_binaries, running_cl
 from kajitori.controllers.runs import RunController
 from kajitori.core import names
 from kajitori.core.nodelist import expand
-from kajitori.core.policy import parse_policy
+from kajitori.core.policy import own_machine_policy, parse_policy
 from kajitori.core.reasons import Phase
 from kajitori.core.status import RunStatus
 from kajitori.errors import KajitoriError, NotFound
@@ -32,6 +32,8 @@ from kajitori.kube.install import install
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.local.kubelet.kubelet import Kubelet
+from kajitori.local.kubelet.settings import KubeletSettings
 from kajitori.local.manager import Manager
 from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.policyfile import PolicyFile
@@ -251,6 +253,31 @@ class World:
         condition = {"type": "Ready", "status": status, "reason": reason}
         patch = {"status": {"conditions": [condition]}}
         await self.client.patch(NODES, node, patch, kind=PatchKind.STRATEGIC, subresource="status")
+
+
+@contextlib.asynccontextmanager
+async def this_machine(world: World, **settings: Any) -> AsyncIterator[dict[str, str]]:
+    """This machine as one more node, whose Pods are processes; a node selector for it."""
+    selector = {"kajitori.dev/machine": "this"}
+    kubelet_settings = KubeletSettings(
+        "here", world.folder / "kubelet", labels=selector, address="127.0.0.1", **settings
+    )
+    kubelet, stop = Kubelet(world.client, kubelet_settings), asyncio.Event()
+    task = asyncio.create_task(kubelet.run(stop))
+    world.policy = PolicyFile(
+        None,
+        without_file=own_machine_policy(
+            str(world.folder), mounts=False, checkpoint_root=str(world.folder / "ckpt"), folders=(str(world.folder),)
+        ),
+    )
+    try:
+        await world.until(lambda: (node := world.mirror.nodes.get("here")) and node.is_ready, "this machine is ready")
+        await world.client.patch(NODES, "here", {"spec": {"taints": None}})
+        yield selector
+    finally:
+        await kubelet.end_all(1.0)
+        stop.set()
+        await task
 
 
 @pytest.fixture(scope="module")

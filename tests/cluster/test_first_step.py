@@ -1,0 +1,156 @@
+"""The first step of members, the same on the embedded server and on a real kube-apiserver with its scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from tests.helpers.world import GPUS, World, runs_server, this_machine, world
+from tests.unit.kube.fake_api import serving
+
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer
+from kajitori.core import first_step
+from kajitori.core.policy import with_first_step
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.tickets import Ticket, verify
+from kajitori.errors import AlreadyExists
+from kajitori.kube.resources import NAMESPACES, PODS
+from kajitori.kube.ticket_key import ensure_ticket_key
+from kajitori.settings import LEASE_NAMESPACE
+
+__all__ = ["runs_server", "world"]
+
+SMALL = {"cpu": 0.1, "memory": "64Mi"}
+LOOK = """
+import json, os, socket
+hosts = [line.split() for line in open(os.environ["KAJI_HOSTS"])]
+known = {}
+for name, slots in hosts:
+    try:
+        known[name] = socket.gethostbyname(name)
+    except OSError as error:
+        known[name] = str(error)
+said = {"hosts": hosts, "known": known, "master": socket.gethostbyname(os.environ["MASTER_ADDR"])}
+with open(f"{os.environ['FOLDER']}/{os.environ['KAJI_RANK']}", "w") as file:
+    json.dump(said, file)
+"""
+
+
+@contextlib.asynccontextmanager
+async def web_api(world: World) -> AsyncIterator[str]:
+    """A Web API beside the controllers that start from now on, and members are told of it."""
+    with contextlib.suppress(AlreadyExists):
+        await world.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
+    app = create_app(ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy))
+    async with ApiServer(app) as server:
+        world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
+        yield server.url
+
+
+async def looked_around(world: World, **settings: bool) -> list[dict[str, object]]:
+    """What two real members that start together see of each other, by rank."""
+    folder = world.folder / "seen"
+    folder.mkdir()
+    async with this_machine(world, **settings) as selector, web_api(world):
+        world.start_controller()
+        await world.submit(
+            "bert",
+            replicas=2,
+            command=[sys.executable, "-c", LOOK],
+            env={"FOLDER": str(folder)},
+            nodeSelector=selector,
+            resources=SMALL,
+        )
+        status = await world.reaches("bert", Phase.SUCCEEDED)
+        assert (status.attempts, status.interruptions) == (1, 0)
+    return [json.loads((folder / str(rank)).read_text()) for rank in range(2)]
+
+
+async def test_real_members_find_each_other_by_name(world: World) -> None:
+    """Each finds the same list, and every name in it resolves before the program's first line."""
+    one, other = await looked_around(world)
+    if one["hosts"] == [["127.0.0.1", "slots=1"]] * 2:
+        pytest.skip("nothing can be mounted on this machine")
+    assert one == other
+    assert one == {
+        "hosts": [["bert-1-0.bert", "slots=1"], ["bert-1-1.bert", "slots=1"]],
+        "known": {"bert-1-0.bert": "127.0.0.1", "bert-1-1.bert": "127.0.0.1"},
+        "master": "127.0.0.1",
+    }
+
+
+async def test_real_members_find_each_other_where_nothing_can_be_mounted(world: World) -> None:
+    """By address: names cannot be made to resolve there."""
+    one, other = await looked_around(world, namespaces=False)
+    assert one == other
+    assert one["hosts"] == [["127.0.0.1", "slots=1"]] * 2
+    assert one["master"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("host_network", [False, True])
+async def test_the_api_server_takes_such_members(world: World, host_network: bool) -> None:
+    """Two mounts of one volume, one of them /etc/hosts; the Pod's class is what it would be without the step, and so is
+    what it takes of its node."""
+    world.use_policy(security={"allowHostNetwork": True})
+    async with web_api(world):
+        world.start_controller()
+        whole = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
+        await world.submit("bert", replicas=2, resources=whole, hostNetwork=host_network)
+        await world.reaches("bert", Phase.RUNNING)
+        pod = await world.client.get(PODS, "bert-1-0", world.namespace)
+        assert [each["name"] for each in pod["spec"]["initContainers"]] == [first_step.CONTAINER]
+        assert pod["status"]["qosClass"] == "Guaranteed"
+        assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+        usage = world.mirror.usage_of(pod["spec"]["nodeName"])
+        assert usage is not None and (usage.cpu_millis, usage.memory_bytes) == (4000, 8 * 2**30)
+        await world.succeed("bert")
+        await world.reaches("bert", Phase.SUCCEEDED)
+
+
+async def test_each_attempt_has_a_ticket_of_its_own(world: World) -> None:
+    """The same for all its members, whoever led when they were made."""
+    async with web_api(world):
+        task = world.start_controller()
+        await world.submit("bert", replicas=3)
+        await world.reaches("bert", Phase.RUNNING)
+        await world.kill_controller(task)
+        world.start_controller()
+        await world.behave("bert-1-0", exit_code="1")
+        await world.reaches("bert", Phase.RUNNING, attempt=2)
+        key = await ensure_ticket_key(world.client, LEASE_NAMESPACE)
+        for rank in range(3):
+            pod = await world.client.get(PODS, f"bert-2-{rank}", world.namespace)
+            said = {each["name"]: each["value"] for each in pod["spec"]["initContainers"][0]["env"]}
+            uid = pod["metadata"]["ownerReferences"][0]["uid"]
+            assert verify(said[first_step.TICKET_ENV], key) == Ticket(world.namespace, "bert", uid, 2, 3)
+
+
+async def test_a_first_step_that_is_refused_costs_no_restart(world: World) -> None:
+    """The run says which member could not start, and why; then it starts as if nothing had been."""
+    answers = [web.json_response({"code": "NotStarting", "detail": "not for you"}, status=403) for _ in range(2)]
+
+    async def hosts(request: web.Request) -> web.Response:
+        return answers.pop() if answers else web.json_response({"addresses": ["127.0.0.1", "127.0.0.1"]})
+
+    app = web.Application()
+    app.router.add_get("/v1/members/hosts", hosts)
+    async with this_machine(world) as selector, serving(app) as url:
+        with contextlib.suppress(AlreadyExists):
+            await world.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
+        world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", url))
+        world.start_controller()
+        await world.submit("bert", replicas=2, command=["true"], nodeSelector=selector, resources=SMALL)
+        seen = await world.until(
+            lambda: status if (status := world.status("bert")).failed_starts else None, "a start that failed"
+        )
+        assert seen is not None and seen.reason is Reason.FIRST_STEP_REFUSED
+        assert "refused: NotStarting: not for you" in seen.message and url in seen.message
+        status = await world.reaches("bert", Phase.SUCCEEDED)
+        assert (status.restarts, status.attempts) == (0, 2)
+        assert not status.avoid_nodes
