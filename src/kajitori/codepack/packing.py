@@ -304,4 +304,5 @@ def shown_size(size_bytes: int) -> str:
 
 
 def _shown(path: str) -> str:
-    return path.encode(errors="backslashreplace").decode()
+    """A path for people: what no terminal should be sent is spelt out."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in path)

@@ -2,11 +2,16 @@
 
 What those say in an error may repeat signatures, keys and tokens, so none of their text is passed on: only the HTTP
 status, the cloud's code for it, and our own words.
+
+What is sent in several pieces and fails is taken back. A process that is killed meanwhile can't do that: nobody can
+read what it left, but a bucket should have a rule that removes uploads which nobody ended (in S3 and Google's:
+AbortIncompleteMultipartUpload; Azure does it by itself after a week).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from datetime import timedelta
@@ -28,6 +33,7 @@ _DELETED_AT_ONCE = 256
 _STORES: dict[str, Any] = {"s3": S3Store, "az": AzureStore, "gs": GCSStore}
 _CLIENT = {"timeout": "60s", "connect_timeout": "5s"}
 _RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 _HTTP_STATUS = re.compile(r"\bstatus(?: code)?:? (\d{3})\b|response: (\d{3})\b", re.IGNORECASE)
 _CLOUD_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
@@ -44,7 +50,8 @@ def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, st
     """The store in a bucket or container. Nothing is asked of it yet. Raises InvalidInput for settings it can't use."""
     wanted = dict(options)
     client = dict(_CLIENT)
-    if any(value.startswith("http://") for value in wanted.values()):
+    from_environment = (os.environ.get(name, "") for name in _ENDPOINTS)
+    if any(value.startswith("http://") for value in (*wanted.values(), *from_environment)):
         client["allow_http"] = "true"  # whoever writes http:// as an endpoint means it
     make = _STORES[scheme]
     faults = []

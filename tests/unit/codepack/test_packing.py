@@ -139,6 +139,7 @@ def test_everything_that_no_archive_may_hold_is_named_at_once(tmp_path: Path) ->
     root = _write(tmp_path, {"a": b"", "out/.kajiignore": b"*\n"})
     os.mkfifo(root / "pipe")
     os.mkfifo(root / "out" / "pipe")
+    os.mkfifo(root / "\033[31mred")
     with socket.socket(socket.AF_UNIX) as listener:
         here = Path.cwd()
         os.chdir(root)
@@ -150,6 +151,7 @@ def test_everything_that_no_archive_may_hold_is_named_at_once(tmp_path: Path) ->
     Path(os.fsdecode(os.fsencode(root) + b"/\xff")).write_bytes(b"")
     assert _refusals(root) == {
         "pipe": "is a named pipe",
+        "\\x1b[31mred": "is a named pipe",
         "socket": "is a socket",
         "away": "is a link to an absolute path: /",
         "\\udcff": "has a name that is not UTF-8",

@@ -91,7 +91,7 @@ def _make(path: Path, tree: object) -> None:
 
 @example({"x" + "ä" * 90: b"", "ä" * 60: {"ä" * 61: ("link", "ä" * 80)}}, 1000)  # a long name is cut in mid-letter
 @given(st.dictionaries(_NAMES, _TREES, max_size=5), st.integers(1, 3000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_folder_comes_out_as_it_went_in(tree: dict[str, object], chunk: int) -> None:
     with tempfile.TemporaryDirectory() as base:
         source, target = Path(base) / "source", Path(base) / "target"
@@ -167,11 +167,13 @@ def test_what_no_archive_may_hold_is_refused_and_leaves_nothing(tmp_path: Path, 
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_damaged_archive_is_refused(seed: int, flips: int) -> None:
     """Whatever bytes are changed, and though the digest fits them: nothing is left, nothing is written elsewhere."""
     chance = random.Random(seed)
-    archive = bytearray(_file("a", b"x" * 600) + _file("b/" * 60 + "x") + _link("c", "a") + _file("d/e", b"") + END)
+    archive = bytearray(
+        _file("a", b"x" * 600) + _file("b/" * 8 + "l" * 110) + _link("c", "a") + _file("d/e", b"") + END
+    )
     for _ in range(flips):
         archive[chance.randrange(len(archive))] = chance.choice([0, 0x2E, 0x2F, 0x30, 0x37, 0x80, 0xFF, 0x32, 0x4C])
     with tempfile.TemporaryDirectory() as base:
@@ -339,7 +341,7 @@ def test_what_is_no_part_is_refused() -> None:
         with pytest.raises(InvalidInput):
             decompress(wrong)
     with pytest.raises(InvalidInput, match="more than 1000 bytes"):
-        decompress(compress(bytes(1 << 30)), limit_bytes=1000)
+        decompress(compress(bytes(1 << 26)), limit_bytes=1000)
     with pytest.raises(InvalidInput, match="does not say"):
         decompress(zstandard.ZstdCompressor(write_content_size=False).compress(b"x"))
     with pytest.raises(InvalidInput):
