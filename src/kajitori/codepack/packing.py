@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,7 +68,8 @@ class Listing:
 
     def largest(self, count: int = NAMED_FILES) -> list[tuple[str, int]]:
         """The largest files, path and size in bytes."""
-        return _largest([each.entry for each in self.found], count)
+        entries = (each.entry for each in self.found)
+        return [(each.path, each.size_bytes) for each in heapq.nlargest(count, entries, key=attrgetter("size_bytes"))]
 
     def read(self, start: int, length: int) -> Iterator[bytes]:
         """A part of the archive, in pieces. Raises Conflict where a file is not any more what it was when listed."""
@@ -180,9 +182,10 @@ def list_folder(folder: Path, limits: Limits = Limits()) -> Listing:
         found.append(_Found(entry, offset, header_bytes, stamp))
         offset += header_bytes + entry.size_bytes + padding(entry.size_bytes)
     size = offset + len(END)
+    listing = Listing(root, size, found)
     if limits.size_bytes is not None and size > limits.size_bytes:
-        raise _too_large(folder, [each.entry for each in found], size, limits.size_bytes)
-    return Listing(root, size, found)
+        raise too_large(listing, limits.size_bytes)
+    return listing
 
 
 class _Walk:
@@ -271,15 +274,12 @@ def _changed(path: str) -> Conflict:
     return Conflict(f"{_shown(path)} was edited while it was packed", hint="do it again", code="Edited")
 
 
-def _largest(entries: list[Entry], count: int) -> list[tuple[str, int]]:
-    return [(each.path, each.size_bytes) for each in heapq.nlargest(count, entries, key=lambda each: each.size_bytes)]
-
-
-def _too_large(folder: Path, entries: list[Entry], size: int, limit: int) -> TooLarge:
-    largest = ", ".join(f"{_shown(path)} ({shown_size(amount)})" for path, amount in _largest(entries, NAMED_FILES))
+def too_large(listing: Listing, limit_bytes: int) -> TooLarge:
+    """The error for a folder whose archive is over a limit: it names the largest files."""
+    largest = ", ".join(f"{_shown(path)} ({shown_size(amount)})" for path, amount in listing.largest())
     return TooLarge(
-        f"{folder} has {shown_size(size)} in {len(entries):,} files; {shown_size(limit)} are allowed. "
-        f"The largest: {largest}",
+        f"{listing.root} has {shown_size(listing.size_bytes)} in {listing.files:,} files; "
+        f"{shown_size(limit_bytes)} are allowed. The largest: {largest}",
         hint="name in .kajiignore what the program does not need; data belong on a volume",
     )
 

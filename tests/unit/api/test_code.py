@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.api.conftest import World
 from tests.unit.api.test_openapi import assert_fits
 
@@ -18,6 +20,11 @@ from kajitori.api.uploads import Uploads
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed
 from kajitori.codepack.unpacking import unpack
+from kajitori.codepack.uploading import Ask, Reply, Uploaded, upload
+from kajitori.errors import Conflict, TooLarge
+from kajitori.store.code import CodeLimits, CodeStore
+
+Conversation = Generator[Ask, Reply, Uploaded]
 
 NO_CODE = "sha256:" + "0" * 64
 
@@ -90,6 +97,90 @@ async def test_an_upload_step_by_step(served: httpx2.AsyncClient, packed: Pack, 
     assert answer.headers["content-type"] == "application/zstd"
     unpack(decompressed([answer.content]), tmp_path / "code", digest=packed.digest, size_bytes=packed.size_bytes)
     assert (tmp_path / "code" / "train.py").read_text() == "print('hello')\n"
+
+
+async def _drive(http: httpx2.AsyncClient, conversation: Conversation, asked: list[Ask]) -> Uploaded:
+    """What the command line does with a conversation, in short."""
+    reply: Reply | None = None
+    while True:
+        try:
+            ask = next(conversation) if reply is None else conversation.send(reply)
+        except StopIteration as stop:
+            uploaded: Uploaded = stop.value
+            return uploaded
+        asked.append(ask)
+        headers = {"Content-Type": ask.media_type} if ask.media_type else {}
+        answer = await http.request(ask.method, ask.path, params=ask.params, content=ask.body, headers=headers)
+        assert answer.status_code == 200 or answer.status_code in ask.expects, answer.text
+        reply = Reply(answer.status_code, answer.content)
+
+
+async def test_a_conversation_uploads_what_is_missing_and_nothing_twice(world: World, packed: Pack) -> None:
+    asked: list[Ask] = []
+    seen: list[int] = []
+    interrupted = upload(packed, progress=seen.append)
+    broken = httpx2.ConnectError("the line is down")
+
+    async def until_second_part(request: httpx2.Request) -> None:
+        if request.url.path.endswith("/parts/1"):
+            raise broken
+
+    world.http.event_hooks = {"request": [until_second_part], "response": []}
+    with pytest.raises(httpx2.ConnectError):
+        await _drive(world.http, interrupted, asked)
+    assert seen == [PART_BYTES]
+
+    world.http.event_hooks = {}
+    asked.clear()
+    uploaded = await _drive(world.http, upload(packed, "team", progress=seen.append), asked)
+    assert uploaded.parts == 1
+    assert [(ask.method, ask.path.rpartition("/")[2]) for ask in asked[1:]] == [
+        ("GET", "parts"),
+        ("PUT", "1"),
+        ("POST", "complete"),
+    ]
+    assert seen == [PART_BYTES, PART_BYTES, packed.size_bytes]
+    assert await _drive(world.http, upload(packed), []) == Uploaded(0, 0)
+
+
+async def test_a_conversation_sends_again_what_the_server_lost(world: World, packed: Pack) -> None:
+    """While somebody tidies up, an upload that took very long may have to begin again."""
+    asked: list[Ask] = []
+    assert world.api.code is not None
+    store = world.api.code
+    tidied = False
+
+    async def tidy_up(request: httpx2.Request) -> None:
+        nonlocal tidied
+        if request.url.path.endswith("/complete") and not tidied:
+            tidied = True
+            await store.collect(set, timedelta(seconds=-1))
+
+    world.http.event_hooks = {"request": [tidy_up], "response": []}
+    uploaded = await _drive(world.http, upload(packed), asked)
+    assert uploaded.parts == 4
+    assert [ask.method for ask in asked] == ["GET", "GET", "PUT", "PUT", "POST", "GET", "PUT", "PUT", "POST"]
+    assert (await world.http.head(f"/v1/code/{packed.digest}")).status_code == 200
+
+
+async def test_a_conversation_ends_before_the_first_part_of_what_is_too_large(world: World, packed: Pack) -> None:
+    """And names the largest files, as if the folder had been looked at by the server."""
+    world.api.code = CodeStore(MemoryBlobs(), CodeLimits(size_bytes=1 << 20))
+    asked: list[Ask] = []
+    with pytest.raises(TooLarge, match=r"1\.0 MiB are allowed\. The largest: data.bin \(8\.0 MiB\), train.py"):
+        await _drive(world.http, upload(packed), asked)
+    assert [ask.method for ask in asked] == ["GET", "GET"]
+
+
+async def test_a_conversation_does_not_go_on_for_ever(packed: Pack) -> None:
+    conversation = upload(packed)
+    ask = next(conversation)
+    with pytest.raises(Conflict, match="loses parts"):
+        for _ in range(100):
+            if ask.path.endswith("/parts"):
+                ask = conversation.send(Reply(200, b'{"items": [], "partBytes": 8388608, "maxBytes": 99999999}'))
+            else:
+                ask = conversation.send(Reply((ask.expects or (200,))[0], b"{}"))
 
 
 async def test_only_who_may_create_runs_in_a_namespace_has_to_do_with_its_code(world: World, packed: Pack) -> None:
