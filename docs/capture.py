@@ -61,8 +61,11 @@ _VOLATILE = (
     (re.compile(r"-{3,}|─{3,}"), "---"),
 )
 
-_PASSING = re.compile(r"note: .*|[-a-z0-9]+: (waiting|queued|starting|running|restarting)\b.*")
-"""What `kaji run` says on the way: what a machine can do decides on some notes, and a slow start is told."""
+_PASSING = re.compile(
+    r"note: .*|[-a-z0-9]+: (waiting|queued|starting|running|restarting)\b.*|\d{4}-\d\d-\d\d [\d:,]+ (INFO|WARNING) .*"
+)
+"""What `kaji run` says on the way: what a machine can do decides on some notes, and a slow start is told. What a server
+logs once it is up: on a slow machine it may come later."""
 
 
 class Broken(Exception):
