@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import aiohttp
 from tests.helpers.differential import recorded
 from tests.helpers.differential.generate import fences, sequence
-from tests.helpers.differential.lockstep import Pair, smallest
+from tests.helpers.differential.lockstep import Difference, Pair, smallest
+from tests.helpers.differential.operations import Operation
 from tests.helpers.differential.servers import pair_of, real_server
 
 LENGTH = 25
@@ -69,14 +69,10 @@ async def asked_again(cases: list[recorded.Case]) -> list[recorded.Case]:
 async def _try_all(pair: Pair, seeds: Iterator[int], findings: Findings, *, shrink: bool, record: Path | None) -> None:
     for seed in seeds:
         operations = sequence(seed, LENGTH)
-        try:
-            if not await pair.run(operations, fences()):
-                findings.same.append(seed)
-                continue
-            again = await pair.run(operations, fences())
-        except aiohttp.ClientError:
-            # A connection that was kept alive ended just then.
-            again = await pair.run(operations, fences())
+        if not await _compared(pair, operations):
+            findings.same.append(seed)
+            continue
+        again = await _compared(pair, operations)
         if not again:
             findings.once.append(seed)
             continue
@@ -89,6 +85,14 @@ async def _try_all(pair: Pair, seeds: Iterator[int], findings: Findings, *, shri
                 recorded.append(record, recorded.Case.of(seed, kept, difference))
         after = "" if known else "\n  after\n" + "\n".join(f"    {one}" for one in kept)
         print(f"seed {seed}: {difference}{after}\n", flush=True)
+
+
+async def _compared(pair: Pair, operations: list[Operation]) -> list[Difference]:
+    try:
+        return await pair.run(operations, fences())
+    except ConnectionError as error:
+        print(f"{error}, tried again\n", flush=True)
+        return await pair.run(operations, fences())
 
 
 def main() -> int:

@@ -260,7 +260,8 @@ class Generator:
                     "containers": [{"name": "main", "image": "y"}],
                 }
             },
-            {"spec": {"$setElementOrder/tolerations": [{"key": "a"}]}},
+            # Not of a list without a merge key: that makes kube-apiserver panic.
+            {"spec": {"$setElementOrder/imagePullSecrets": [{"name": "a"}]}},
             {"spec": {"tolerations": [{"key": "b", "operator": "Exists"}]}},
             {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}},
             {"spec": {"taints": [{"$patch": "replace"}]}},

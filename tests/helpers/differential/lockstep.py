@@ -80,16 +80,19 @@ class _Side:
         request = self.memory.request(operation)
         headers = {"Authorization": f"Bearer {self.server.token}", "User-Agent": USER_AGENT, **request.headers}
         skipped = () if "Content-Type" in headers else ("Content-Type",)
-        async with asyncio.timeout(_BOUND_SECONDS):
-            async with self.server.session.request(
-                request.method,
-                self.server.url + request.path,
-                data=request.body,
-                headers=headers,
-                params=list(request.params),
-                skip_auto_headers=skipped,
-            ) as response:
-                content = await response.read()
+        try:
+            async with asyncio.timeout(_BOUND_SECONDS):
+                async with self.server.session.request(
+                    request.method,
+                    self.server.url + request.path,
+                    data=request.body,
+                    headers=headers,
+                    params=list(request.params),
+                    skip_auto_headers=skipped,
+                ) as response:
+                    content = await response.read()
+        except aiohttp.ServerDisconnectedError as error:
+            raise ConnectionError(f"{self.server.name} ended the connection at {operation}") from error
         body = _parsed(content, response.content_type)
         self.memory.learn(operation, response.status, body)
         if ("dryRun", "All") in operation.params and isinstance(body, dict) and body.get("metadata"):

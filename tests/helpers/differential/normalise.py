@@ -12,15 +12,16 @@ _TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ADDRESS = re.compile(r"\b10\.\d+\.\d+\.\d+\b")
 _GENERATED = re.compile(r"(gen-[a-z]+-|bert\.)([bcdfghjklmnpqrstvwxz2456789]{5})\b")
 _NODE_PORT = re.compile(r":3\d{4}/")
-_CURRENT = re.compile(r"(current: |in object meta: |in record \(|too old resource version: \d+ \()\d+\b")
+_CURRENT = re.compile(
+    r"(current: |in object meta: |in the precondition \(|in record \(|too old resource version: \d+ \()\d+\b"
+)
+_ERRORS = re.compile(r"(?<=errors:\n).*", re.DOTALL)
 _WORDS = (
     # Where a scheme was declared: a path on the machine that kube-apiserver was built on.
     (re.compile(r'(in scheme )"[^"]*"'), r"\1…"),
     # What exactly is wrong with a text that is no YAML, or no token, each decoder says in its own words.
     (re.compile(r"(continue key is not valid: ).*", re.DOTALL), r"\1…"),
     (re.compile(r"(error decoding YAML: ).*", re.DOTALL), r"\1…"),
-    # Which fault is found first in an applied configuration depends on the order of a map, at random.
-    (re.compile(r"(failed to create typed patch object \([^)]*\): ).*", re.DOTALL), r"\1…"),
     # What changed, a real server appends as a diff of Go's structures; the embedded one does not.
     (re.compile(r"\n(changed: |@@).*", re.DOTALL), ""),
     # The whole object that a patch led to, each server's own.
@@ -72,10 +73,8 @@ class Normaliser:
             else:
                 out[key] = self._walk(one, (*path, *_kind_part(quota, listed), key))
         if isinstance(out.get("causes"), list):
-            # Faults in a map are found in any order; those of metadata two or three times, by general and by kind.
-            distinct = {str(one): one for one in out["causes"] if str(one.get("field")).startswith("metadata.")}
-            others = [one for one in out["causes"] if not str(one.get("field")).startswith("metadata.")]
-            out["causes"] = sorted((*others, *distinct.values()), key=str)
+            # Faults in a map are found in any order; some two or three times, where one check contains another.
+            out["causes"] = [one for _, one in sorted({str(one): one for one in out["causes"]}.items())]
         if isinstance(out.get("message"), str):
             out["message"] = self._sorted_message(value, out)
         return out
@@ -99,6 +98,8 @@ class Normaliser:
     def _text(self, text: str) -> str:
         for pattern, said in _WORDS:
             text = pattern.sub(said, text)
+        # Faults in a map are found in any order.
+        text = _ERRORS.sub(lambda found: "\n".join(sorted(found.group().split("\n"))), text)
         text = _UUID.sub(lambda found: self._ordinal("uid", found.group()), text)
         text = _TIME.sub(lambda found: self._time(found.group()), text)
         text = _GENERATED.sub(lambda found: found.group(1) + self._ordinal("name", found.group(2)), text)

@@ -33,7 +33,7 @@ def allocate(
     policy = spec.setdefault("ipFamilyPolicy", policy)
     if causes := cluster_address_faults(spec):
         return causes
-    families = spec.setdefault("ipFamilies", (before or {}).get("ipFamilies") or ["IPv4"])
+    families = spec.setdefault("ipFamilies", ["IPv4"])
     if free and policy != "SingleStack" and len(families) == 1:
         spec["ipFamilies"] = ["IPv4", "IPv6"] if families == ["IPv4"] else ["IPv6", "IPv4"]
     elif not free:

@@ -6,11 +6,14 @@ A node is in the set itself if it is empty or holds ".".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import msgspec
 
+from kajitori.core.texts import go_quoted
 from kajitori.local.apiserver.schema import ANY, Schema
+from kajitori.local.apiserver.strategic import go_text
 
 FieldSet: TypeAlias = dict[str, Any]
 
@@ -163,7 +166,8 @@ def element_of(schema: Schema, item: Any) -> str:
             keys[name] = value
     if not keys:
         raise Repeated(
-            f"associative list with keys has an element that omits all key fields {list(schema.list_map_keys)}"
+            "associative list with keys has an element that omits all key fields "
+            f"{msgspec.json.encode(schema.list_map_keys).decode()} (and doesn't have default values for any key fields)"
         )
     return f"k:{_encode_sorted(keys).decode()}"
 
@@ -184,39 +188,36 @@ _SCALARS: dict[str, tuple[type | tuple[type, ...], str]] = {
 }
 
 
-def type_fault(schema: Schema, value: Any, path: str = "") -> str:
-    """What a configuration has that its schema does not: the first fault, in structured-merge-diff's words, or ""."""
+def type_faults(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
+    """What a configuration has that its schema does not, in structured-merge-diff's words."""
     if value is None:
-        return ""
+        return
     if schema.type in ("object", "map") or (schema.type == "any" and type(value) is dict):
-        return _map_fault(schema, value, path)
-    if schema.type == "array":
-        return _list_fault(schema, value, path)
-    expected = _SCALARS.get(schema.type)
-    if expected is None:
-        return ""
-    kinds, name = expected
-    if (isinstance(value, bool) and kinds is not bool) or not isinstance(value, kinds):
-        return f"{path}: expected {name}, got {_go_value(value)}"
-    return ""
+        yield from _map_faults(schema, value, path)
+    elif schema.type == "array":
+        yield from _list_faults(schema, value, path)
+    elif (expected := _SCALARS.get(schema.type)) is not None:
+        kinds, name = expected
+        if (isinstance(value, bool) and kinds is not bool) or not isinstance(value, kinds):
+            yield f"{path}: expected {name}, got {_got(value, name)}"
 
 
-def _map_fault(schema: Schema, value: Any, path: str) -> str:
+def _map_faults(schema: Schema, value: Any, path: str) -> Iterator[str]:
     if type(value) is not dict:
-        return f"{path}: expected map, got {_go_value(value)}"
+        yield f"{path}: expected map, got {_got(value, 'map')}"
+        return
     closed = schema.type == "object" and not schema.preserve_unknown
     for name, one in value.items():
         if closed and name not in schema.properties:
-            return f"{path}.{name}: field not declared in schema"
-        fault = type_fault(part_of(schema, name), one, f"{path}.{name}")
-        if fault:
-            return fault
-    return ""
+            yield f"{path}.{name}: field not declared in schema"
+        else:
+            yield from type_faults(part_of(schema, name), one, f"{path}.{name}")
 
 
-def _list_fault(schema: Schema, value: Any, path: str) -> str:
+def _list_faults(schema: Schema, value: Any, path: str) -> Iterator[str]:
     if type(value) is not list:
-        return f"{path}: expected list, got {_go_value(value)}"
+        yield f"{path}: expected list, got {_got(value, 'list')}"
+        return
     keyed = is_keyed_list(schema, value)
     seen = set()
     for index, item in enumerate(value):
@@ -225,18 +226,34 @@ def _list_fault(schema: Schema, value: Any, path: str) -> str:
             try:
                 element = element_of(schema, item)
             except Repeated as error:
-                return f"{path}: element {index}: {error}"
+                yield f"{path}: element {index}: {error}"
+                continue
             if element in seen:
-                return f"{path}: duplicate entries for key {_shown(element)}"
+                yield f"{path}: duplicate entries for key {_shown(element)}"
             seen.add(element)
-        fault = type_fault(schema.items or ANY, item, path + _shown(element))
-        if fault:
-            return fault
-    return ""
+        yield from type_faults(schema.items or ANY, item, path + _shown(element))
 
 
-def _go_value(value: Any) -> str:
-    return f"&value.valueUnstructured{{Value:{msgspec.json.encode(value).decode()}}}"
+def _got(value: Any, expected: str) -> str:
+    """A value of a wrong type, in one of three of Go's ways."""
+    if expected.startswith("numeric"):
+        names = {str: "string", bool: "bool", dict: "map[string]interface {}", list: "[]interface {}"}
+        return names.get(type(value), "")
+    if expected == "string":
+        return f"&value.valueUnstructured{{Value:{_go_literal(value)}}}"
+    return f"&{{{go_text(value)}}}"
+
+
+def _go_literal(value: Any) -> str:
+    """A value as Go prints it with %#v."""
+    if isinstance(value, dict):
+        members = (f"{go_quoted(name)}:{_go_literal(value[name])}" for name in sorted(value))
+        return f"map[string]interface {{}}{{{', '.join(members)}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(_go_literal(one) for one in value)}}}"
+    if isinstance(value, str):
+        return go_quoted(value)
+    return "interface {}(nil)" if value is None else go_text(value)
 
 
 def fields_of(schema: Schema, value: Any) -> FieldSet:

@@ -21,6 +21,7 @@ YAML = "application/yaml"
 SERVED = (JSON, YAML)
 _WILDCARDS = ("*/*", "application/*")
 _SUMMARY_BYTES = 30
+_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 encode_json = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
@@ -132,7 +133,7 @@ def read_object(body: bytes, content_type: str, kind: Kind) -> Object:
         if found is None:
             found = {}
         if not isinstance(found, dict):
-            raise ValueError(f"json: cannot unmarshal {go_type(found)} into Go value of type struct")
+            raise ValueError(no_object(found))
     except ValueError as error:
         text = f"couldn't get version/kind; json parse error: {error} ({_summary(body)})"
         text = f"the object provided is unrecognized (must be of type {wanted.kind}): {text}"
@@ -143,6 +144,11 @@ def read_object(body: bytes, content_type: str, kind: Kind) -> Object:
         said = f"Object '{missing}' is missing in '{text}' ({_summary(body)})"
         raise StatusError.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {said}")
     return found
+
+
+def no_object(found: Any) -> str:
+    """What Go's decoder says of a document that is no object."""
+    return f"json: cannot unmarshal {go_type(found)} into Go value of type {_TYPE_META}"
 
 
 def check_identity(obj: Object, kind: Kind) -> None:

@@ -175,7 +175,8 @@ class Kind:
             return conform.conform(self.schema, obj)
         except conform.WrongType as error:
             kind = self.resource.kind
-            text = f'{kind} in version "{self.resource.version}" cannot be handled as a {kind}: {error}'
+            version = str(obj.get("apiVersion") or self.resource.api_version).rpartition("/")[2]
+            text = f'{kind} in version "{version}" cannot be handled as a {kind}: {error}'
             raise StatusError.bad_request(text) from error
 
     def validate_metadata(self, new: Object, old: Object | None = None) -> list[Cause]:

@@ -68,7 +68,7 @@ def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subreso
         _write(new, managers)
         return
     before = _empty(kind) if old is None else old
-    if kind.custom is not None and fieldsets.type_fault(kind.schema, new):
+    if kind.custom is not None and any(fieldsets.type_faults(kind.schema, new)):
         # Nobody can tell what whose fields are; mostly it is refused anyway.
         new["metadata"].pop("managedFields", None)
         return
@@ -318,10 +318,11 @@ def check_typed(kind: Kind, config: Object) -> None:
     Raises:
         StatusError: 500, a configuration has fields, types or repeated items that its kind does not have.
     """
-    fault = fieldsets.type_fault(kind.schema, config)
-    if not fault:
+    faults = list(fieldsets.type_faults(kind.schema, config))
+    if not faults:
         return
+    said = faults[0] if len(faults) == 1 else "\n  ".join(("errors:", *faults))
     meta, resource = config["metadata"], kind.resource
     where = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
     which = f"{resource.group}/{resource.version}, Kind={resource.kind}"
-    raise StatusError(500, "", f"failed to create typed patch object ({where}; {which}): {fault}")
+    raise StatusError(500, "", f"failed to create typed patch object ({where}; {which}): {said}")

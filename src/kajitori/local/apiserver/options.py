@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from kajitori.core.selectors import LabelSelector, SelectorError, parse_labels
+from kajitori.core.selectors import FieldSelector, LabelSelector, SelectorError, parse_fields, parse_labels
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, shown
 from kajitori.local.apiserver.status import StatusError
 
 Query = Mapping[str, str]
+T = TypeVar("T")
 _INTEGER = re.compile(r"[+-]?\d+")
 _MANAGER_MAX_LENGTH = 128
 _GO_TYPES = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
@@ -25,7 +26,7 @@ class ListOptions:
     limit: int = 0
     continue_token: str = ""
     label_selector: LabelSelector = field(default_factory=LabelSelector)
-    field_selector: str = ""
+    field_selector: FieldSelector = field(default_factory=FieldSelector)
     resource_version: str = ""
     resource_version_match: str = ""
     timeout_seconds: int | None = None
@@ -66,8 +67,8 @@ def parse_list(query: Query) -> ListOptions:
         watch=_boolean(query.get("watch", "")),
         limit=_integer(query.get("limit", "")) or 0,
         continue_token=query.get("continue", ""),
-        label_selector=_labels(query.get("labelSelector", "")),
-        field_selector=query.get("fieldSelector", ""),
+        label_selector=_selector(parse_labels, query.get("labelSelector", "")),
+        field_selector=_selector(parse_fields, query.get("fieldSelector", "")),
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
         timeout_seconds=_integer(query.get("timeoutSeconds", "")),
@@ -226,9 +227,9 @@ def _unsupported(name: str, value: Any, supported: str) -> Cause:
     return Cause("FieldValueNotSupported", name, said)
 
 
-def _labels(text: str) -> LabelSelector:
+def _selector(parse: Callable[[str], T], text: str) -> T:
     try:
-        return parse_labels(text)
+        return parse(text)
     except SelectorError as fault:
         raise StatusError.bad_request(fault.message) from fault
 

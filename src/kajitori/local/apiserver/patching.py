@@ -243,9 +243,12 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         if patch.media_type == STRATEGIC_PATCH:
             new["apiVersion"], new["kind"] = kind.resource.api_version, kind.resource.kind
         for name in ("kind", "apiVersion"):
-            if kind.custom is None and not isinstance(new.get(name) or "", str):
+            if kind.custom is None and not isinstance(new.get(name), str | None):
                 said = f"json: cannot unmarshal {go_type(new[name])} into Go struct field .{name} of type string"
                 raise patch.refused(f"couldn't get version/kind; json parse error: {said}", new)
+        if patch.media_type != STRATEGIC_PATCH and kind.custom is None and not new.get("apiVersion"):
+            # An object of no version is read as one without anything in it.
+            raise no_name(target)
         another = new.get("kind") not in (None, "", kind.resource.kind)
         if patch.media_type != STRATEGIC_PATCH and kind.custom is None and another:
             raise patch.refused(f"unable to convert a {new.get('kind')} to a {kind.resource.kind}", new)
@@ -263,6 +266,7 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
             why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
             if not why:
                 raise
+            why = _first_fault(kind, new, why)
             raise patch.refused(as_tree(why) if patch.media_type == STRATEGIC_PATCH else why, new) from error
         if faults and options.field_validation == "Strict":
             raise patch.refused(f"strict decoding error: {', '.join(faults)}", new)
@@ -280,6 +284,21 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
     return await objects.update(
         kind, target.namespace, target.name, change, caller, options, subresource=target.subresource, own=own
     )
+
+
+def _first_fault(kind: Kind, patched_object: Object, why: str) -> str:
+    """Which of several faults a decoder meets first: what a patch led to is written with its fields in order."""
+    try:
+        kind.conform(_in_order(patched_object))
+    except StatusError as error:
+        return error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
+    return why
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _in_order(value[name]) for name in sorted(value)}
+    return [_in_order(one) for one in value] if isinstance(value, list) else value
 
 
 def _type_meta_faults(kind: Kind, patched_object: Object) -> StatusError | None:

@@ -14,6 +14,7 @@ from kajitori.local.apiserver.formats import (
     Format,
     check_identity,
     duplicate_fields,
+    no_object,
     parse_body,
     read_object,
     report_unknown,
@@ -268,7 +269,7 @@ class Rest:
             if body is None:
                 body = {}
             if not isinstance(body, dict):
-                raise StatusError.bad_request("couldn't get version/kind; json parse error: the body is not an object")
+                raise StatusError.bad_request(f"couldn't get version/kind; json parse error: {no_object(body)}")
             if body.get("kind", "DeleteOptions") != "DeleteOptions":
                 scheme = '"pkg/apis/meta/internalversion/scheme/register.go:27"'
                 version = body.get("apiVersion") or "meta.k8s.io/v1"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kajitori.core.selectors import FieldSelector, FieldTerm, LabelSelector, SelectorError, parse_fields
+from kajitori.core.selectors import FieldSelector, FieldTerm, LabelSelector
 from kajitori.local.apiserver.causes import shown
 from kajitori.local.apiserver.kinds import Kind
 from kajitori.local.apiserver.options import ListOptions
@@ -46,10 +46,11 @@ def selection(target: Target, options: ListOptions) -> Selection:
     """The selection that a request's options make.
 
     Raises:
-        StatusError: 400, no field selector, or one with a field that the kind's selectors do not know.
+        StatusError: 400, a field that the kind's selectors do not know.
     """
     kind = target.kind
-    fields = _fields(kind, options.field_selector)
+    fields = options.field_selector
+    _check_known(kind, fields)
     if target.name:
         fields = FieldSelector((*fields.terms, FieldTerm("metadata.name", target.name)))
     return Selection(kind, options.label_selector, fields)
@@ -79,11 +80,7 @@ def node_of(pod: Record) -> str:
     return _decode_node(pod.value).spec.node_name
 
 
-def _fields(kind: Kind, text: str) -> FieldSelector:
-    try:
-        fields = parse_fields(text)
-    except SelectorError as fault:
-        raise StatusError.bad_request(fault.message) from fault
+def _check_known(kind: Kind, fields: FieldSelector) -> None:
     for term in fields.terms:
         if _is_known(kind, term.field):
             continue
@@ -91,7 +88,6 @@ def _fields(kind: Kind, text: str) -> FieldSelector:
             raise StatusError.bad_request(f"field label not supported: {term.field}")
         only = 'only "metadata.name", "metadata.namespace"'
         raise StatusError.bad_request(f"{shown(term.field)} is not a known field selector: {only}")
-    return fields
 
 
 def _known_fields(kind: Kind) -> tuple[str, ...]:

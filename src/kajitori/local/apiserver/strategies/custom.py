@@ -57,6 +57,7 @@ class CustomStrategy(Strategy):
     def prepare_status_update(self, new: Object, old: Object) -> None:
         metadata = {**old["metadata"]}
         for name in ("managedFields", "resourceVersion"):
+            metadata.pop(name, None)
             if name in new["metadata"]:
                 metadata[name] = new["metadata"][name]
         super().prepare_status_update(new, old)

@@ -122,6 +122,8 @@ class PodStrategy(Strategy):
         nominated = status.get("nominatedNodeName", "")
         if nominated != before.get("nominatedNodeName", "") and nominated:
             field = "status.nominatedNodeName"
+            if (new.get("spec") or {}).get("nodeName"):
+                causes.append(forbidden(field, "may not be set on pods that are already bound to a node"))
             causes += [invalid(field, nominated, fault) for fault in texts.dns_subdomain(nominated)]
         for index, one in enumerate(status.get("podIPs") or []):
             address = one.get("ip", "")

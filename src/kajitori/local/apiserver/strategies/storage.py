@@ -57,6 +57,9 @@ class ClaimStrategy(Strategy):
         spec, before = dict(new.get("spec") or {}), dict(old.get("spec") or {})
         if not before.get("volumeName"):
             before["volumeName"] = spec.get("volumeName")
+        if before.get("storageClassName") is None:
+            # A claim that was made before there was a class gets one.
+            before["storageClassName"] = spec.get("storageClassName")
         grown = spec.get("resources") or {}, before.get("resources") or {}
         if (new.get("status") or {}).get("phase") == "Bound":
             # Only then is there a volume that could grow.
@@ -209,8 +212,7 @@ class VolumeStrategy(Strategy):
         return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        # Twice, as a real server does it: for the volume, and for its change.
-        causes = self.validate_create(new) * 2
+        causes = self.validate_create(new)
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         if any(spec.get(one) != before.get(one) for one in VOLUME_SOURCES):
             causes.append(
