@@ -136,7 +136,7 @@ async def watch_run(api: Shared, user: Caller, namespace: str, name: str) -> Res
 
 async def _changes(api: Api, user: User, run: RunObject) -> Chunks:
     shown: msgspec.Raw | None = None
-    with RunTracker(api, user, run) as tracker:
+    with RunTracker(api, user, run, restarts=True) as tracker:
         while not tracker.gone:
             news = b""
             for run_then in (*tracker.take_restarts(), tracker.run):

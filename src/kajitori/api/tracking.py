@@ -16,16 +16,17 @@ MIRROR_PATIENCE_SECONDS = 10.0
 """How long a run that the API server knows may be missing in the mirror before it is asked for again."""
 
 MAX_RESTARTS = 100
-"""So many restarts at most are kept for a reader who does not ask for them."""
+"""So many restarts at most are kept for a reader who is slow."""
 
 
 class RunTracker:
     """The latest state of one run, and a wait for the next. Use it as a context manager.
 
-    `pods`: changes of its members count as changes, too. Another run of the same name is not this one.
+    `pods`: changes of its members count as changes, too. `restarts`: the beginning of each is kept for `take_restarts`.
+    Another run of the same name is not this one.
     """
 
-    def __init__(self, api: Api, user: User, run: RunObject, *, pods: bool = False) -> None:
+    def __init__(self, api: Api, user: User, run: RunObject, *, pods: bool = False, restarts: bool = False) -> None:
         self.run = run
         self.gone = False
         self._api = api
@@ -33,7 +34,9 @@ class RunTracker:
         self._key = (run.metadata.namespace, run.metadata.name)
         self._seen = False
         self._restarts: dict[tuple[int, int], RunObject] = {}
-        self._subscription = api.hub.subscribe(*self._key, pods=pods, on_change=self._note_restart)
+        self._subscription = api.hub.subscribe(
+            *self._key, pods=pods, on_change=self._note_restart if restarts else None
+        )
         self.event = self._subscription.event
 
     @property
