@@ -53,6 +53,9 @@ from kajitori.settings import (
     SimOptions,
     UpOptions,
 )
+from kajitori.store.blobs import Blobs, open_blobs
+from kajitori.store.code import CodeStore
+from kajitori.store.logs import KeptLogs
 
 log = logging.getLogger("kajitori")
 
@@ -122,9 +125,9 @@ async def _up_existing(options: UpOptions) -> None:
                 own = secrets.compare_digest(shown.encode(), token.encode())
                 return KubeClient(config if own else config.with_token(shown), user_agent="kajitori-api")
 
-            def run_controller(mirror: Mirror) -> Part:
-                view = ClusterView(mirror, policy)
-                return lambda stop: leadership.lead(lambda over: RunController(writer, mirror, view).run(over), stop)
+            def run_controller(mirror: Mirror, kept_logs: KeptLogs) -> Part:
+                controller = partial(RunController, writer, mirror, ClusterView(mirror, policy), kept_logs=kept_logs)
+                return lambda stop: leadership.lead(lambda over: controller().run(over), stop)
 
             await _serve(
                 options,
@@ -148,22 +151,25 @@ async def _serve(
     *,
     token: str,
     kubeconfig: Path | None,
-    run_controller: Callable[[Mirror], Part] | None = None,
+    run_controller: Callable[[Mirror, KeptLogs], Part] | None = None,
     user_client: Callable[[str], KubeClient] | None = None,
 ) -> None:
     """Mirror, controller and Web API around the parts of the cluster, until `stop`."""
     served = asyncio.Event()
+    blobs = await open_blobs(options.blobs or (options.data / "blobs").as_uri(), field="--blobs")
+    kept_logs = KeptLogs(blobs)
     async with AsyncExitStack() as closing:
         mirror = await closing.enter_async_context(Mirror(client))
         if run_controller is None:
-            controller: Part = RunController(client, mirror, ClusterView(mirror, policy)).run
+            view = ClusterView(mirror, policy)
+            controller: Part = RunController(client, mirror, view, kept_logs=kept_logs).run
         else:
-            controller = run_controller(mirror)
+            controller = run_controller(mirror, kept_logs)
         parts.append(("run controller", _after(served, controller)))
         working = asyncio.create_task(_supervise(parts, stop))
         closing.push_async_callback(_ended, working)
         await _until(mirror.wait_synced(), working)
-        web = await _web_api(client, mirror, policy, options, user_client)
+        web = await _web_api(client, mirror, policy, options, user_client, blobs)
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
             policy.complete(partial(with_first_step, image=OWN_IMAGE, server=web.url))
@@ -197,6 +203,7 @@ async def _web_api(
     policy: PolicyFile,
     options: UpOptions,
     user_client: Callable[[str], KubeClient] | None,
+    blobs: Blobs,
 ) -> WebApi:
     """Serves on the port that is asked for; else on the last one of this folder, if it is free; else on any."""
     last = last_port(options.data, "web")
@@ -208,6 +215,8 @@ async def _web_api(
                 policy=policy,
                 user_client=user_client,
                 namespace=options.namespace,
+                kept_logs=KeptLogs(blobs),
+                code=CodeStore(blobs),
             )
         )
         web = WebApi(app, host=options.host, port=port)
@@ -321,6 +330,7 @@ def server(options: ServerOptions) -> int:
         async with _existing(options.kubeconfig, options.context) as client:
             await install(client)
             policy = PolicyFile(options.policy, required=True)
+            blobs = await _blobs(options.blobs)
             async with Mirror(client) as mirror:
                 await mirror.wait_synced()
                 app = create_app(
@@ -330,6 +340,8 @@ def server(options: ServerOptions) -> int:
                         policy=policy,
                         namespace=options.namespace,
                         controller_namespace=options.controller_namespace,
+                        kept_logs=KeptLogs(blobs) if blobs is not None else None,
+                        code=CodeStore(blobs) if blobs is not None else None,
                     )
                 )
                 web = WebApi(
@@ -349,6 +361,8 @@ def controller(options: ControllerOptions) -> int:
         stop = _stop_signal()
         config = KubeConfig.discover(options.kubeconfig, options.context)
         policy = PolicyFile(options.policy, required=True)
+        blobs = await _blobs(options.blobs)
+        kept_logs = KeptLogs(blobs) if blobs is not None else None
         leadership = await _candidate(config, options.namespace, options.identity)
         async with KubeClient(config, write_permit=leadership.permit) as client, Mirror(client) as mirror:
             await mirror.wait_synced()
@@ -356,11 +370,17 @@ def controller(options: ControllerOptions) -> int:
             _say("Kajitori's controller is at work.")
 
             async def lead(over: asyncio.Event) -> None:
-                await RunController(client, mirror, view, namespace=options.namespace).run(over)
+                running = RunController(client, mirror, view, namespace=options.namespace, kept_logs=kept_logs)
+                await running.run(over)
 
             await leadership.lead(lead, stop)
 
     return _run(work(), options.log_level)
+
+
+async def _blobs(url: str | None) -> Blobs | None:
+    """The store of code and kept logs, where one is named."""
+    return await open_blobs(url, field="--blobs") if url is not None else None
 
 
 def node(options: NodeOptions) -> int:

@@ -54,6 +54,8 @@ class UpOptions:
     """Objects of the embedded cluster are not kept."""
     namespace: str = "default"
     """Where runs are made that name no namespace."""
+    blobs: str | None = None
+    """URL of the store for code and kept logs; None: the folder `blobs` under `data`."""
     log_level: str = "warning"
 
     def __post_init__(self) -> None:
@@ -104,6 +106,8 @@ class ServerOptions(ClusterOptions):
     certificate: Path | None = None
     key: Path | None = None
     """PEM files for TLS; neither: plain HTTP, for a proxy before it or for this machine only."""
+    blobs: str | None = None
+    """URL of the store for code and kept logs, the same as the controller's; None: neither is there."""
 
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
@@ -123,6 +127,8 @@ class ControllerOptions(ClusterOptions):
     """Where the Lease lies by which one of several is chosen."""
     identity: str = ""
     """Its name in that Lease; empty: host name and process."""
+    blobs: str | None = None
+    """As in ServerOptions."""
 
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))

@@ -131,9 +131,10 @@ class Site:
             "node", "node", "nodes", "--data", str(self.folder / "node"), "--name", "here", "--port", "0",
             "--client-ca", str(self.folder / "ca.crt"), "--address", "127.0.0.1",
         )  # fmt: skip
+        shared = ("--policy", str(self.policy), "--blobs", (self.folder / "blobs").as_uri())
         for name in ("c1", "c2"):
-            self.start(name, "controller", name, "--policy", str(self.policy), "--identity", name)
-        self.start("server", "server", "server", "--policy", str(self.policy), "--port", "0", "-N", "vision")
+            self.start(name, "controller", name, *shared, "--identity", name)
+        self.start("server", "server", "server", *shared, "--port", "0", "-N", "vision")
         self.until(lambda: "Web API: http" in self.log("server"), "the Web API listens")
         self.url = self.log("server").split("Web API: ")[1].split()[0]
         self.until(lambda: self.leader() in ("c1", "c2"), "somebody leads")
@@ -279,6 +280,18 @@ def test_a_gang_runs_end_to_end_for_a_plain_user(site: Site) -> None:
     refused = site.kaji("exec", "long", "true", user="grace")
     assert refused.returncode not in (0, 7) and "pods/exec" in refused.stderr, refused
     assert site.kaji("rm", "-f", "long", "pair").returncode == 0
+
+
+def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(site: Site) -> None:
+    """They were kept by the controller and are read by the server, which share a store."""
+    here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "1")
+    script = "echo life $KAJI_ATTEMPT; exit $((2 - KAJI_ATTEMPT))"
+    answer = site.kaji("run", "-q", "--name", "twice", *here, "busybox", "sh", "-c", script)
+    assert answer.returncode == 0, answer
+    first = site.kaji("logs", "--attempt", "1", "twice")
+    assert (first.returncode, first.stdout) == (0, "life 1\n"), first
+    refused = site.kaji("logs", "--attempt", "1", "twice", user="grace")
+    assert refused.returncode == 2 and "pods/log" in refused.stderr, refused
 
 
 def test_who_may_not_read_logs_still_sees_his_run_end(site: Site) -> None:

@@ -37,6 +37,13 @@ def policy_option(function: F) -> F:
     )
 
 
+def blobs_option(default: str) -> Callable[[F], F]:
+    """`--blobs`; what happens without it, in words."""
+    return click.option(
+        "--blobs", metavar="URL", help=f"Store of code and kept logs: file:///…, s3://…, az://…, gs://…; {default}."
+    )
+
+
 def gpu_type_option(function: F) -> F:
     """`--gpu-type`, which may be repeated."""
     return click.option(

@@ -129,6 +129,8 @@ class LogReader:
     tail: int | None = None
     since: str = ""
     """A duration or a time."""
+    attempt: int | None = None
+    """None: the newest."""
     _seen: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     """Of each member: the time of its last line, and how many lines of that very time were given."""
 
@@ -152,6 +154,7 @@ class LogReader:
         met: dict[tuple[int, int], int] = {}
         params = {
             "rank": self.rank,
+            "attempt": self.attempt,
             "allRanks": self.all_ranks,
             "follow": self.follow,
             "tail": None if resumed else self.tail,

@@ -130,12 +130,14 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, fiel
     except ValueError:
         parts = urlsplit("")
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    place = f"{field}.url"
+    place = field if field.startswith("--") else f"{field}.url"
     if parts.scheme not in (*_PLACES, "file"):
         hint = "such as file:///var/lib/kajitori/blobs, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
         raise InvalidInput.one(place, "names no kind of store", value=parts.scheme[:80], hint=hint)
     if "@" in parts.netloc or parts.query or parts.fragment:
-        hint = f"credentials and settings stand in {field}.options or in the environment"
+        hint = "credentials and settings stand in the environment" + (
+            "" if field.startswith("--") else f" or in {field}.options"
+        )
         faults.append(Fault(place, "has more than a place and a path", shown, hint))
     if parts.scheme == "file":
         folder = unquote(parts.path)

@@ -111,6 +111,7 @@ LOG = [b"2026-11-21T10:00:00.5Z a\n", b"2026-11-21T10:00:01Z  indented\n"]
         (["-t"], {}, "2026-11-21T10:00:00.5Z a\n2026-11-21T10:00:01Z  indented\n"),
         (["-f", "--tail", "5"], {"follow": ["true"], "tail": ["5"]}, "a\n indented\n"),
         (["-n", "0"], {"tail": ["0"]}, "a\n indented\n"),
+        (["--attempt", "2"], {"attempt": ["2"]}, "a\n indented\n"),
         (["--since", "10m"], {"since": ["600s"]}, "a\n indented\n"),
         (["--since", "2026-11-21T10:00:00Z"], {"since": ["2026-11-21T10:00:00Z"]}, "a\n indented\n"),
         (["--rank", "0"], {"rank": ["0"]}, "a\n indented\n"),

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import kubeconfig_options, log_level_option, policy_option
+from kajitori.cli.parts import blobs_option, kubeconfig_options, log_level_option, policy_option
 
 
 @click.command(epilog="\b\nExample:\n  kaji controller --kubeconfig ~/.kube/config --policy policy.yaml")
 @kubeconfig_options
 @policy_option
+@blobs_option("else there is neither")
 @click.option(
     "-N", "--namespace", default="kajitori", show_default=True, metavar="NAME", help="Where the leader's Lease lies."
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.http import Api
 from kajitori.cli.options import server_options
+
+if TYPE_CHECKING:
+    from kajitori.cli.http import Api
 
 POLL_SECONDS = 1.0
 LISTED = 5

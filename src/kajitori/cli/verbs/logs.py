@@ -10,13 +10,17 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import line_count, namespace_option, run_argument, server_options
 
 
-@click.command(epilog="\b\nExamples:\n  kaji logs -f bert\n  kaji logs --tail 100 --rank 3 -t bert")
+@click.command(
+    epilog="\b\nExamples:\n  kaji logs -f bert\n  kaji logs --tail 100 --rank 3 -t bert\n"
+    "  kaji logs --attempt 1 bert    # what it said before it was restarted"
+)
 @run_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends, across restarts.")
 @click.option("-n", "--tail", default="all", metavar="N", show_default=True, help="The last N lines of each member.")
 @click.option("--since", metavar="TIME", help="Newer than 10m, or than 2026-11-21T10:00:00Z.")
 @click.option("-t", "--timestamps", is_flag=True, help="With the time of each line.")
 @click.option("--rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Its Nth start only; else the latest.")
 @click.option("--all-ranks", is_flag=True, help="Every member, however many.")
 @namespace_option()
 @server_options
@@ -29,12 +33,14 @@ def command(
     since: str | None,
     timestamps: bool,
     rank: int | None,
+    attempt: int | None,
     all_ranks: bool,
     namespace: str | None,
 ) -> int:
     """Show what a run prints.
 
-    Of a run with several members each line begins with the member's rank.
+    Of a run with several members each line begins with the member's rank. Of earlier starts, and of members whose Pods
+    are gone, it is the end of the log as it was kept: of rank 0 and of those that failed.
     """
     from kajitori.cli.follow import MOST_RANKS
     from kajitori.cli.logprint import LogPrinter
@@ -54,7 +60,9 @@ def command(
             say(f"{view['name']}: rank 0 of {replicas}; others with --rank R or --all-ranks")
         if not has_started(view):
             say(f"{view['name']}: no log: {progress_words(view)}")
-        reader = LogReader(api, view, rank=rank, all_ranks=several, follow=follow, tail=last, since=oldest)
+        reader = LogReader(
+            api, view, rank=rank, all_ranks=several, follow=follow, tail=last, since=oldest, attempt=attempt
+        )
         printer = LogPrinter(prefix=several, timestamps=timestamps, colour=cli.colour)
         try:
             for line in reader.lines():

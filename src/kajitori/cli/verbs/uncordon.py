@@ -15,7 +15,10 @@ from kajitori.cli.options import server_options
 @server_options
 @click.pass_obj
 def command(cli: Cli, nodes: tuple[str, ...]) -> None:
-    """Let nodes take work again, whether they were drained or only cordoned."""
+    """Let nodes take work again.
+
+    Whether they were drained or only cordoned. Runs that were moved away do not come back by themselves.
+    """
     with cli.api() as api:
         for node in dict.fromkeys(nodes):
             click.echo(api.post(f"/v1/nodes/{quote(node, safe='')}/uncordon", {})["name"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import FILE, data_default, gpu_type_option, log_level_option, policy_option
+from kajitori.cli.parts import FILE, blobs_option, data_default, gpu_type_option, log_level_option, policy_option
 
 
 @click.command(
@@ -26,6 +26,7 @@ from kajitori.cli.parts import FILE, data_default, gpu_type_option, log_level_op
 @click.option("--kubeconfig", type=FILE, metavar="FILE", help="Serve this cluster instead of an embedded one.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig; else its current one.")
 @policy_option
+@blobs_option("else a folder beside the rest")
 @click.option(
     "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."
 )
