@@ -41,8 +41,8 @@ from kajitori.core.status import RunStatus
 ROUTERS = tuple(
     module.router
     for module in (
-        *(runs, members, submission, changes, logs, events, exec, waiting, nodes, board, policy, health),
-        *(discovery, code),
+        discovery,  # first, since routes are looked through in order and whole gangs call at once
+        *(runs, members, submission, changes, logs, events, exec, waiting, nodes, board, policy, health, code),
     )
 )
 

@@ -135,12 +135,17 @@ class Api:
 
 
 def api_of(connection: HTTPConnection) -> Api:
-    """For routes: the state of the application that they belong to."""
+    """The state of the application that a connection belongs to."""
     api: Api = connection.app.state.kajitori
     return api
 
 
-Shared = Annotated[Api, Depends(api_of)]
+async def _api_of(connection: HTTPConnection) -> Api:  # one that is not async would get a thread for each request
+    return api_of(connection)
+
+
+Shared = Annotated[Api, Depends(_api_of)]
+"""For routes."""
 
 
 def answer(view: object, status: int = 200) -> Response:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kajitori.api.context import Shared, describes
+from kajitori.api.context import Api, Shared, describes
 from kajitori.api.host_lists import HostList, HostsMissing
 from kajitori.api.problems import of_this_server
 from kajitori.core.tickets import Ticket
@@ -22,8 +20,8 @@ POLL_SECONDS = 25.0
 _HINT = "send `Authorization: Bearer …` with the ticket that stands in the member's Pod"
 
 
-async def shown_ticket(api: Shared, request: Request) -> Ticket:
-    """For routes: whom the ticket is for. Raises Unauthenticated where it is none."""
+async def shown_ticket(api: Api, request: Request) -> Ticket:
+    """The ticket that the request carries. Raises Unauthenticated where it is none."""
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not text.strip():
         raise Unauthenticated("the request carries no ticket", hint=_HINT)
@@ -41,11 +39,12 @@ async def shown_ticket(api: Shared, request: Request) -> Ticket:
     responses={**describes(HostList), **describes(HostsMissing, status=202)},
     summary="The addresses of all members of a starting attempt",
 )
-async def hosts(api: Shared, request: Request, ticket: Annotated[Ticket, Depends(shown_ticket)]) -> Response:
+async def hosts(api: Shared, request: Request) -> Response:
     """By rank, as soon as all are known. 202 with what is missing where that takes too long for a proxy: ask again.
 
     403 `AttemptOver` where a later attempt has begun, `NotStarting` where no member of this one is in its first step.
     """
+    ticket = await shown_ticket(api, request)
     found = await api.host_lists.wait(ticket, POLL_SECONDS)
     headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
     body = found.plain
