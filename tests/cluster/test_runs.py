@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from datetime import timedelta
 
 import msgspec
 from tests.helpers.world import GPUS, NODES_COUNT, World, runs_server, this_machine, world
@@ -85,6 +86,22 @@ async def test_a_dead_node_is_not_waited_for(world: World) -> None:
     await world.revive(before[1])
     await world.until(lambda: not [p for p in world.pods("bert", 1) if not p.is_finished], "the old member is gone")
     assert world.status("bert").attempts == 2
+
+
+async def test_nodes_that_look_dead_for_a_moment_lose_nothing(world: World) -> None:
+    """After an outage of the API server all do, until their kubelets have reported; nothing new is placed there."""
+    world.start_controller(node_patience=timedelta(minutes=5))
+    await world.submit("bert", replicas=3, restarts=0, resources=WHOLE)
+    await world.reaches("bert", Phase.RUNNING)
+    for node in sorted(set(world.nodes_of("bert"))):
+        await world.silence(node)
+    await world.submit("next", replicas=8, resources=WHOLE)
+    await world.until(lambda: world.status("next").message, "next waits")
+    for node in sorted(set(world.nodes_of("bert"))):
+        await world.revive(node)
+    await world.behave("bert-1-1", exit_code="1")
+    status = await world.reaches("bert", Phase.FAILED)
+    assert (status.reason, status.attempts, status.interruptions) == (Reason.PROGRAM_FAILED, 1, 0)
 
 
 async def test_a_member_over_its_memory_limit_ends_the_run(world: World) -> None:

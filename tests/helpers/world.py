@@ -11,6 +11,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -117,10 +118,11 @@ class World:
         self.policy_document = POLICY | rules
         self.policy = PolicyFile(None, without_file=parse_policy(self.policy_document))
 
-    def start_controller(self) -> asyncio.Task[None]:
+    def start_controller(self, node_patience: timedelta = timedelta(seconds=0.5)) -> asyncio.Task[None]:
         """One more controller, with its own memory of things; they share a mirror."""
         stop = asyncio.Event()
-        controller = RunController(self.client, self.mirror, ClusterView(self.mirror, self.policy))
+        view = ClusterView(self.mirror, self.policy)
+        controller = RunController(self.client, self.mirror, view, node_patience=node_patience)
         task = asyncio.create_task(controller.run(stop))
         self._controllers[task] = stop
         return task

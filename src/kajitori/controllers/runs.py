@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -69,6 +69,10 @@ UNSEEN_PATIENCE = timedelta(seconds=10)
 SETTLE_SECONDS = 0.02
 """Changes come in bursts; one look at the end of a burst is enough."""
 
+NODE_PATIENCE = timedelta(seconds=15)
+"""How long a node has to be silent before its members are given up. After an outage of the API server all nodes look
+dead for a moment, and kubelets report every ten seconds: no reason to start every gang of the cluster anew."""
+
 RETRY_MAX_SECONDS = 30.0
 
 TIDY_SECONDS = 6 * 3600.0
@@ -105,6 +109,7 @@ class RunController:
         namespace: str = LEASE_NAMESPACE,
         kept_logs: KeptLogs | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        node_patience: timedelta = NODE_PATIENCE,
     ) -> None:
         """`namespace` is where the key of members' tickets lies; without `kept_logs` logs go with their Pods."""
         self._client = client
@@ -112,6 +117,9 @@ class RunController:
         self._mirror = mirror
         self._cluster = cluster
         self._now = now
+        self._node_patience = node_patience
+        self._silent_since: dict[str, datetime] = {}
+        """Nodes that don't answer, and since when that is known here."""
         self._events = EventRecorder(client, names.MANAGED_BY, clock=now)
         self._logs = LogKeeper(client, kept_logs) if kept_logs is not None else None
         self._changed: set[Key] = set()
@@ -143,6 +151,8 @@ class RunController:
             await self._mirror.wait_fresh()  # another may have led until now
             self._first_look.update(self._mirror.runs)
             self._changed.update(self._mirror.runs)
+            for node in self._mirror.nodes:
+                self._note_silence(node)
             for pod in list(self._mirror.pods.values()):
                 self._note_owner(pod)
             self._something.set()
@@ -182,17 +192,26 @@ class RunController:
             if pod is not None:
                 self._note_owner(pod)
             self._replan = True
-        elif resource == NODES and self._cluster.note_node(name):
-            self._replan = True
-            for pod in self._mirror.pods_on_node(name):
-                if names.LABEL_RUN in pod.metadata.labels:
-                    self._changed.add((pod.metadata.namespace, pod.metadata.labels[names.LABEL_RUN]))
+        elif resource == NODES:
+            self._note_silence(name)
+            if self._cluster.note_node(name):
+                self._replan = True
+                for pod in self._mirror.pods_on_node(name):
+                    if names.LABEL_RUN in pod.metadata.labels:
+                        self._changed.add((pod.metadata.namespace, pod.metadata.labels[names.LABEL_RUN]))
         self._something.set()
 
     def _note_health(self) -> None:
         """A watch broke or is well again: what failed meanwhile, or could not be judged, is done when all caught up."""
         self._catch_up_at = None if self._mirror.trouble else self._now() + timedelta(seconds=CATCH_UP_SECONDS)
         self._something.set()
+
+    def _note_silence(self, name: str) -> None:
+        node = self._mirror.nodes.get(name)
+        if node is None or node.is_ready:
+            self._silent_since.pop(name, None)
+        else:
+            self._silent_since.setdefault(name, self._now())
 
     def _note_owner(self, pod: Pod) -> None:
         """A Pod of ours without its Run: somebody died between the two, and nobody else would take it away soon."""
@@ -305,11 +324,22 @@ class RunController:
             return
         began = asyncio.get_running_loop().time()
         pods = self._mirror.pods_of_run(run.metadata.uid)
-        members = [m for pod in pods if (m := member_of(pod, self._mirror.nodes)) is not None]
+        members = [self._patient(key, m) for pod in pods if (m := member_of(pod, self._mirror.nodes)) is not None]
         step = gang.next_step(admitted.life, members, self._time_of_facts())
         ended = asyncio.get_running_loop().time()
         memory.rests_until = ended + REST * (ended - began)
         await self._perform(key, run, admitted, step, members)
+
+    def _patient(self, key: Key, member: gang.Member) -> gang.Member:
+        """The member; one whose node has been silent for a moment only as if it were not."""
+        since = self._silent_since.get(member.node)
+        if member.node_ready or since is None:
+            return member
+        left = self._node_patience - (self._time_of_facts() - since)
+        if left <= timedelta():
+            return member
+        self._wake(key, left)
+        return replace(member, node_ready=True)
 
     def _time_of_facts(self) -> datetime:
         """Now; while the mirror is cut off, the last moment that it shows: no deadline passes unseen."""
