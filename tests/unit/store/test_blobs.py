@@ -185,6 +185,13 @@ async def test_settings_are_refused_by_name_and_not_by_value(
     assert "SECRET" not in said
 
 
+async def test_an_option_of_the_command_line_is_named_as_it_was_written() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await open_blobs("s3://key:SECRET@bucket", field="--blobs")
+    [fault] = refused.value.faults
+    assert (fault.field, fault.hint) == ("--blobs", "credentials and settings stand in the environment")
+
+
 async def test_a_mistyped_option_is_recognised() -> None:
     with pytest.raises(InvalidInput) as refused:
         await open_blobs("s3://bucket", {"regoin": "x"})
