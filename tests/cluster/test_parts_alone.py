@@ -110,6 +110,8 @@ class Site:
             for role in roles:
                 where = "vision" if user in PEOPLE else ""
                 documents.append(_binding(f"{user}-{role}", "ClusterRole", role, subject, where))
+            if user == "server":
+                documents.append(_binding("server-tickets", "Role", "kajitori-tickets", subject, "kajitori"))
             if "kajitori-controller" in roles:
                 documents.append(_binding(f"{user}-leads", "Role", "kajitori-leader", subject, "kajitori"))
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
@@ -280,6 +282,32 @@ def test_a_gang_runs_end_to_end_for_a_plain_user(site: Site) -> None:
     refused = site.kaji("exec", "long", "true", user="grace")
     assert refused.returncode not in (0, 7) and "pods/exec" in refused.stderr, refused
     assert site.kaji("rm", "-f", "long", "pair").returncode == 0
+
+
+def test_members_of_a_gang_are_told_of_each_other(site: Site) -> None:
+    """Controller and Web API agree on tickets by a Secret that nobody else can read, and none of them any other."""
+    rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": site.url}}
+    site.policy.write_text(yaml.safe_dump(rules))
+    try:
+        here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
+        script = 'echo "rank $KAJI_RANK: $(grep -c slots=1 $KAJI_HOSTS) hosts"'
+        answer = site.kaji("run", "-q", "--name", "found", "-n", "2", *here, "busybox", "sh", "-c", script)
+        assert answer.returncode == 0, (answer, site.explain())
+        logs = site.kaji("logs", "--all-ranks", "found").stdout
+        assert "rank 0: 2 hosts" in logs and "rank 1: 2 hosts" in logs
+    finally:
+        site.policy.write_text(yaml.safe_dump(POLICY))
+    secrets = {"c1": ("kajitori", "kajitori-tickets"), "server": ("kajitori", "kajitori-tickets"), "ada": ("", "")}
+    for user, (namespace, name) in secrets.items():
+        who = f"--as=system:serviceaccount:kajitori:{user}"
+        for where in ("kajitori", "vision"):
+            for secret in ("kajitori-tickets", "other"):
+                asked = ("auth", "can-i", "get", f"secrets/{secret}", "-n", where, who)
+                may = site.kubectl(*asked, check=False).stdout.strip()
+                assert may == ("yes" if (where, secret) == (namespace, name) else "no"), asked
+    ticket = site.kubectl("get", "pods", "-n", "vision", "-l", "kajitori.dev/run=found", "-o", "yaml").stdout
+    shown = ticket.split("KAJI_START_TICKET")[1].split("value: ")[1].split()[0]
+    assert not any(shown in site.log(part) for part in site.processes)
 
 
 def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(site: Site) -> None:

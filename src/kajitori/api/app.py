@@ -116,7 +116,10 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         components["schemas"] = components.get("schemas", {}) | _schemas()
         components["schemas"].pop("HTTPValidationError", None)
         components["schemas"].pop("ValidationError", None)
-        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        components["securitySchemes"] = {
+            "token": {"type": "http", "scheme": "bearer"},
+            "ticket": {"type": "http", "scheme": "bearer", "description": "What stands in a starting member's Pod."},
+        }
         document["security"] = [{"token": []}]
         for path in _OPEN_TO_ALL:
             for operation in document["paths"][path].values():

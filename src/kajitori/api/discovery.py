@@ -37,6 +37,7 @@ async def shown_ticket(api: Api, request: Request) -> Ticket:
 @router.get(
     "/v1/members/hosts",
     responses={**describes(HostList), **describes(HostsMissing, status=202)},
+    openapi_extra={"security": [{"ticket": []}]},
     summary="The addresses of all members of a starting attempt",
 )
 async def hosts(api: Shared, request: Request) -> Response:

@@ -88,6 +88,7 @@ async def test_all_addresses_by_rank(gang: Gang) -> None:
 async def test_answers_are_as_described(gang: Gang, impatient: None) -> None:
     document = openapi_document()
     described = document["paths"][HOSTS]["get"]["responses"]
+    assert document["paths"][HOSTS]["get"]["security"] == [{"ticket": []}]
     for rank in range(3):
         answer = await gang.ask()
         assert answer.status_code == 202
