@@ -43,7 +43,7 @@ AUDIT = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}],
 }
-POLICY = {
+POLICY: dict[str, dict[str, Any]] = {
     "start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "restartGrace": "1s"},
     "security": {"allowRoot": True},  # the node of this machine may be root's
 }
