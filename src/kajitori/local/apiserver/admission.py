@@ -52,6 +52,13 @@ class AdmissionRequest:
     user: Any = None
     warnings: list[str] = field(default_factory=list)
     """What the writer should be told in `Warning` headers."""
+    base_name: str = ""
+    """From what the name was made up, which is how the first half of a real server's admission knows the object."""
+
+    @property
+    def called(self) -> str:
+        """The name in refusals of what is not generated yet."""
+        return self.base_name or self.name
 
 
 async def admit(request: AdmissionRequest, view: StoreView) -> None:
@@ -134,7 +141,7 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
     if runtime_class := spec.get("runtimeClassName"):
         # There are none here.
         why = f'pod rejected: RuntimeClass "{runtime_class}" not found'
-        raise StatusError.forbidden(request.kind.resource, request.name, why)
+        raise StatusError.forbidden(request.kind.resource, request.called, why)
     limits.apply_defaults(pod, view.list(LIMIT_RANGES, request.namespace))
     # No token is mounted: what a Pod of the embedded cluster may do is what the cluster's owner may do, since it runs
     # as his process, and credentials that reach every training are worth stealing.
@@ -143,7 +150,7 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
     elif view.get(SERVICE_ACCOUNTS, request.namespace, spec["serviceAccountName"]) is None:
         name, where = spec["serviceAccountName"], request.namespace
         why = f'error looking up service account {where}/{name}: serviceaccount "{name}" not found'
-        raise StatusError.forbidden(request.kind.resource, request.name, why)
+        raise StatusError.forbidden(request.kind.resource, request.called, why)
     _priority(request, spec, view)
     if isinstance(pod.get("status"), dict):
         pod["status"]["qosClass"] = qos_class(spec)
@@ -171,7 +178,7 @@ def _priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) 
         found = view.get(resources.PRIORITY_CLASSES, "", name)
         if found is None:
             why = f"no PriorityClass with name {name} was found"
-            raise StatusError.forbidden(request.kind.resource, request.name, why)
+            raise StatusError.forbidden(request.kind.resource, request.called, why)
     else:
         defaults = [one for one in view.list(resources.PRIORITY_CLASSES) if one.get("globalDefault")]
         found = min(defaults, key=lambda one: one.get("value", 0), default=None)
@@ -186,13 +193,13 @@ def _priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) 
             f"the integer value of priority ({given}) must not be provided in pod spec; "
             f"priority admission controller computed {value} {ending}"
         )
-        raise StatusError.forbidden(request.kind.resource, request.name, why)
+        raise StatusError.forbidden(request.kind.resource, request.called, why)
     if given_policy is not None and given_policy != policy:
         why = (
             f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; "
             f"priority admission controller computed {policy} {ending}"
         )
-        raise StatusError.forbidden(request.kind.resource, request.name, why)
+        raise StatusError.forbidden(request.kind.resource, request.called, why)
     spec["priority"], spec["preemptionPolicy"] = value, policy
 
 

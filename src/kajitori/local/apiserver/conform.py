@@ -152,7 +152,9 @@ def _conform_value(schema: Schema, value: Any, path: str, reading: _Reading, own
     if kind == "string":
         if type(value) is str:
             return value
-        raise _mismatch(value, "string", path, owner)
+        # Phases have types of their own.
+        named = path == "status.phase" and owner.endswith("Status")
+        raise _mismatch(value, f"v1.{owner.removesuffix('Status')}Phase" if named else "string", path, owner)
     if kind == "object":
         if type(value) is dict:
             _conform_object(schema, value, f"{path}.", reading)

@@ -119,7 +119,7 @@ def parse_body(body: bytes, content_type: str) -> Any:
     raise StatusError.unsupported_media_type((JSON, YAML, protobuf.MEDIA_TYPE))
 
 
-def read_object(body: bytes, content_type: str, kind: Kind) -> Object:
+def read_object(body: bytes, content_type: str, kind: Kind, validation: str = "") -> Object:
     """The object in a body where one of a kind is expected (`check_identity` looks whether it is one).
 
     Raises:
@@ -141,7 +141,12 @@ def read_object(body: bytes, content_type: str, kind: Kind) -> Object:
     if kind.custom is not None and not (found.get("kind") and found.get("apiVersion")):
         missing = "Kind" if not found.get("kind") else "apiVersion"
         text = body.decode(errors="replace")
-        said = f"Object '{missing}' is missing in '{text}' ({_summary(body)})"
+        said = f"Object '{missing}' is missing in '{text}'"
+        if validation == "Ignore":
+            # Without a second, strict look it is known what it was to be.
+            version = f'{wanted.kind} in version "{wanted.version}"'
+            raise StatusError.bad_request(f"{version} cannot be handled as a {wanted.kind}: {said}")
+        said += f" ({_summary(body)})"
         raise StatusError.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {said}")
     return found
 
@@ -244,7 +249,7 @@ def duplicate_fields(body: bytes, content_type: str, decoded: Object) -> list[st
     return duplicates
 
 
-def report_unknown(kind: Kind, faults: list[str], validation: str, warnings: list[str]) -> None:
+def report_unknown(kind: Kind, faults: list[str], validation: str, warnings: list[str], version: str = "") -> None:
     """Warn of fields that a kind does not know, or refuse them, as `fieldValidation` says (Ignore, Warn, Strict).
 
     Raises:
@@ -255,7 +260,7 @@ def report_unknown(kind: Kind, faults: list[str], validation: str, warnings: lis
     if validation == "Strict":
         name, said = kind.resource.kind, f"strict decoding error: {', '.join(faults)}"
         raise StatusError.bad_request(
-            f'{name} in version "{kind.resource.version}" cannot be handled as a {name}: {said}'
+            f'{name} in version "{version or kind.resource.version}" cannot be handled as a {name}: {said}'
         )
     warnings.extend(one for one in faults if one not in warnings)
 

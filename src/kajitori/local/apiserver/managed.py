@@ -149,6 +149,10 @@ def apply(
         managers[key]["time"] = now_text()
     if not managers[key]["fieldsV1"]:
         del managers[key]
+    for name, value in applied.items():
+        if value is None and kind.custom is not None and type(live.get(name)) is dict:
+            # Whoever applies nothing over what was his leaves an empty object.
+            merged.setdefault(name, {})
     return _put_back(kind, live, merged, config, subresource), _listed(managers)
 
 

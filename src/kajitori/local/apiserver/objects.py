@@ -140,6 +140,7 @@ class Objects:
             options.dry_run,
             caller.user,
             caller.warnings,
+            meta["generateName"] if generated else "",
         )
         await admission.admit(request, self.view)
         kind.strategy.prepare_create(obj)

@@ -208,6 +208,8 @@ def _wrong_document(media_type: str, document: Any, validation: str) -> str:
         return f"error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
     if media_type == MERGE_PATCH and document is None:
         return _NO_PATCH
+    if media_type == MERGE_PATCH and validation == "Ignore" and not isinstance(document, list):
+        return _NO_PATCH
     said = f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
     if media_type == APPLY_PATCH:
         return f"error decoding YAML: error unmarshaling JSON: {said}"
@@ -247,11 +249,12 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
                 said = f"json: cannot unmarshal {go_type(new[name])} into Go struct field .{name} of type string"
                 raise patch.refused(f"couldn't get version/kind; json parse error: {said}", new)
         if patch.media_type != STRATEGIC_PATCH and kind.custom is None and not new.get("apiVersion"):
-            # An object of no version is read as one without anything in it.
+            # What has no version is read as something of which nothing is known.
+            unread = [f'unknown field "{name}"' for name in sorted(new) if name not in ("apiVersion", "kind")]
+            if options.field_validation == "Strict":
+                raise patch.refused(f"strict decoding error: {', '.join(unread)}", new)
+            report_unknown(kind, unread, options.field_validation, caller.warnings)
             raise no_name(target)
-        another = new.get("kind") not in (None, "", kind.resource.kind)
-        if patch.media_type != STRATEGIC_PATCH and kind.custom is None and another:
-            raise patch.refused(f"unable to convert a {new.get('kind')} to a {kind.resource.kind}", new)
         meta = new.get("metadata")
         if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
             # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.

@@ -348,7 +348,7 @@ class Rest:
 
     def _read(self, call: Call, options: WriteOptions) -> Object:
         kind = call.target.kind
-        obj = read_object(call.body, call.content_type, kind)
+        obj = read_object(call.body, call.content_type, kind, options.field_validation)
         meta = obj.get("metadata")
         # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
         emptied = kind.custom is None and isinstance(meta, dict) and meta.get("managedFields") == []
@@ -366,7 +366,8 @@ class Rest:
         wanted = kind.resource
         is_of_kind = (obj.get("apiVersion", "").rpartition("/")[0], obj.get("kind")) == (wanted.group, wanted.kind)
         faults = [*kind.conform(obj), *twice] if unlike is None or is_of_kind else twice
-        report_unknown(kind, faults, options.field_validation, call.caller.warnings)
+        version = str(obj.get("apiVersion", "")).rpartition("/")[2]
+        report_unknown(kind, faults, options.field_validation, call.caller.warnings, version)
         if unlike is not None:
             raise unlike
         if emptied:

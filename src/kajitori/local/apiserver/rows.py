@@ -154,7 +154,7 @@ def claim(obj: Object, now: datetime) -> Row:
         _name(obj),
         phase,
         spec.get("volumeName", ""),
-        (status.get("capacity") or {}).get("storage", "") if bound else "",
+        (status.get("capacity") or {}).get("storage", "0") if bound else "",
         _modes(status.get("accessModes")) if bound else "",
         spec.get("storageClassName", ""),
         spec.get("volumeAttributesClassName") or "<unset>",

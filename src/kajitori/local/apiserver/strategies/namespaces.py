@@ -20,7 +20,9 @@ class NamespaceStrategy(Strategy):
         if name:
             obj["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", name)
             obj["metadata"]["labels"]["kubernetes.io/metadata.name"] = name
-        for condition in (obj.get("status") or {}).get("conditions") or []:
+        status = obj.setdefault("status", {})
+        status.setdefault("phase", "Active")
+        for condition in status.get("conditions") or []:
             condition.setdefault("lastTransitionTime", None)
 
     def prepare_create(self, obj: Object) -> None:
@@ -48,10 +50,6 @@ class NamespaceStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         return []
-
-    def prepare_status_update(self, new: Object, old: Object) -> None:
-        super().prepare_status_update(new, old)
-        new.setdefault("status", {}).setdefault("phase", "Active")
 
     def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
         going, phase = bool(new["metadata"].get("deletionTimestamp")), new["status"]["phase"]
