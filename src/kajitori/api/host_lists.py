@@ -23,7 +23,7 @@ from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod
 
 UNSEEN_SECONDS = 10.0
-"""How long the mirror may take to show the Pods of an attempt; then there are none."""
+"""How long a mirror that follows the cluster may take to show the Pods of an attempt; then there are none."""
 
 KEPT_GANGS = 64
 """Attempts whose answer is kept for whoever asks next."""
@@ -191,7 +191,7 @@ class _Gang:
             starting = starting or not (pod.is_finished or _has_started(pod))
             if pod.status.phase != "Failed" and not pod.metadata.deletion_timestamp:
                 addresses[rank] = pod.status.pod_ip
-        if not seen and now < self._asked_first_at + UNSEEN_SECONDS:
+        if not seen and (now < self._asked_first_at + UNSEEN_SECONDS or self._mirror.age_seconds()):
             return None
         if not starting:
             return _Refusal("NotStarting", f"no member of attempt {ticket.attempt} of run {ticket.run} is starting")

@@ -204,6 +204,18 @@ async def test_a_ticket_without_pods_is_worth_nothing(gang: Gang, impatient: Non
     assert (await gang.ask()).status_code == 202
 
 
+async def test_a_server_that_cannot_follow_the_cluster_refuses_nobody(
+    gang: Gang, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its watch is broken it does not see what was made meanwhile: that is no fault of a gang's."""
+    monkeypatch.setattr(gang.world.mirror, "age_seconds", lambda: 2 * UNSEEN_SECONDS)
+    assert (await gang.ask()).status_code == 202
+    gang.world.clock.now += 2 * UNSEEN_SECONDS
+    assert (await gang.ask()).status_code == 202
+    monkeypatch.setattr(gang.world.mirror, "age_seconds", lambda: 0.0)
+    assert (await gang.ask()).json()["code"] == "NotStarting"
+
+
 async def test_a_run_of_the_same_name_is_another_one(gang: Gang, impatient: None) -> None:
     """The ticket is for a UID."""
     gang.start(0, "10.0.0.0")
