@@ -27,6 +27,9 @@ TEMPORARY = ".tmp"
 _LISTED_AT_ONCE = 1000
 _TRIES = 100
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""How some network file systems say that they lock nothing."""
+
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
 
@@ -172,7 +175,11 @@ class _Draft:
                 _make_folder(folder)
                 continue
             self._file: BinaryIO = os.fdopen(handle, "wb")  # its lock keeps a close from pulling the handle away
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:  # without locks nobody tidies up either
+                    raise
             if os.fstat(handle).st_nlink:
                 return
             self._file.close()  # taken for abandoned before the lock was there

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 import tempfile
@@ -103,6 +104,22 @@ async def test_a_draft_that_was_taken_for_abandoned_is_begun_again(
     assert len(removed) == 1
     assert (tmp_path / "key").read_bytes() == b"content"
     assert _files(tmp_path) == ["key"]
+
+
+async def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some network ones are. What may be another's work is then left alone."""
+    import fcntl
+
+    def no_locks(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    blobs = await open_blobs(tmp_path.as_uri())
+    (tmp_path / TEMPORARY / "somebody").write_bytes(b"")
+    await blobs.put("key", b"content")
+    blobs = await open_blobs(tmp_path.as_uri())
+    assert await blobs.read("key", limit_bytes=99) == b"content"
+    assert _files(tmp_path) == [f"{TEMPORARY}/somebody", "key"]
 
 
 async def test_a_full_disk_is_a_clear_refusal(tmp_path: Path) -> None:
