@@ -41,6 +41,8 @@ class CodeView(View):
     namespace: str
     size_bytes: int
     """Of the archive, before compression."""
+    compressed_bytes: int
+    """What is sent of it to who reads it."""
     parts: int
 
 
@@ -168,8 +170,8 @@ async def complete(api: Shared, user: Caller, request: Request, digest: Digest, 
 async def get_bytes(api: Shared, user: Caller, digest: Digest, query: Asked) -> Response:
     """As a Zstandard stream: `zstd -d | tar -x`."""
     store, namespace = await _allowed(api, user, query)
-    _, frames = await store.open(namespace, digest)
-    return api.streams.stream(frames, kind="code", media_type=MEDIA_TYPE)
+    code, frames = await store.open(namespace, digest)
+    return api.streams.stream(frames, kind="code", media_type=MEDIA_TYPE, size_bytes=code.compressed_bytes)
 
 
 async def _allowed(api: Api, user: User, query: CodeParameters) -> tuple[CodeStore, str]:
@@ -208,4 +210,10 @@ def _too_large(size_bytes: int) -> TooLarge:
 
 
 def _view(namespace: str, code: Code) -> CodeView:
-    return CodeView(digest=code.digest, namespace=namespace, size_bytes=code.size_bytes, parts=len(code.parts))
+    return CodeView(
+        digest=code.digest,
+        namespace=namespace,
+        size_bytes=code.size_bytes,
+        compressed_bytes=code.compressed_bytes,
+        parts=len(code.parts),
+    )

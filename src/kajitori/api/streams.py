@@ -39,10 +39,19 @@ class StreamRegistry:
         self.closing = False
 
     def stream(
-        self, chunks: Chunks, *, kind: str, media_type: str, cleanup: Callable[[], Awaitable[None]] | None = None
+        self,
+        chunks: Chunks,
+        *,
+        kind: str,
+        media_type: str,
+        cleanup: Callable[[], Awaitable[None]] | None = None,
+        size_bytes: int | None = None,
     ) -> Stream:
-        """The answer that writes these pieces; `kind` is for the metrics, `cleanup` is called in any case."""
-        return Stream(self, chunks, kind=kind, media_type=media_type, cleanup=cleanup)
+        """The answer that writes these pieces; `kind` is for the metrics, `cleanup` is called in any case.
+
+        `size_bytes` is how many bytes they have, where that is known beforehand.
+        """
+        return Stream(self, chunks, kind=kind, media_type=media_type, cleanup=cleanup, size_bytes=size_bytes)
 
     def break_off(self) -> None:
         """Breaks off every stream: the server goes down, and their readers may come back later."""
@@ -74,12 +83,15 @@ class Stream(Response):
         kind: str,
         media_type: str,
         cleanup: Callable[[], Awaitable[None]] | None,
+        size_bytes: int | None = None,
     ) -> None:
         self.status_code = 200
         self.media_type = media_type
         self.background = None
         self.body = b""
         self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        if size_bytes is not None:
+            self.raw_headers.append((b"content-length", str(size_bytes).encode()))
         self._registry = registry
         self._chunks = chunks
         self._kind = kind

@@ -63,6 +63,8 @@ class Code(msgspec.Struct, frozen=True):
     """Of the archive, uncompressed."""
     parts: tuple[str, ...]
     """SHA-256 of each, uncompressed."""
+    compressed_bytes: int
+    """Of all frames together: so much is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +149,12 @@ class CodeStore:
             raise _parts_missing(digest, missing, len(parts))
         async with self._checks:
             try:
-                await self._check_content(place, generation, parts, size_bytes)
+                compressed = await self._check_content(place, generation, parts, size_bytes)
             except NotFound:
                 raise _parts_missing(digest, range(len(parts)), len(parts)) from None
         if await self._generation(place) != generation:  # it took so long that the upload was given up
             raise _parts_missing(digest, range(len(parts)), len(parts))
-        code = Code(digest, size_bytes, tuple(parts))
+        code = Code(digest, size_bytes, tuple(parts), compressed)
         await self._blobs.put(place.complete(generation), msgspec.json.encode(code))
         return code
 
@@ -227,13 +229,15 @@ class CodeStore:
             for begin in range(0, len(frame), _PIECE_BYTES):
                 yield frame[begin : begin + _PIECE_BYTES]
 
-    async def _check_content(self, place: _Place, generation: int, parts: Sequence[str], size_bytes: int) -> None:
+    async def _check_content(self, place: _Place, generation: int, parts: Sequence[str], size_bytes: int) -> int:
+        """The bytes of all frames, if together they are what the digest says. Raises InvalidInput if not."""
         whole = hashlib.sha256()
-        size = 0
+        size = compressed = 0
         for number, sha256 in enumerate(parts):
             frame = await self._blobs.read(place.part(generation, number, sha256), limit_bytes=MAX_COMPRESSED_BYTES)
             part = await asyncio.to_thread(_sum_up, frame, whole)
             size += part.size_bytes
+            compressed += len(frame)
             if number < len(parts) - 1 and part.size_bytes != PART_BYTES:
                 hint = f"all but the last have {PART_BYTES}"
                 raise InvalidInput.one("parts", f"part {number} has {part.size_bytes} bytes", hint=hint)
@@ -243,6 +247,7 @@ class CodeStore:
             hint = "a file was edited meanwhile, or another archive's parts were named: upload again"
             message = f"the parts together are sha256:{whole.hexdigest()}"
             raise InvalidInput.one("digest", message, value=place.digest, hint=hint, code=WRONG_DIGEST)
+        return compressed
 
     def _check_whole(self, parts: Sequence[str], size_bytes: int) -> None:
         if size_bytes > self.limits.size_bytes:

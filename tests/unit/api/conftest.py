@@ -45,6 +45,7 @@ class World:
     app: FastAPI
     http: httpx2.AsyncClient
     clock: Clock
+    blobs: MemoryBlobs
 
     @property
     def api(self) -> Api:
@@ -96,7 +97,7 @@ async def kubernetes() -> AsyncIterator[FakeKubernetes]:
 @pytest.fixture
 async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
     config = KubeConfig(server=kubernetes.url, credentials=Credentials(token="server"), namespace="team")
-    clock = Clock()
+    clock, blobs = Clock(), MemoryBlobs()
     async with KubeClient(config, retry=NO_RETRY) as client, Mirror(client) as mirror:
         await mirror.wait_synced()
         app = create_app(
@@ -104,7 +105,7 @@ async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
                 client=client,
                 mirror=mirror,
                 policy=PolicyFile(None),
-                code=CodeStore(MemoryBlobs(), CodeLimits(size_bytes=64 << 20)),
+                code=CodeStore(blobs, CodeLimits(size_bytes=64 << 20)),
                 user_client=lambda token: KubeClient(config.with_token(token), retry=NO_RETRY),
                 now=lambda: NOW,
                 clock=clock,
@@ -113,7 +114,7 @@ async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         headers = {"Authorization": "Bearer ada"}
         async with httpx2.AsyncClient(transport=transport, base_url="http://kaji", headers=headers) as http:
-            yield World(kubernetes, mirror, app, http, clock)
+            yield World(kubernetes, mirror, app, http, clock, blobs)
         await app.state.kajitori.close()
 
 

@@ -86,7 +86,9 @@ async def test_an_upload_step_by_step(served: httpx2.AsyncClient, packed: Pack, 
     assert there == {"items": [{"number": 1, "sha256": [_sum(packed.part(1))]}], **limits}
 
     assert (await _put(served, packed, 0)).status_code == 200
-    expected = {"digest": packed.digest, "namespace": "team", "sizeBytes": packed.size_bytes, "parts": 2}
+    compressed = sum(len(compress(packed.part(number))) for number in range(2))
+    sizes = {"sizeBytes": packed.size_bytes, "compressedBytes": compressed}
+    expected = {"digest": packed.digest, "namespace": "team", **sizes, "parts": 2}
     for _ in range(2):
         answer = await served.post(f"{place}/complete", json=_all(packed))
         assert described("/v1/code/{digest}/complete", answer, "post") == expected
@@ -94,7 +96,7 @@ async def test_an_upload_step_by_step(served: httpx2.AsyncClient, packed: Pack, 
     assert (await served.head(place)).status_code == 200
 
     answer = await served.get(f"{place}/bytes")
-    assert answer.headers["content-type"] == "application/zstd"
+    assert (answer.headers["content-type"], int(answer.headers["content-length"])) == ("application/zstd", compressed)
     unpack(decompressed([answer.content]), tmp_path / "code", digest=packed.digest, size_bytes=packed.size_bytes)
     assert (tmp_path / "code" / "train.py").read_text() == "print('hello')\n"
 
@@ -263,6 +265,18 @@ async def test_a_part_that_breaks_off_is_not_kept(served: httpx2.AsyncClient, wo
     with pytest.raises(ConnectionError):
         await served.put(f"/v1/code/{packed.digest}/parts/0", params={"sha256": "0" * 64}, content=broken())
     assert (await served.get(f"/v1/code/{packed.digest}/parts")).json()["items"] == []
+
+
+async def test_code_that_breaks_off_is_no_complete_answer(
+    served: httpx2.AsyncClient, world: World, packed: Pack
+) -> None:
+    """A part is gone from the store, whatever became of it: the reader can tell that from an end."""
+    await _upload(served, packed)
+    memory = world.blobs
+    [part] = [key for key in memory.held if "/000001-" in key]
+    del memory.held[part]
+    with pytest.raises(httpx2.RemoteProtocolError):
+        await served.get(f"/v1/code/{packed.digest}/bytes")
 
 
 async def test_a_server_without_a_store_says_so(world: World) -> None:
