@@ -82,11 +82,11 @@ class HostLists:
         self._hub = hub
         self._clock = clock
         self._gangs: OrderedDict[tuple[str, int], _Gang] = OrderedDict()
-        self._closing = asyncio.Event()
+        self._closing = False
 
     def close(self) -> None:
         """Lets everybody go who waits: the server goes down."""
-        self._closing.set()
+        self._closing = True
         for gang in self._gangs.values():
             gang.forget()
         self._gangs.clear()
@@ -96,22 +96,17 @@ class HostLists:
 
         Raises Forbidden where no member of that attempt is starting, Unavailable where the server goes down.
         """
+        if self._closing:
+            raise _going_down()
         gang = self._gang(ticket)
-        gang.waiting += 1
+        found = gang.look()
+        if found.complete:
+            return found
         try:
-            found = gang.look()
-            if found.complete:
-                return found
-            if gang.follower is None or gang.follower.done():
-                gang.follower = asyncio.create_task(gang.follow(self._closing))
-                gang.follower.add_done_callback(_heard)
-            try:
-                async with asyncio.timeout(seconds):
-                    return await asyncio.shield(gang.follower)
-            except TimeoutError:
-                return gang.look()
-        finally:
-            gang.waiting -= 1
+            async with asyncio.timeout(seconds):
+                return await gang.settled()
+        except TimeoutError:
+            return gang.look()
 
     def _gang(self, ticket: Ticket) -> _Gang:
         key = (ticket.run_uid, ticket.attempt)
@@ -124,7 +119,7 @@ class HostLists:
 
     def _forget_old(self) -> None:
         for key, gang in list(self._gangs.items())[:-KEPT_GANGS]:
-            if not gang.waiting:
+            if not gang.waiters:
                 gang.forget()
                 del self._gangs[key]
 
@@ -133,8 +128,8 @@ class _Gang:
     """One attempt: what its members are told now, looked up anew when one of its Pods has changed."""
 
     def __init__(self, hub: RunHub, mirror: Mirror, ticket: Ticket, clock: Callable[[], float]) -> None:
-        self.waiting = 0
-        self.follower: asyncio.Task[Encoded] | None = None
+        self.waiters: set[asyncio.Future[Encoded]] = set()
+        self._follower: asyncio.Task[None] | None = None
         self._changes = hub.subscribe(ticket.namespace, ticket.run, pods=True)
         self._hub = hub
         self._mirror = mirror
@@ -146,24 +141,45 @@ class _Gang:
         hub.add(self._changes)
 
     def forget(self) -> None:
-        """Nobody asks any more; who still waits looks a last time."""
+        """Nobody asks any more; who still waits is let go."""
         self._hub.remove(self._changes)
-        self._changes.notify()
+        if self._follower is not None:
+            self._follower.cancel()
+        for waiter in self._pending():
+            waiter.set_exception(_going_down())
 
-    async def follow(self, closing: asyncio.Event) -> Encoded:
-        """The whole list, once it is known; for all who wait together."""
-        while True:
-            if closing.is_set():
-                raise Unavailable("this server goes down", hint="ask again")
-            found = self.look()
-            if found.complete or not self.waiting:
-                return found
+    async def settled(self) -> Encoded:
+        """The whole list, once it is known; Forbidden once it will never be. One look answers all who wait."""
+        waiter: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
+        self.waiters.add(waiter)
+        if self._follower is None or self._follower.done():
+            self._follower = asyncio.create_task(self._follow())
+        try:
+            return await waiter
+        finally:
+            self.waiters.discard(waiter)
+
+    async def _follow(self) -> None:
+        while self.waiters:
+            try:
+                found = self.look()
+            except Forbidden as error:
+                for waiter in self._pending():
+                    waiter.set_exception(Forbidden(error.message, hint=error.hint, code=error.code))
+                return
+            if found.complete:
+                for waiter in self._pending():
+                    waiter.set_result(found)
+                return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(UNSEEN_SECONDS):
                     await self._changes.event.wait()
             rest = self._rests_until - self._clock()
             if rest > 0:
                 await asyncio.sleep(rest)
+
+    def _pending(self) -> list[asyncio.Future[Encoded]]:
+        return [waiter for waiter in self.waiters if not waiter.done()]
 
     def look(self) -> Encoded:
         """What they are told. Raises Forbidden where this attempt is over, or none of its members is starting."""
@@ -206,9 +222,8 @@ class _Gang:
         return attempts > self._ticket.attempt or (attempts == self._ticket.attempt and run.status.phase not in _ALIVE)
 
 
-def _heard(follower: asyncio.Task[Encoded]) -> None:
-    if not follower.cancelled():
-        follower.exception()  # whoever waited was told, unless he has hung up
+def _going_down() -> Unavailable:
+    return Unavailable("this server goes down", hint="ask again")
 
 
 def _rank(pod: Pod, ticket: Ticket) -> int | None:
