@@ -148,10 +148,14 @@ class Pack:
 def pack(folder: Path, limits: Limits = Limits(), *, progress: Callable[[int], None] | None = None) -> Pack:
     """A folder's archive. `progress` is told of each piece of bytes that was read.
 
-    Raises InvalidInput for what no archive may hold, with every fault at once; TooLarge for a folder over the limits,
-    before a file is read; Conflict for a file that is edited meanwhile.
+    Raises InvalidInput for what no archive may hold, with every fault at once, and for a folder of which nothing is
+    left; TooLarge for one over the limits, before a file is read; Conflict for a file that is edited meanwhile.
     """
-    return digested(list_folder(folder, limits), progress=progress)
+    listing = list_folder(folder, limits)
+    if not listing.found:
+        hint = "name a folder with a program in it; `!NAME` in .kajiignore takes back in what .gitignore leaves out"
+        raise InvalidInput.one(str(folder), "holds nothing, or nothing that is not left out", hint=hint)
+    return digested(listing, progress=progress)
 
 
 def digested(listing: Listing, *, progress: Callable[[int], None] | None = None) -> Pack:

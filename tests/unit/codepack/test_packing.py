@@ -173,6 +173,13 @@ def test_only_a_folder_can_be_packed(tmp_path: Path, name: str) -> None:
         pack(tmp_path / name)
 
 
+@pytest.mark.parametrize("files", [{}, {"a.py": b"", "sub/b.py": b"", ".gitignore": b"*\n"}])
+def test_a_folder_of_which_nothing_is_left_is_refused(tmp_path: Path, files: dict[str, bytes]) -> None:
+    """A run without its program would only fail later."""
+    with pytest.raises(InvalidInput, match="nothing that is not left out"):
+        pack(_write(tmp_path, files))
+
+
 def test_over_the_limit_the_largest_are_named_and_nothing_is_read(tmp_path: Path) -> None:
     _write(tmp_path, {f"f{number}": b"x" * number * 1000 for number in range(9)})
     with open(tmp_path / "data.bin", "wb") as sparse:

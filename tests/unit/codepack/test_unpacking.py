@@ -90,7 +90,7 @@ def _make(path: Path, tree: object) -> None:
 
 
 @example({"x" + "ä" * 90: b"", "ä" * 60: {"ä" * 61: ("link", "ä" * 80)}}, 1000)  # a long name is cut in mid-letter
-@given(st.dictionaries(_NAMES, _TREES, max_size=5), st.integers(1, 3000))
+@given(st.dictionaries(_NAMES, _TREES, min_size=1, max_size=5), st.integers(1, 3000))
 @settings(max_examples=40, deadline=None)
 def test_every_folder_comes_out_as_it_went_in(tree: dict[str, object], chunk: int) -> None:
     with tempfile.TemporaryDirectory() as base:
