@@ -6,16 +6,12 @@ from typing import Any
 
 from kajitori.core import first_step, names
 from kajitori.core.policy_model import Policy, Volume, full_image_name
-from kajitori.core.quantity import format_cpu, format_memory, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.quantity import format_cpu, format_memory, parse_cpu_millis
 from kajitori.core.resolve import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.run import SHM_PATH, RunSpec, SecretUse
 from kajitori.core.snapshot import Toleration
 
 CHECKPOINT_ENV = "KAJI_CHECKPOINT_DIR"
-FIRST_STEP_CPU_MILLIS = 500
-FIRST_STEP_MEMORY_BYTES = 256 * 2**20
-"""What the first step needs; where a member's own amounts are smaller, it gets along with those."""
-
 _SECRET_LOOKING = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
 
 Manifest = dict[str, Any]
@@ -145,28 +141,19 @@ def _first_step(member: Manifest, policy: Policy, resolved: Resolved) -> Manifes
 
 
 def _resources_of_step(member: Manifest) -> Manifest:
-    """Never more than the member's own, so that a Pod needs no more with the step than without it, and reserved as they
-    are (all of it, or less than the limit), so that its class stays what it is.
+    """Cores and memory of the member itself: the Pod needs no more with the step than without it, its class stays what
+    it is, and a namespace's LimitRange that takes the one takes the other.
 
-    What is reserved whole is cut down to what the step needs: a node that gives whole cores away for good must not
-    choose them for the step, before it knows the GPUs that the program gets.
+    But never whole cores: a node that gives those away for good (the static policy of its CPU manager) would choose
+    them for the step, before it knows the GPUs that the program gets.
     """
-    step: Manifest = {"requests": {}, "limits": {}}
-    for name, cut in (("cpu", _cpu_of_step), ("memory", _memory_of_step)):
-        request, limit = member["requests"].get(name), member["limits"].get(name)
-        if request is not None and request == limit:
-            request = limit = cut(request)
-        _put(step["requests"], name, request)
-        _put(step["limits"], name, limit)
+    step: Manifest = {
+        kind: {name: amounts[name] for name in ("cpu", "memory") if name in amounts} for kind, amounts in member.items()
+    }
+    cpu = step["requests"].get("cpu", "")
+    if cpu and cpu == step["limits"].get("cpu") and parse_cpu_millis(cpu) % 1000 == 0:
+        step["requests"]["cpu"] = step["limits"]["cpu"] = format_cpu(parse_cpu_millis(cpu) - 1)
     return step
-
-
-def _cpu_of_step(of_member: str) -> str:
-    return format_cpu(min(parse_cpu_millis(of_member), FIRST_STEP_CPU_MILLIS))
-
-
-def _memory_of_step(of_member: str) -> str:
-    return format_memory(min(parse_memory_bytes(of_member), FIRST_STEP_MEMORY_BYTES))
 
 
 def _security_of_step(member: Manifest) -> Manifest:

@@ -205,8 +205,8 @@ def test_a_member_of_a_gang_begins_with_a_step_of_ours() -> None:
         [{"name": "kajitori", "mountPath": "/kajitori"}],
     )
     assert step["resources"] == {
-        "requests": {"cpu": "500m", "memory": "256Mi"},
-        "limits": {"cpu": "500m", "memory": "256Mi"},
+        "requests": {"cpu": "7999m", "memory": "64Gi"},
+        "limits": {"cpu": "7999m", "memory": "64Gi"},
     }
     (main,) = spec["containers"]
     assert {"name": "KAJI_HOSTS", "value": "/kajitori/hosts"} in main["env"]
@@ -239,14 +239,17 @@ def test_who_needs_nobody_has_no_first_step(document: dict[str, Any], policy: di
 
 
 def test_the_first_step_leaves_the_pod_in_its_class() -> None:
-    """What is only partly reserved stays so; nothing is asked for that the member itself does not ask for."""
+    """What is only partly reserved stays so; nothing is asked for that the member itself does not ask for, and no whole
+    cores, which a node may give away for good."""
     burstable = {"qos": "burstable", "resources": {"cpu": 4, "cpuRequest": 2, "memory": "64Mi"}}
     assert starting(burstable)["initContainers"][0]["resources"] == {
         "requests": {"cpu": "2", "memory": "64Mi"},
         "limits": {"cpu": "4", "memory": "64Mi"},
     }
+    half = starting({"resources": {"cpu": 0.5, "memory": "1Gi"}})["initContainers"][0]["resources"]
+    assert half["requests"] == half["limits"] == {"cpu": "500m", "memory": "1Gi"}
     unlimited = starting({}, memoryWithoutLimit="unlimited")["initContainers"][0]["resources"]
-    assert unlimited == {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"cpu": "500m"}}
+    assert unlimited == {"requests": {"cpu": "999m", "memory": "2Gi"}, "limits": {"cpu": "999m"}}
 
 
 def test_the_first_step_has_no_rights_that_it_does_not_need() -> None:
