@@ -20,12 +20,13 @@ from kajitori.core.policy import with_first_step
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.tickets import Ticket, verify
 from kajitori.errors import AlreadyExists
-from kajitori.kube.resources import NAMESPACES, PODS
+from kajitori.kube.resources import NAMESPACES, PODS, Resource
 from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
 
 __all__ = ["runs_server", "world"]
 
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 SMALL = {"cpu": 0.1, "memory": "64Mi"}
 LOOK = """
 import json, os, socket
@@ -95,8 +96,12 @@ async def test_real_members_find_each_other_where_nothing_can_be_mounted(world: 
 
 @pytest.mark.parametrize("host_network", [False, True])
 async def test_the_api_server_takes_such_members(world: World, host_network: bool) -> None:
-    """Two mounts of one volume, one of them /etc/hosts; the Pod's class is what it would be without the step, and so is
-    what it takes of its node."""
+    """Two mounts of one volume, one of them /etc/hosts. The Pod's class is what it would be without the step, and so is
+    what it takes of its node; a LimitRange that takes the member takes it."""
+    limits = [{"type": "Container", "min": {"cpu": "2", "memory": "1Gi"}, "maxLimitRequestRatio": {"cpu": "1"}}]
+    await world.client.create(
+        LIMIT_RANGES, {"metadata": {"name": "large"}, "spec": {"limits": limits}}, world.namespace
+    )
     world.use_policy(security={"allowHostNetwork": True})
     async with web_api(world):
         world.start_controller()
