@@ -13,7 +13,7 @@ _ADDRESS = re.compile(r"\b10\.\d+\.\d+\.\d+\b")
 _GENERATED = re.compile(r"(gen-[a-z]+-|bert\.)([bcdfghjklmnpqrstvwxz2456789]{5})\b")
 _NODE_PORT = re.compile(r":3\d{4}/")
 _CURRENT = re.compile(
-    r"(current: |in object meta: |in the precondition \(|in record \(|too old resource version: \d+ \()\d+\b"
+    r"(current: |in (?:object meta|precondition): |in (?:the precondition|record) \(|resource version: \d+ \()\d+\b"
 )
 _AGE = re.compile(r"^\d\d?s$")
 _ERRORS = re.compile(r"(?<=errors:\n).*", re.DOTALL)
@@ -23,6 +23,11 @@ _WORDS = (
     # What exactly is wrong with a text that is no YAML, or no token, each decoder says in its own words.
     (re.compile(r"(continue key is not valid: ).*", re.DOTALL), r"\1…"),
     (re.compile(r"(error decoding YAML: ).*", re.DOTALL), r"\1…"),
+    # A real server stops at a field that it does not know, and comes to the fields of a map in any order.
+    (
+        re.compile(r"(failed to create typed patch object \([^)]*\): )(?=.*field not declared in schema).*", re.DOTALL),
+        r"\1…",
+    ),
     # What changed, a real server appends as a diff of Go's structures; the embedded one does not.
     (re.compile(r"\n(changed: |@@).*", re.DOTALL), ""),
     # The whole object that a patch led to, each server's own.

@@ -415,9 +415,11 @@ def not_that_uid(
     return _failed_precondition(kind, namespace, name, "UID", uid, present, dry_run)
 
 
-def not_that_version(kind: Kind, namespace: str, name: str, version: str, present: str) -> StatusError:
+def not_that_version(
+    kind: Kind, namespace: str, name: str, version: str, present: str, *, dry_run: bool = False
+) -> StatusError:
     """409: whoever changes an object means another version of it."""
-    return _failed_precondition(kind, namespace, name, "ResourceVersion", version, present, False)
+    return _failed_precondition(kind, namespace, name, "ResourceVersion", version, present, dry_run)
 
 
 def _failed_precondition(

@@ -259,6 +259,8 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
             # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
             meta["managedFields"] = [{}]
+        if kind.custom is not None and patch.media_type == JSON_PATCH and not new.get("kind"):
+            raise _rejected()
         unlike = _type_meta_faults(kind, new)
         try:
             faults = list(patch.duplicates)

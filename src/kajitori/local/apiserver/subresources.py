@@ -101,9 +101,10 @@ class Subresources:
             given = body.get("metadata") or {}
             uid, version = given.get("uid"), given.get("resourceVersion")
             if uid and uid != meta["uid"]:
-                raise not_that_uid(pods, target.namespace, name, uid, meta["uid"])
+                raise not_that_uid(pods, target.namespace, name, uid, meta["uid"], dry_run=options.dry_run)
             if version and version != meta["resourceVersion"]:
-                raise not_that_version(pods, target.namespace, name, version, meta["resourceVersion"])
+                present = meta["resourceVersion"]
+                raise not_that_version(pods, target.namespace, name, version, present, dry_run=options.dry_run)
             if meta.get("deletionTimestamp"):
                 raise StatusError.conflict(where, name, f"pod {name} is being deleted, cannot be assigned to a host")
             if spec.get("nodeName"):
