@@ -125,8 +125,11 @@ async def _up_existing(options: UpOptions) -> None:
                 own = secrets.compare_digest(shown.encode(), token.encode())
                 return KubeClient(config if own else config.with_token(shown), user_agent="kajitori-api")
 
-            def run_controller(mirror: Mirror, kept_logs: KeptLogs) -> Part:
-                controller = partial(RunController, writer, mirror, ClusterView(mirror, policy), kept_logs=kept_logs)
+            def run_controller(mirror: Mirror, blobs: Blobs) -> Part:
+                view = ClusterView(mirror, policy)
+                controller = partial(
+                    RunController, writer, mirror, view, kept_logs=KeptLogs(blobs), code=CodeStore(blobs)
+                )
                 return lambda stop: leadership.lead(lambda over: controller().run(over), stop)
 
             await _serve(
@@ -151,20 +154,20 @@ async def _serve(
     *,
     token: str,
     kubeconfig: Path | None,
-    run_controller: Callable[[Mirror, KeptLogs], Part] | None = None,
+    run_controller: Callable[[Mirror, Blobs], Part] | None = None,
     user_client: Callable[[str], KubeClient] | None = None,
 ) -> None:
     """Mirror, controller and Web API around the parts of the cluster, until `stop`."""
     served = asyncio.Event()
     blobs = await open_blobs(options.blobs or (options.data / "blobs").as_uri(), field="--blobs")
-    kept_logs = KeptLogs(blobs)
     async with AsyncExitStack() as closing:
         mirror = await closing.enter_async_context(Mirror(client))
         if run_controller is None:
             view = ClusterView(mirror, policy)
-            controller: Part = RunController(client, mirror, view, kept_logs=kept_logs).run
+            kept_logs, code = KeptLogs(blobs), CodeStore(blobs)
+            controller: Part = RunController(client, mirror, view, kept_logs=kept_logs, code=code).run
         else:
-            controller = run_controller(mirror, kept_logs)
+            controller = run_controller(mirror, blobs)
         parts.append(("run controller", _after(served, controller)))
         working = asyncio.create_task(_supervise(parts, stop))
         closing.push_async_callback(_ended, working)
@@ -363,6 +366,7 @@ def controller(options: ControllerOptions) -> int:
         policy = PolicyFile(options.policy, required=True)
         blobs = await _blobs(options.blobs)
         kept_logs = KeptLogs(blobs) if blobs is not None else None
+        code = CodeStore(blobs) if blobs is not None else None
         leadership = await _candidate(config, options.namespace, options.identity)
         async with KubeClient(config, write_permit=leadership.permit) as client, Mirror(client) as mirror:
             await mirror.wait_synced()
@@ -370,7 +374,9 @@ def controller(options: ControllerOptions) -> int:
             _say("Kajitori's controller is at work.")
 
             async def lead(over: asyncio.Event) -> None:
-                running = RunController(client, mirror, view, namespace=options.namespace, kept_logs=kept_logs)
+                running = RunController(
+                    client, mirror, view, namespace=options.namespace, kept_logs=kept_logs, code=code
+                )
                 await running.run(over)
 
             await leadership.lead(lead, stop)

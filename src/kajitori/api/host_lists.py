@@ -238,6 +238,17 @@ def _rank(pod: Pod, ticket: Ticket) -> int | None:
     return rank
 
 
+def require_starting(mirror: Mirror, ticket: Ticket, rank: int) -> None:
+    """Raises Forbidden unless this member of the ticket's attempt is in its first step, Unavailable while the mirror
+    does not show it yet."""
+    pod = mirror.pods.get((ticket.namespace, names.pod_name(ticket.run, ticket.attempt, rank)))
+    if pod is None:
+        raise Unavailable(f"member {rank} of run {ticket.run} is not seen yet", hint="ask again")
+    if pod.run_uid != ticket.run_uid or _rank(pod, ticket) != rank or pod.is_finished or _has_started(pod):
+        message = f"member {rank} of attempt {ticket.attempt} of run {ticket.run} is not starting"
+        raise _Refusal("NotStarting", message).error()
+
+
 def _has_started(pod: Pod) -> bool:
     """Whether the user's program was ever started."""
     for container in pod.status.container_statuses:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 from urllib.request import getproxies
 
@@ -33,6 +33,9 @@ from kajitori.errors import (
     WrongState,
 )
 
+if TYPE_CHECKING:
+    from kajitori.codepack.uploading import Ask, Reply
+
 Params = Mapping[str, Any]
 
 TRIES = 4
@@ -40,6 +43,8 @@ FIRST_PAUSE_SECONDS = 0.25
 LONGEST_RETRY_AFTER_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
+UPLOAD_SECONDS = 300.0
+"""A part of an upload may take as long as this on a slow line, and so may the check of the whole."""
 KEEPALIVE_SECONDS = 30
 _BUSY = frozenset({429, 502, 503, 504})
 
@@ -99,6 +104,22 @@ class Api:
 
     def delete(self, path: str, params: Params | None = None) -> Any:
         return self._call("DELETE", path, params, None)
+
+    def exchange(self, ask: Ask) -> Reply:
+        """One step of an upload. Raises as `post` does, but for refusals that the conversation expects."""
+        from kajitori.codepack.uploading import Reply
+
+        headers = {"Content-Type": ask.media_type} if ask.media_type else {}
+        request = self._client.build_request(
+            ask.method, ask.path, params=dict(ask.params), content=ask.body, headers=headers, timeout=UPLOAD_SECONDS
+        )
+        try:
+            response = self._send(request)
+        except (_NotReached, _Lost) as error:
+            raise error.shown from error
+        if response.status_code >= 400 and response.status_code not in ask.expects:
+            raise error_of(response)
+        return Reply(response.status_code, response.content)
 
     def all_items(self, path: str, params: Params | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
         """The items of all pages, or the first `limit`."""

@@ -17,7 +17,7 @@ from kajitori.cli.manifest import Manifest, read_manifest
 from kajitori.core.draft import read_draft
 from kajitori.core.quantity import QuantityError, format_memory, parse_docker_memory_bytes
 from kajitori.core.run import container_words, name_fault
-from kajitori.errors import Fault, InvalidInput
+from kajitori.errors import Fault, InvalidInput, KajitoriError
 
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -44,6 +44,7 @@ class RunWords:
     env_file: Sequence[str] = ()
     secret: Sequence[str] = ()
     volume: Sequence[str] = ()
+    code: str | None = None
     checkpoint: str | None = None
     workdir: str | None = None
     entrypoint: str | None = None
@@ -117,13 +118,15 @@ def build_request(
     environment: Mapping[str, str],
     folder: Path,
     read_text: Callable[[str], str],
+    pack: Callable[[Path], str],
 ) -> RunRequest:
     """The request that the words ask for; options overrule the file. Its `faults` say what is wrong, in the words that
     were used.
 
-    `folder` is what relative paths are relative to; `read_text` reads a named file (`-` is stdin).
+    `folder` is what relative paths are relative to; `read_text` reads a named file (`-` is stdin); `pack` answers the
+    digest of a folder of code.
     """
-    builder = _Builder(words, environment, folder, read_text)
+    builder = _Builder(words, environment, folder, read_text, pack)
     request = builder.build()
     draft = read_draft(request.spec)
     own = draft.faults
@@ -136,12 +139,18 @@ class _Builder:
     """Fills in a spec, remembers where each part came from, and collects faults."""
 
     def __init__(
-        self, words: RunWords, environment: Mapping[str, str], folder: Path, read_text: Callable[[str], str]
+        self,
+        words: RunWords,
+        environment: Mapping[str, str],
+        folder: Path,
+        read_text: Callable[[str], str],
+        pack: Callable[[Path], str],
     ) -> None:
         self.words = words
         self.environment = environment
         self.folder = folder
         self.read_text = read_text
+        self.pack = pack
         self.faults: list[Fault] = []
         self.sources: dict[str, str] = {}
         self.complained: set[str] = set()
@@ -160,6 +169,7 @@ class _Builder:
         self._resources()
         self._environment()
         self._mounts()
+        self._code()
         self._life()
         self._placement()
         for word in words.label:
@@ -342,6 +352,30 @@ class _Builder:
         if self.words.checkpoint is not None:
             path, colon, size = self.words.checkpoint.partition(":")
             self._set("checkpoint", {"path": path, **({"size": size} if colon else {})}, "--checkpoint")
+
+    def _code(self) -> None:
+        """A folder of this machine, as `DIR[:PATH]`; in a file it is relative to where that lies."""
+        word, source, folder = self.words.code, f"--code {self.words.code}", self.folder
+        if word is None and isinstance(self.spec.get("code"), str):
+            file = self.words.file or "-"
+            word, source = self.spec["code"], f"{file}: spec.code"
+            folder = self.folder if file == "-" else self.folder / Path(file).expanduser().parent
+        if word is None:
+            return
+        place, colon, path = word.rpartition(":")
+        if not colon or not path.startswith("/"):
+            place, path = word, ""
+        self.sources["spec.code"] = source
+        try:
+            digest = self.pack(Path(_absolute(place or ".", folder, self.environment)))
+        except KajitoriError as error:
+            self.complained.add("spec.code")
+            self.spec["code"] = word
+            faults = error.faults if isinstance(error, InvalidInput) else [Fault("", error.message, word, error.hint)]
+            for fault in faults:
+                self.faults.append(replace(fault, field=": ".join(filter(None, (source, fault.field)))))
+            return
+        self.spec["code"] = {"digest": digest} | ({"path": path} if path else {})
 
     def _volume(self, word: str) -> None:
         source, colon, rest = word.partition(":")

@@ -39,7 +39,7 @@ from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
 from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView, life_of, type_of
+from kajitori.kube.cluster import ClusterView, code_digests, life_of, type_of
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.members import member_of
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
@@ -47,6 +47,7 @@ from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
+from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
 
 log = logging.getLogger(__name__)
@@ -75,8 +76,11 @@ dead for a moment, and kubelets report every ten seconds: no reason to start eve
 
 RETRY_MAX_SECONDS = 30.0
 
-TIDY_SECONDS = 6 * 3600.0
-"""How often kept logs are looked through for what belongs to nobody."""
+TIDY_SECONDS = 3 * 3600.0
+"""How often kept logs and code are looked through for what belongs to nobody."""
+
+UNREFERENCED_CODE = timedelta(hours=12)
+"""Whoever uploaded code has that long to submit his run."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 """One piece of work on a run. Made when it begins: a task that is cancelled before that leaves nothing behind."""
@@ -108,10 +112,12 @@ class RunController:
         *,
         namespace: str = LEASE_NAMESPACE,
         kept_logs: KeptLogs | None = None,
+        code: CodeStore | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         node_patience: timedelta = NODE_PATIENCE,
     ) -> None:
-        """`namespace` is where the key of members' tickets lies; without `kept_logs` logs go with their Pods."""
+        """`namespace` is where the key of members' tickets lies; without `kept_logs` logs go with their Pods;
+        `code` is tidied up."""
         self._client = client
         self._namespace = namespace
         self._mirror = mirror
@@ -122,6 +128,7 @@ class RunController:
         """Nodes that don't answer, and since when that is known here."""
         self._events = EventRecorder(client, names.MANAGED_BY, clock=now)
         self._logs = LogKeeper(client, kept_logs) if kept_logs is not None else None
+        self._code = code
         self._changed: set[Key] = set()
         self._changed_meanwhile: set[Key] = set()
         self._working: dict[Key, asyncio.Task[None]] = {}
@@ -145,7 +152,7 @@ class RunController:
         no_longer_told = self._mirror.on_health(self._note_health)
         stopping = asyncio.create_task(stop.wait())
         telling = asyncio.create_task(self._events.run())
-        tidying = asyncio.create_task(self._tidy_logs())
+        tidying = asyncio.create_task(self._tidy())
         try:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
@@ -471,15 +478,25 @@ class RunController:
         if oldest > 0:
             await self._logs.forget(meta.namespace, meta.uid, up_to_attempt=oldest)
 
-    async def _tidy_logs(self) -> None:
-        """Now and then: what no run has any more, and what is too old."""
-        if self._logs is None:
-            return
+    async def _tidy(self) -> None:
+        """Now and then: kept logs and code that no run has any more, and logs that are too old."""
         await self._mirror.wait_synced()
         while True:
-            runs = {run.metadata.uid for run in self._mirror.runs.values()}
-            await self._logs.collect(runs, timedelta(seconds=self._cluster.policy.logs.keep_for_seconds))
+            if self._logs is not None:
+                runs = {run.metadata.uid for run in self._mirror.runs.values()}
+                await self._logs.collect(runs, timedelta(seconds=self._cluster.policy.logs.keep_for_seconds))
+            if self._code is not None:
+                try:
+                    await self._code.collect(self._referenced_code, UNREFERENCED_CODE)
+                except KajitoriError as error:
+                    log.warning("code was not tidied up: %s", error)
             await asyncio.sleep(TIDY_SECONDS)
+
+    def _referenced_code(self) -> set[tuple[str, str]]:
+        """Namespace and digest of the code of every Run: what it asks for, and what its attempt was made with."""
+        return {
+            (namespace, digest) for (namespace, _), run in self._mirror.runs.items() for digest in code_digests(run)
+        }
 
     async def _release(self, run: RunObject) -> None:
         meta = run.metadata

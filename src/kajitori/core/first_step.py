@@ -28,13 +28,23 @@ ANNOTATION_OWN_FOLDERS = "kajitori.dev/own-folders"
 """Names of the Pod's volumes that only what we tell it by `KAJI_` variables points to. A node that can mount nothing
 gives it folders of its own and says in these variables where they lie."""
 
+CODE_FOLDER = "code"
+"""Of the run's code, in our folder; the user's program finds it where the run says."""
+
 HOSTS_ENV = "KAJI_HOSTS"
+CODE_DIR_ENV = "KAJI_CODE_DIR"
 FOLDER_ENV = "KAJI_START_FOLDER"
 SERVER_ENV = "KAJI_START_SERVER"
 TICKET_ENV = "KAJI_START_TICKET"
 SLOTS_ENV = "KAJI_START_SLOTS"
 DEADLINE_ENV = "KAJI_START_DEADLINE"
 """Seconds from its own start until it gives up."""
+CODE_ENV = "KAJI_START_CODE"
+"""The digest of the run's code, where it has any."""
+ALONE_ENV = "KAJI_START_ALONE"
+"""Set for members that need not know of each other: of services, and of runs with one member."""
+OWNER_ENV = "KAJI_START_OWNER"
+"""`uid:gid` of the program, set by a node where the step runs as somebody else: the code is to be his."""
 BY_ADDRESS_ENV = "KAJI_START_BY_ADDRESS"
 """Set by a node where names of members cannot be made to resolve: the hostfile says addresses then."""
 
@@ -44,8 +54,18 @@ DEADLINE_SHARE = 0.9
 NO_SERVER = 20
 REFUSED = 21
 NO_PEERS = 22
-"""Exit codes: the server could not be reached; it refused the ticket; not all members got an address. Whatever else it
-ends with is a fault of the step itself."""
+NO_CODE = 23
+"""Exit codes: the server could not be reached; it refused the ticket; not all members got an address; the run's code is
+not there, or could not be unpacked. Whatever else it ends with is a fault of the step itself."""
+
+
+def code_of(pod_spec: Mapping[str, Any]) -> str:
+    """The digest of the code that Pods of this spec fetch; empty where there is none."""
+    for container in pod_spec.get("initContainers") or ():
+        for variable in container["env"] if container["name"] == CONTAINER else ():
+            if variable["name"] == CODE_ENV:
+                return str(variable["value"])
+    return ""
 
 
 def is_part_of(pod_spec: Mapping[str, Any]) -> bool:

@@ -69,7 +69,7 @@ class MemberPods:
         step_env = dict(own)
         if ticket_key is not None:
             step_env[first_step.TICKET_ENV] = sign(
-                Ticket(namespace, run_name, run_uid, attempt, world_size), ticket_key
+                Ticket(namespace, run_name, run_uid, attempt, world_size, first_step.code_of(self._spec)), ticket_key
             )
         self._step_env = [{"name": name, "value": value} for name, value in step_env.items()]
         own |= self._rendezvous(spec, world_size, port)

@@ -48,6 +48,7 @@ class Reason(StrEnum):
     FIRST_STEP_NO_SERVER = "FirstStepNoServer"
     FIRST_STEP_REFUSED = "FirstStepRefused"
     FIRST_STEP_NO_PEERS = "FirstStepNoPeers"
+    FIRST_STEP_NO_CODE = "FirstStepNoCode"
     FIRST_STEP_FAILED = "FirstStepFailed"
 
     # What ended a member, a whole attempt or the run
@@ -96,6 +97,7 @@ START_FAILURES = frozenset(
         Reason.FIRST_STEP_NO_SERVER,
         Reason.FIRST_STEP_REFUSED,
         Reason.FIRST_STEP_NO_PEERS,
+        Reason.FIRST_STEP_NO_CODE,
         Reason.FIRST_STEP_FAILED,
     }
 )

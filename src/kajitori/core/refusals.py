@@ -48,6 +48,7 @@ def refusals(
     yield from _volumes(spec, policy, facts)
     yield from _secrets(spec, policy, facts)
     yield from _checkpoint(spec, policy, run)
+    yield from _code(spec, policy)
     if facts.table is not None and len(facts.table) and not facts.admitted and not policy.nodes_on_demand:
         yield from _cluster(spec, facts.table, resolved, member)
     elif spec.resources.gpu_type is not None and not resolved.gpus:
@@ -86,6 +87,13 @@ def _rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault
         yield Fault(
             "spec.resources.memory", message, hint="name one, such as 16Gi (-m 16g)", code="MemoryLimitRequired"
         )
+
+
+def _code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
+    if spec.code is not None and policy.start.image is None:
+        message = "code cannot get to members here: policy names neither start.image nor start.server"
+        hint = f"make it part of the image, or put it on a volume; or {_ASK}"
+        yield Fault("spec.code", message, spec.code.digest, hint, "NoFirstStep")
 
 
 def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:

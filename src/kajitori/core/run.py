@@ -107,6 +107,15 @@ class Checkpoint(Document):
     """How much room to ask for, where the policy makes a claim for it."""
 
 
+class CodeUse(Document):
+    """A folder that was uploaded: every member of every attempt gets the same bytes."""
+
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    """What it was uploaded as; `kaji run --code DIR` uploads a folder and fills this in."""
+    path: MountPath = "/code"
+    """Where members find it, told by KAJI_CODE_DIR. The program starts there unless workingDir names another folder."""
+
+
 class RunSpec(Document):
     """What a run is to do and what it needs."""
 
@@ -131,6 +140,7 @@ class RunSpec(Document):
     qos: Literal["guaranteed", "burstable"] = "guaranteed"
     """guaranteed: what is asked for is reserved and the limit. burstable: less is reserved than may be used."""
     volumes: list[VolumeUse] = Field(default_factory=list, max_length=64)
+    code: CodeUse | None = None
     checkpoint: Checkpoint | None = None
     restarts: int | None = Field(default=None, ge=0, le=1_000_000)
     """How often the gang starts again after the program failed. Node loss and the like do not count."""
@@ -285,6 +295,8 @@ def _mount_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
             yield part, Fault(f"{where}.{field}", message, path, "choose another path")
         mounted.setdefault(path, field)
 
+    if spec.code is not None:
+        yield from taken("code", "code.path", spec.code.path)
     if spec.checkpoint is not None:
         yield from taken("checkpoint", "checkpoint.path", spec.checkpoint.path)
     for index, volume in enumerate(spec.volumes):

@@ -25,9 +25,10 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     inject = policy.inject
     mounts = _Mounts()
     checkpoint_path = _mount_everything(mounts, spec, policy, resolved, run, findings)
-    begins_with_step = _begins_with_step(spec, policy)
+    meets_others = spec.type == "batch" and spec.replicas > 1
+    begins_with_step = policy.start.image is not None and (meets_others or spec.code is not None)
     if begins_with_step:
-        _mount_what_the_step_makes(mounts)
+        _mount_what_the_step_makes(mounts, spec, meets_others=meets_others)
     container: Manifest = {
         "name": names.MEMBER_CONTAINER,
         "image": spec.image,
@@ -37,7 +38,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     }
     _put(container, "command", [literal(word) for word in spec.command])
     _put(container, "args", [literal(word) for word in spec.args])
-    _put(container, "workingDir", spec.working_dir)
+    _put(container, "workingDir", spec.working_dir or (spec.code.path if spec.code is not None else None))
     _put(container, "envFrom", [{"secretRef": {"name": use.name}} for use in spec.secrets if _is_whole_env(use)])
     _put(container, "imagePullPolicy", policy.images.pull_policy)
     _put(container, "ports", [{"containerPort": port} for port in spec.ports])
@@ -57,8 +58,11 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     _put(pod, "nodeSelector", dict(sorted(resolved.node_selector.items())))
     _put(pod, "volumes", mounts.volumes)
     if begins_with_step:
-        container["env"].append({"name": first_step.HOSTS_ENV, "value": f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"})
-        pod["initContainers"] = [_first_step(container, policy, resolved)]
+        told = {first_step.HOSTS_ENV: f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"} if meets_others else {}
+        if spec.code is not None:
+            told[first_step.CODE_DIR_ENV] = spec.code.path
+        container["env"] += [{"name": name, "value": value} for name, value in told.items()]
+        pod["initContainers"] = [_first_step(container, spec, policy, resolved, meets_others=meets_others)]
     _put(pod, "imagePullSecrets", [{"name": name} for name in policy.images.pull_secrets])
     _put(pod, "runtimeClassName", inject.runtime_class)
     _put(pod, "schedulerName", inject.scheduler_name)
@@ -105,20 +109,19 @@ def torchrun_env(replicas: int, gpus: int) -> dict[str, str]:
     return {"NNODES": members, "PET_NNODES": members, "NPROC_PER_NODE": processes, "PET_NPROC_PER_NODE": processes}
 
 
-def _begins_with_step(spec: RunSpec, policy: Policy) -> bool:
-    """Whether members have to learn of each other: who is alone, or lives on his own, need not wait for anybody."""
-    return policy.start.image is not None and spec.type == "batch" and spec.replicas > 1
-
-
-def _mount_what_the_step_makes(mounts: _Mounts) -> None:
+def _mount_what_the_step_makes(mounts: _Mounts, spec: RunSpec, *, meets_others: bool) -> None:
+    """The folder that the step fills; out of it the program's /etc/hosts and the run's code, which it may write to."""
     mounts.add(first_step.VOLUME, first_step.FOLDER, {"emptyDir": {}}, read_only=True)
-    if not any(mount["mountPath"] == first_step.ETC_HOSTS for mount in mounts.mounts):
+    if meets_others and not any(mount["mountPath"] == first_step.ETC_HOSTS for mount in mounts.mounts):
         names_of_members: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_HOSTS, "readOnly": True}
         mounts.mounts.append(names_of_members | {"subPath": first_step.ETC_HOSTS_FILE})
+    if spec.code is not None:
+        code: Manifest = {"name": first_step.VOLUME, "mountPath": spec.code.path, "subPath": first_step.CODE_FOLDER}
+        mounts.mounts.append(code)
 
 
-def _first_step(member: Manifest, policy: Policy, resolved: Resolved) -> Manifest:
-    """The init container that members of a gang begin with; what differs from attempt to attempt comes with the Pod."""
+def _first_step(member: Manifest, spec: RunSpec, policy: Policy, resolved: Resolved, *, meets_others: bool) -> Manifest:
+    """The init container that members begin with; what differs from attempt to attempt comes with the Pod."""
     start = policy.start
     env = {
         first_step.SERVER_ENV: start.server,
@@ -126,6 +129,10 @@ def _first_step(member: Manifest, policy: Policy, resolved: Resolved) -> Manifes
         first_step.SLOTS_ENV: str(slots(resolved.gpus)),
         first_step.DEADLINE_ENV: str(max(1, int(start.deadline_seconds * first_step.DEADLINE_SHARE))),
     }
+    if spec.code is not None:
+        env[first_step.CODE_ENV] = spec.code.digest
+    if not meets_others:
+        env[first_step.ALONE_ENV] = "1"
     step: Manifest = {
         "name": first_step.CONTAINER,
         "image": start.image,

@@ -29,11 +29,13 @@ class Ticket:
     run_uid: str
     attempt: int
     world_size: int
+    code: str = ""
+    """The digest of the run's code, where it has any."""
 
 
 def sign(ticket: Ticket, key: bytes) -> str:
     """The ticket as text: URL-safe, and fit for an Authorization header."""
-    said = [ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt, ticket.world_size]
+    said = [ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt, ticket.world_size, ticket.code]
     payload = _encode(json.dumps(said, separators=(",", ":")).encode())
     return f"{_VERSION}.{payload}.{_signature(payload, key)}"
 
@@ -50,8 +52,7 @@ def verify(text: str, key: bytes) -> Ticket | None:
     _, payload, signature = text.split(".")
     if not hmac.compare_digest(_signature(payload, key), signature):
         return None
-    namespace, run, run_uid, attempt, world_size = json.loads(_decode(payload))
-    return Ticket(namespace, run, run_uid, attempt, world_size)
+    return Ticket(*json.loads(_decode(payload)))
 
 
 def _signature(payload: str, key: bytes) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-from kajitori.core import gang, names
+from kajitori.core import first_step, gang, names
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide, objections
 from kajitori.core.draft import read_draft
 from kajitori.core.explain import Use
@@ -241,6 +242,17 @@ def type_of(run: RunObject) -> Literal["batch", "service"]:
         return "service" if msgspec.json.decode(run.spec, type=_Type).type == "service" else "batch"
     except msgspec.ValidationError:
         return "batch"
+
+
+def code_digests(run: RunObject) -> set[str]:
+    """The code that a stored Run asks for, and that its last attempt was made with."""
+    found = set()
+    with suppress(msgspec.DecodeError, KeyError, TypeError):  # there is none, or the spec is refused anyway
+        found.add(str(msgspec.json.decode(run.spec)["code"]["digest"]))
+    if run.status is not None and run.status.attempt is not None:
+        with suppress(KeyError, TypeError, AttributeError):  # somebody damaged the status
+            found.add(first_step.code_of(run.status.attempt.template["spec"]))
+    return found - {""}
 
 
 def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus) -> gang.Run:

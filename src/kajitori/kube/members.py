@@ -52,6 +52,7 @@ _FIRST_STEP = {
     first_step.NO_SERVER: Reason.FIRST_STEP_NO_SERVER,
     first_step.REFUSED: Reason.FIRST_STEP_REFUSED,
     first_step.NO_PEERS: Reason.FIRST_STEP_NO_PEERS,
+    first_step.NO_CODE: Reason.FIRST_STEP_NO_CODE,
 }
 
 _UNSUPPORTED = "Unsupported"

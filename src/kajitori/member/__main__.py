@@ -20,8 +20,17 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
     folder = environment[first_step.FOLDER_ENV]
     server = server or Server(environment[first_step.SERVER_ENV], environment[first_step.TICKET_ENV])
     try:
+        if digest := environment.get(first_step.CODE_ENV):
+            from kajitori.member import code  # imports more than all the rest
+
+            target = f"{folder}/{first_step.CODE_FOLDER}"
+            owner = code.owner(environment.get(first_step.OWNER_ENV, ""))
+            files = code.fetch(server, int(environment["KAJI_RANK"]), digest, target, _seconds(environment), owner)
+            sys.stdout.write(f"{files} files of code are there after {time.monotonic() - began:.2f} s\n")
+        if first_step.ALONE_ENV in environment:
+            return 0
         members = int(environment["KAJI_WORLD_SIZE"])
-        addresses = server.addresses(members, float(environment[first_step.DEADLINE_ENV]))
+        addresses = server.addresses(members, _seconds(environment) - (time.monotonic() - began))
         slots, by_address = int(environment[first_step.SLOTS_ENV]), first_step.BY_ADDRESS_ENV in environment
         text = hosts.hostfile(run, attempt, addresses, slots, by_address=by_address)
         hosts.write(f"{folder}/{first_step.HOSTS_FILE}", text)
@@ -36,6 +45,10 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
         return 1
     sys.stdout.write(f"{members} members are known after {time.monotonic() - began:.2f} s\n")
     return 0
+
+
+def _seconds(environment: Mapping[str, str]) -> float:
+    return float(environment[first_step.DEADLINE_ENV])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,12 @@ from urllib.parse import urlsplit
 
 from kajitori.core import first_step
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 ANSWER_SECONDS = 40.0
 """The server answers a long poll after 25 s at the latest; who is silent for longer is away."""
 
@@ -32,6 +38,16 @@ class Failure(Exception):
         self.exit_code = exit_code
 
 
+class Later(Exception):
+    """Not now: asked again, and the failure where it was for the last time."""
+
+    def __init__(self, failure: Failure, at_least_seconds: float = 0.0, *, is_progress: bool = False) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.at_least_seconds = at_least_seconds
+        self.is_progress = is_progress
+
+
 class Server:
     """The Web API, as a member with a ticket sees it."""
 
@@ -50,21 +66,31 @@ class Server:
 
     def addresses(self, members: int, seconds: float) -> list[str]:
         """The addresses of all members, by rank. Raises Failure where they are not to be had within `seconds`."""
+
+        def ask(left: float) -> list[str]:
+            status, at_least, body = self._get("/v1/members/hosts", min(ANSWER_SECONDS, left))
+            if status == 200:
+                return _addresses_in(body, members)
+            if status == 202:
+                raise Later(self._missing(body, seconds), at_least, is_progress=True)
+            raise self.refusal(status, body, at_least, seconds)
+
+        return self.persist(ask, seconds)
+
+    def persist(self, ask: Callable[[float], T], seconds: float) -> T:
+        """What `ask` (told how many seconds are left) gives; asked again where it raises Later, or the server is away.
+
+        Raises Failure: at once where it is final, else after `seconds`.
+        """
         deadline = self._clock() + seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
-            late: Failure
             at_least = 0.0
             try:
-                status, at_least, body = self._get("/v1/members/hosts", min(ANSWER_SECONDS, deadline - self._clock()))
-                if status == 200:
-                    return _addresses_in(body, members)
-                if status == 202:
-                    late, pause = self._missing(body, seconds), FIRST_PAUSE_SECONDS
-                elif status in _TRY_AGAIN:
-                    late = self._away(f"HTTP {status}: {_said(body)}", seconds)
-                else:
-                    raise Failure(first_step.REFUSED, f"the Web API at {self._url} refused: {_said(body)}")
+                return ask(deadline - self._clock())
+            except Later as later:
+                late, at_least = later.failure, later.at_least_seconds
+                pause = FIRST_PAUSE_SECONDS if later.is_progress else pause
             except (OSError, http.client.HTTPException, ValueError, zlib.error) as error:
                 late = self._away(str(error) or type(error).__name__, seconds)
             wait = max(at_least, pause * (0.5 + os.urandom(1)[0] / 512))
@@ -73,22 +99,35 @@ class Server:
             self._sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    def _get(self, path: str, seconds: float) -> tuple[int, float, bytes]:
-        """Status, the pause in seconds that the server asks for, and body."""
+    def open(self, path: str, seconds: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """A connection with the beginning of an answer; whoever asked closes it."""
         url = urlsplit(self._url)
         kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
         connection = kind(url.hostname or "", url.port, timeout=max(1.0, seconds))
         headers = {"Authorization": f"Bearer {self._ticket}", "Accept-Encoding": "gzip"}
         try:
             connection.request("GET", url.path + path, headers=headers)
-            answer = connection.getresponse()
+            return connection, connection.getresponse()
+        except BaseException:
+            connection.close()
+            raise
+
+    def refusal(self, status: int, body: bytes, at_least_seconds: float, seconds: float) -> Exception:
+        """What to raise for an answer that is no success: Later where it may pass, else Failure."""
+        if status in _TRY_AGAIN:
+            return Later(self._away(f"HTTP {status}: {said(body)}", seconds), at_least_seconds)
+        return Failure(first_step.REFUSED, f"the Web API at {self._url} refused: {said(body)}")
+
+    def _get(self, path: str, seconds: float) -> tuple[int, float, bytes]:
+        """Status, the pause in seconds that the server asks for, and body."""
+        connection, answer = self.open(path, seconds)
+        try:
             body = answer.read()
         finally:
             connection.close()
         if answer.headers.get("Content-Encoding") == "gzip":
             body = zlib.decompress(body, _GZIP)
-        asked = answer.headers.get("Retry-After", "")
-        return answer.status, min(float(asked), LONGEST_PAUSE_SECONDS) if asked.isdecimal() else 0.0, body
+        return answer.status, asked_pause(answer), body
 
     def _away(self, why: str, seconds: float) -> Failure:
         message = f"the Web API at {self._url} was not to be reached within {seconds:.0f} s: {why}"
@@ -102,6 +141,12 @@ class Server:
         return Failure(first_step.NO_PEERS, message)
 
 
+def asked_pause(answer: http.client.HTTPResponse) -> float:
+    """The seconds to wait that an answer asks for."""
+    asked = answer.headers.get("Retry-After", "")
+    return min(float(asked), LONGEST_PAUSE_SECONDS) if asked.isdecimal() else 0.0
+
+
 def _addresses_in(body: bytes, members: int) -> list[str]:
     """Raises ValueError where it is something else."""
     document = json.loads(body)
@@ -111,7 +156,7 @@ def _addresses_in(body: bytes, members: int) -> list[str]:
     return [str(address) for address in addresses]
 
 
-def _said(body: bytes) -> str:
+def said(body: bytes) -> str:
     """What a problem document says; the text itself where it is none."""
     try:
         problem = json.loads(body)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import hashlib
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,9 +20,14 @@ from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api import discovery
 from kajitori.api.app import openapi_document
+from kajitori.api.discovery import ARCHIVE_BYTES
 from kajitori.api.host_lists import KEPT_GANGS, UNSEEN_SECONDS
+from kajitori.codepack.packing import pack
+from kajitori.codepack.parts import compress, decompressed
 from kajitori.core.tickets import Ticket, sign
 from kajitori.kube.ticket_key import REREAD_SECONDS
+from kajitori.store.blobs import open_blobs
+from kajitori.store.code import CodeStore
 
 KEY = b"k" * 32
 HOSTS = "/v1/members/hosts"
@@ -292,3 +300,53 @@ async def test_answers_of_old_gangs_are_forgotten(gang: Gang, impatient: None) -
         other = Gang(gang.world, name=f"run-{number}")
         await other.ask()
     assert len(gang.world.api.host_lists._gangs) == KEPT_GANGS
+
+
+CODE = "/v1/members/code"
+
+
+@pytest.fixture
+async def coded(gang: Gang, tmp_path: Path) -> Gang:
+    """The same gang, with code that is in the store."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)")
+    store = gang.world.api.code = CodeStore(await open_blobs((tmp_path / "blobs").as_uri()))
+    packed = pack(folder)
+    part = packed.part(0)
+    sha256 = hashlib.sha256(part).hexdigest()
+    await store.put_part("team", packed.digest, 0, sha256, compress(part))
+    await store.complete("team", packed.digest, [sha256], packed.size_bytes)
+    gang.ticket = replace(gang.ticket, code=packed.digest)
+    return gang
+
+
+async def ask_for_code(gang: Gang, rank: int) -> httpx2.Response:
+    return await gang.world.http.get(CODE, params={"rank": rank}, headers=gang.headers())
+
+
+async def test_a_member_that_starts_gets_the_code_of_its_attempt(coded: Gang) -> None:
+    """And nobody else: not one whose program runs, not one that is unknown, not with another run's ticket."""
+    coded.start(0)
+    coded.run_program(1, "10.0.0.2")
+    await coded.world.caught_up()
+    response = await ask_for_code(coded, 0)
+    assert response.status_code == 200
+    archive = b"".join(decompressed([response.content]))
+    assert f"sha256:{hashlib.sha256(archive).hexdigest()}" == coded.ticket.code
+    assert int(response.headers[ARCHIVE_BYTES]) == len(archive)
+
+    response = await ask_for_code(coded, 1)
+    assert (response.status_code, response.json()["code"]) == (403, "NotStarting")
+    assert (await ask_for_code(coded, 2)).status_code == 503  # not seen yet: it may ask again
+    coded.ticket = replace(coded.ticket, run_uid="another")
+    assert (await ask_for_code(coded, 0)).status_code == 403
+
+
+async def test_code_that_is_not_there(coded: Gang) -> None:
+    coded.start(0)
+    await coded.world.caught_up()
+    coded.ticket = replace(coded.ticket, code="sha256:" + "0" * 64)
+    assert (await ask_for_code(coded, 0)).status_code == 404
+    coded.ticket = replace(coded.ticket, code="")
+    assert (await ask_for_code(coded, 0)).status_code == 404

@@ -33,9 +33,16 @@ def read_text(file: str) -> str:
     return FILES[file]
 
 
+DIGEST = "sha256:" + "a" * 64
+
+
 def build(**words: Any) -> RunRequest:
     return build_request(
-        RunWords(**words), environment={"HOME": "/home/alice", "LR": "5"}, folder=HERE, read_text=read_text
+        RunWords(**words),
+        environment={"HOME": "/home/alice", "LR": "5"},
+        folder=HERE,
+        read_text=read_text,
+        pack=lambda folder: DIGEST,
     )
 
 
@@ -264,3 +271,45 @@ def test_a_servers_faults_name_options() -> None:
     )
     renamed = [fault.field for fault in request.in_users_words(error).faults]
     assert renamed == ["--gpu-type", "--env A", "spec.resources.memory"]
+
+
+@pytest.mark.parametrize(
+    ("words", "folder", "code"),
+    [
+        ({"code": "."}, HERE, {"digest": DIGEST}),
+        ({"code": "src:/work"}, HERE / "src", {"digest": DIGEST, "path": "/work"}),
+        ({"code": "~/a:b"}, Path("/home/alice/a:b"), {"digest": DIGEST}),
+        ({"file": "jobs/code.yaml"}, HERE / "jobs/here", {"digest": DIGEST, "path": "/x"}),
+        ({"file": "jobs/code.yaml", "code": "there"}, HERE / "there", {"digest": DIGEST}),
+    ],
+)
+def test_code(words: dict[str, Any], folder: Path, code: dict[str, str]) -> None:
+    """A folder of this machine; in a file it is relative to where that lies. Options overrule the file."""
+    packed: list[Path] = []
+
+    def pack(found: Path) -> str:
+        packed.append(found)
+        return DIGEST
+
+    request = build_request(
+        RunWords(image="x", **words),
+        environment={"HOME": "/home/alice"},
+        folder=HERE,
+        read_text=lambda _: "image: y\ncode: here:/x\n",
+        pack=pack,
+    )
+    assert (request.faults, packed, request.spec["code"]) == ((), [folder], code)
+
+
+def test_code_that_cannot_be_packed_is_one_fault_among_all() -> None:
+    def pack(folder: Path) -> str:
+        raise InvalidInput([Fault("a", "is a socket"), Fault("b", "is a device", hint="leave it out")])
+
+    request = build_request(
+        RunWords(image="x", memory="lots", code="."), environment={}, folder=HERE, read_text=read_text, pack=pack
+    )
+    assert [(fault.field, fault.message) for fault in request.faults] == [
+        ("--memory", "'lots' is not a size"),
+        ("--code .: a", "is a socket"),
+        ("--code .: b", "is a device"),
+    ]

@@ -119,5 +119,7 @@ def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> No
         ctx = run_command.make_context("run", line[2:])
     known = RunWords.__dataclass_fields__
     given_words = {key: value for key, value in ctx.params.items() if key in known}
-    request = build_request(RunWords(**given_words), environment={}, folder=Path("/"), read_text=lambda _: "")
+    request = build_request(
+        RunWords(**given_words), environment={}, folder=Path("/"), read_text=lambda _: "", pack=lambda _: ""
+    )
     assert to_document(parse_spec(request.spec)) == to_document(parse_spec(spec))

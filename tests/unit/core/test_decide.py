@@ -656,3 +656,9 @@ def test_a_gpu_type_may_be_written_as_the_nodes_label_says_it() -> None:
     labelled = node("n", gpus=8, gpu_type="h100", labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
     document = {"resources": {"gpu": 1, "gpuType": "nvidia-h100-80gb-hbm3"}}
     assert decided(document, facts=Facts(table=NodeTable([labelled]))).request.gpu_type == "h100"
+
+
+def test_code_without_a_way_to_members_is_refused() -> None:
+    """Where policy names no image of ours."""
+    faults = refused({"code": {"digest": "sha256:" + "a" * 64}})
+    assert {field: fault.code for field, fault in faults.items()} == {"spec.code": "NoFirstStep"}

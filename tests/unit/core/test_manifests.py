@@ -270,3 +270,32 @@ def test_an_etc_hosts_of_the_users_own_stays() -> None:
     volumes = {"volumes": {"names": {"configMap": "names", "subPath": "hosts"}}}
     spec = starting({"volumes": [{"name": "names", "path": "/etc/hosts"}]}, **volumes)
     assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == ["/etc/hosts", "/kajitori"]
+
+
+CODE = {"digest": "sha256:" + "a" * 64, "path": "/work"}
+
+
+@pytest.mark.parametrize("document", [{"replicas": 1}, {"type": "service", "replicas": 3}])
+def test_code_comes_with_the_first_step(document: dict[str, Any]) -> None:
+    """Also for who needs nobody else: then nobody is waited for. The ticket opens just this code."""
+    pod = {"spec": starting({"code": CODE, **document})}
+    (step,) = pod["spec"]["initContainers"]
+    said = {each["name"]: each["value"] for each in step["env"]}
+    assert (said[first_step.CODE_ENV], said[first_step.ALONE_ENV]) == (CODE["digest"], "1")
+    ticket = verify(said[first_step.TICKET_ENV], b"k" * 32)
+    assert ticket is not None and ticket.code == CODE["digest"]
+    main = pod["spec"]["containers"][0]
+    assert main["workingDir"] == "/work"
+    assert env(pod)["KAJI_CODE_DIR"] == "/work"
+    assert "KAJI_HOSTS" not in env(pod)
+    assert main["volumeMounts"] == [
+        {"name": "kajitori", "mountPath": "/kajitori", "readOnly": True},
+        {"name": "kajitori", "mountPath": "/work", "subPath": "code"},
+    ]
+
+
+def test_a_gang_with_code_waits_for_its_members_too() -> None:
+    pod = {"spec": starting({"code": CODE, "workingDir": "/elsewhere"})}
+    assert first_step.ALONE_ENV not in {each["name"] for each in pod["spec"]["initContainers"][0]["env"]}
+    assert pod["spec"]["containers"][0]["workingDir"] == "/elsewhere"
+    assert {"KAJI_HOSTS", "KAJI_CODE_DIR"} <= env(pod).keys()

@@ -50,7 +50,8 @@ def _words(*known: str) -> Any:
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
     epilog="\b\nExamples:\n  kaji run python:3.11 python -c 'print(1)'\n"
     "  kaji run -d --name bert --gpus 8 --gpu-type h100 -n 4 --launcher torchrun \\\n"
-    "      -v imagenet:/data:ro --checkpoint /ckpt registry/bert:3 train.py --lr 3e-4",
+    "      -v imagenet:/data:ro --checkpoint /ckpt registry/bert:3 train.py --lr 3e-4\n"
+    "  kaji run --code . python:3.11 python train.py    # the folder you are in",
 )
 @click.argument("image", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -83,6 +84,7 @@ def _words(*known: str) -> Any:
 @click.option(
     "--type", metavar="batch|service", shell_complete=_words("batch", "service"), help="service: kept running for good."
 )
+@click.option("--code", metavar="DIR[:PATH]", help="Folder that every member gets; the program starts in it.")
 @click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
 @click.option("--restarts", metavar="N", help="Restarts of the gang after failures of the program; 0: none.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it, such as 8h; short ones start sooner.")
@@ -122,6 +124,7 @@ def command(
 
     Follows its log and ends with its exit code. Ctrl-C leaves it running; a second one stops it.
     """
+    from kajitori.cli.code import Code
     from kajitori.cli.follow import Follower, follow_to_the_end
     from kajitori.cli.interrupts import Signals
     from kajitori.cli.output import print_document
@@ -131,12 +134,16 @@ def command(
         raise click.UsageError("-o goes with -d or --dry-run: otherwise stdout is the program's")
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
-    request = build_request(RunWords(**words), environment=cli.environment, folder=Path.cwd(), read_text=_read_text)
+    code = Code(cli, quiet=quiet)
+    request = build_request(
+        RunWords(**words), environment=cli.environment, folder=Path.cwd(), read_text=_read_text, pack=code.pack
+    )
     if request.faults:
         raise _all_faults(cli, request)
     with cli.api() as api, Signals() as signals:
         if dry_run:
             return _show(_submit(api, request, dry_run=True), output, quiet)
+        code.upload(api, _at_home(api, request).namespace or "")
         view = _submit(api, request)
         if not quiet:
             _note((view.get("status") or {}).get("findings") or ())

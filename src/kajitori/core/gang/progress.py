@@ -201,6 +201,7 @@ _NOT_THE_NODE = (
     Reason.MEMBER_DELETED,
     Reason.FIRST_STEP_REFUSED,
     Reason.FIRST_STEP_NO_PEERS,
+    Reason.FIRST_STEP_NO_CODE,
 )
 
 _SLOWNESS = (

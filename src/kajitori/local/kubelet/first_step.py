@@ -6,11 +6,14 @@ mounted, what it makes lies in the Pod's own folder, and the variables that poin
 
 from __future__ import annotations
 
+import os
 import posixpath
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
+
+import zstandard
 
 import kajitori
 from kajitori.core import first_step
@@ -19,6 +22,8 @@ from kajitori.local.kubelet.pod import Manifest
 from kajitori.local.kubelet.volumes import Volume
 
 _PACKAGES = Path(kajitori.__file__).parents[1]
+_LIBRARIES = Path(zstandard.__file__).parents[1]
+"""Where code that is unpacked finds what it needs."""
 
 
 def own_folders(pod: Manifest) -> frozenset[str]:
@@ -33,13 +38,17 @@ def is_first_step(pod: Manifest, container: Mapping[str, Any]) -> bool:
 
 
 def command() -> list[str]:
-    """Its command line, whatever is first on the path; it needs nothing but the standard library."""
+    """Its command line, whatever is first on the path. What it needs besides the standard library is named to it: a
+    look through all that is installed takes longer than its work."""
     return [sys.executable, "-P", "-S", "-m", first_step.PROGRAM]
 
 
-def environment() -> dict[str, str]:
-    """What it finds beside what the Pod says."""
-    return {"PYTHONPATH": str(_PACKAGES)}
+def environment(uid: int | None, gid: int | None) -> dict[str, str]:
+    """What it finds beside what the Pod says; user and group of the program, where these are not the kubelet's own."""
+    found = {"PYTHONPATH": f"{_PACKAGES}:{_LIBRARIES}"}
+    if uid is not None and os.geteuid() == 0:
+        found[first_step.OWNER_ENV] = f"{uid}:{gid if gid is not None else uid}"
+    return found
 
 
 def without_mounts(
@@ -49,15 +58,28 @@ def without_mounts(
     these lie on this machine, and the hostfile is to name addresses, since names of members do not resolve."""
     moved = dict(environment)
     for mount in container.get("volumeMounts") or ():
-        if mount["name"] not in own or mount.get("subPath"):
+        if mount["name"] not in own:
             continue
-        target, source = posixpath.normpath(mount["mountPath"]), str(volumes[mount["name"]].path)
+        target, source = posixpath.normpath(mount["mountPath"]), _source(mount, volumes)
         for name, value in environment.items():
             if name.startswith(RESERVED_ENV_PREFIX) and (value == target or value.startswith(f"{target}/")):
                 moved[name] = source + value.removeprefix(target)
     if container["name"] == first_step.CONTAINER and own:
         moved[first_step.BY_ADDRESS_ENV] = "1"
     return moved
+
+
+def working_dir(said: str, container: Mapping[str, Any], volumes: Mapping[str, Volume], own: Collection[str]) -> str:
+    """The folder to start in where nothing is mounted: what lies in the Pod's own folders is there on this machine."""
+    for mount in container.get("volumeMounts") or ():
+        target = posixpath.normpath(mount["mountPath"])
+        if mount["name"] in own and (said == target or said.startswith(f"{target}/")):
+            return _source(mount, volumes) + said.removeprefix(target)
+    return said
+
+
+def _source(mount: Mapping[str, Any], volumes: Mapping[str, Volume]) -> str:
+    return posixpath.normpath(posixpath.join(str(volumes[mount["name"]].path), mount.get("subPath") or ""))
 
 
 def mounts_etc_hosts(container: Mapping[str, Any]) -> bool:

@@ -75,10 +75,12 @@ class Starter:
             environment |= context.gpus.environment(record.gpus)
         else:
             environment |= context.gpus.environment([])
+        working_dir = spec.get("workingDir") or _home(environment)
         if not mounts.possible:
             environment = first_step.without_mounts(environment, spec, self._volumes or {}, own)
+            working_dir = first_step.working_dir(working_dir, spec, self._volumes or {}, own)
         if begins:
-            environment |= first_step.environment()
+            environment |= first_step.environment(*admission.identity(pod, spec))
         argv = first_step.command() if begins else environments.command_line(spec, environment)
         resolves = mounts.possible and first_step.mounts_etc_hosts(spec)
         named = {} if resolves else peers.named_peers(pod, environment)
@@ -114,7 +116,7 @@ class Starter:
         return Launch(
             argv=argv,
             environment=environment,
-            working_dir=spec.get("workingDir") or _home(environment),
+            working_dir=working_dir,
             log_path=self._folders.log(slot.name, int(attempt_folder.name)),
             log_max_bytes=settings.log_max_bytes,
             log_max_files=settings.log_max_files,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,15 @@ import pytest
 from aiohttp import web
 from tests.unit.kube.fake_api import serving
 
+from kajitori.codepack.packing import pack
+from kajitori.codepack.parts import compress
 from kajitori.core import first_step
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.manifests import MemberPods
 from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
 from kajitori.kube import resources
+from kajitori.member.code import ARCHIVE_BYTES
 
 from .conftest import Machine, until
 
@@ -31,16 +36,37 @@ async def server() -> AsyncIterator[str]:
     async def hosts(request: web.Request) -> web.Response:
         return web.json_response({"addresses": ADDRESSES})
 
+    async def code(request: web.Request) -> web.Response:
+        return web.Response(body=compress(CODE), headers={ARCHIVE_BYTES: str(len(CODE))})
+
     app = web.Application()
     app.router.add_get("/v1/members/hosts", hosts)
+    app.router.add_get("/v1/members/code", code)
     async with serving(app) as url:
         yield url
+
+
+def archive() -> tuple[str, bytes]:
+    """Digest and bytes of a folder with a program and a package beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "pkg").mkdir()
+        (Path(folder) / "pkg/data.py").write_text("X = 42")
+        (Path(folder) / "train.py").write_text(
+            "import os, pkg.data\nopen('out', 'w')\n"
+            "print(pkg.data.X, os.getcwd() == os.path.realpath(os.environ['KAJI_CODE_DIR']), os.getuid())"
+        )
+        packed = pack(Path(folder))
+        return packed.digest, b"".join(packed.listing.read(0, packed.size_bytes))
+
+
+DIGEST, CODE = archive()
 
 
 def member(server: str, rank: int, script: str = SCRIPT, **fields: Any) -> dict[str, Any]:
     """The Pod of a member of two, as the controller makes it."""
     small = {"cpu": 1, "memory": "64Mi"}
-    spec = parse_spec({"image": "x", "command": ["/bin/sh", "-c", script], "replicas": 2, "resources": small, **fields})
+    asked = {"image": "x", "command": ["/bin/sh", "-c", script], "replicas": 2, "resources": small, **fields}
+    spec = parse_spec(asked)
     rules = {
         "start": {"image": "kajitori", "server": server, "deadline": "1m"},
         "security": {"allowRoot": True, "addCapabilities": [], "allowPrivilegeEscalation": True},
@@ -105,6 +131,44 @@ async def test_whoever_the_program_runs_as_can_read_it(tmp_path: Path, server: s
     await machine.cluster.create(resources.PODS, pod, "default")
     await machine.phase("bert-1-0", "Succeeded")
     assert said(machine, "bert-1-0") == ["54321", "bert-1-0.bert slots=1", "bert-1-1.bert slots=1"]
+    await machine.tear_down()
+
+
+TRAIN = f"exec {sys.executable} train.py"
+
+
+@pytest.mark.parametrize("namespaces", [False, True])
+async def test_a_program_starts_in_its_code(tmp_path: Path, server: str, namespaces: bool) -> None:
+    """Wherever that lies; it may write there. Who is alone need not wait for anybody."""
+    machine = await started(tmp_path, namespaces=namespaces)
+    code = {"digest": DIGEST, "path": "/somewhere/code"}
+    await machine.cluster.create(resources.PODS, member(server, 0, TRAIN, code=code, replicas=1), "default")
+    await machine.phase("bert-1-0", "Succeeded")
+    assert said(machine, "bert-1-0") == [f"42 True {os.getuid()}"]
+    assert "somewhere" not in os.listdir("/")  # noqa: PTH208
+    await machine.tear_down()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+async def test_the_code_belongs_to_whoever_the_program_runs_as(tmp_path: Path, server: str) -> None:
+    os.chmod(tmp_path, 0o755)  # noqa: PTH101
+    machine = await started(tmp_path, namespaces=True)
+    pod = member(server, 0, "cat train.py > copy && id -u", user="54321:54321", code={"digest": DIGEST}, replicas=1)
+    await machine.cluster.create(resources.PODS, pod, "default")
+    await machine.phase("bert-1-0", "Succeeded")
+    assert said(machine, "bert-1-0") == ["54321"]
+    await machine.tear_down()
+
+
+async def test_code_that_is_another_never_runs(tmp_path: Path, server: str) -> None:
+    machine = await started(tmp_path, namespaces=False)
+    other = {"digest": "sha256:" + "0" * 64}
+    await machine.cluster.create(resources.PODS, member(server, 0, "echo ran", code=other), "default")
+    status = await machine.phase("bert-1-0", "Failed")
+    ended = status["initContainerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], "could not be unpacked" in ended["message"]) == (first_step.NO_CODE, True)
+    assert not machine.log("bert-1-0")
     await machine.tear_down()
 
 
