@@ -19,7 +19,7 @@ import kajitori
 from kajitori.core import first_step
 from kajitori.core.fields import RESERVED_ENV_PREFIX
 from kajitori.local.kubelet.pod import Manifest
-from kajitori.local.kubelet.volumes import Volume
+from kajitori.local.kubelet.volumes import Volume, kind_of
 
 _PACKAGES = Path(kajitori.__file__).parents[1]
 _LIBRARIES = Path(zstandard.__file__).parents[1]
@@ -33,8 +33,15 @@ def own_folders(pod: Manifest) -> frozenset[str]:
 
 
 def is_first_step(pod: Manifest, container: Mapping[str, Any]) -> bool:
-    """Whether the container is the first step of a member of ours."""
-    return container["name"] == first_step.CONTAINER and bool(own_folders(pod))
+    """Whether the container is the first step of a member of ours: one that writes into an empty folder of the Pod's
+    own, and nowhere else."""
+    own = own_folders(pod)
+    empty = {volume["name"] for volume in pod["spec"].get("volumes") or () if kind_of(volume) == "emptyDir"}
+    whole = [
+        mount for mount in container.get("volumeMounts") or () if mount.keys() <= {"name", "mountPath", "readOnly"}
+    ]
+    folders = {mount["name"] for mount in whole if mount["mountPath"] == first_step.FOLDER}
+    return container["name"] == first_step.CONTAINER and bool(own & empty & folders)
 
 
 def command() -> list[str]:
@@ -43,9 +50,13 @@ def command() -> list[str]:
     return [sys.executable, "-P", "-S", "-m", first_step.PROGRAM]
 
 
-def environment(uid: int | None, gid: int | None) -> dict[str, str]:
-    """What it finds beside what the Pod says; user and group of the program, where these are not the kubelet's own."""
-    found = {"PYTHONPATH": f"{_PACKAGES}:{_LIBRARIES}"}
+def environment(said: Mapping[str, str], uid: int | None, gid: int | None) -> dict[str, str]:
+    """What it finds: of what the Pod says our own variables alone, since it runs as the kubelet's own user, and nothing
+    in a Pod may make another program of it, or let it write elsewhere. With user and group of the program, where these
+    are not the kubelet's own."""
+    found = {name: value for name, value in said.items() if name.startswith(RESERVED_ENV_PREFIX)}
+    found |= {"PYTHONPATH": f"{_PACKAGES}:{_LIBRARIES}", first_step.FOLDER_ENV: first_step.FOLDER}
+    found.pop(first_step.OWNER_ENV, None)
     if uid is not None and os.geteuid() == 0:
         found[first_step.OWNER_ENV] = f"{uid}:{gid if gid is not None else uid}"
     return found

@@ -75,12 +75,12 @@ class Starter:
             environment |= context.gpus.environment(record.gpus)
         else:
             environment |= context.gpus.environment([])
+        if begins:
+            environment = first_step.environment(environment, *admission.identity(pod, spec))
         working_dir = spec.get("workingDir") or _home(environment)
         if not mounts.possible:
             environment = first_step.without_mounts(environment, spec, self._volumes or {}, own)
             working_dir = first_step.working_dir(working_dir, spec, self._volumes or {}, own)
-        if begins:
-            environment |= first_step.environment(*admission.identity(pod, spec))
         argv = first_step.command() if begins else environments.command_line(spec, environment)
         resolves = mounts.possible and first_step.mounts_etc_hosts(spec)
         named = {} if resolves else peers.named_peers(pod, environment)

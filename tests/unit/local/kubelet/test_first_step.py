@@ -21,6 +21,7 @@ from kajitori.core.manifests import MemberPods
 from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
 from kajitori.kube import resources
+from kajitori.local.kubelet.first_step import is_first_step
 from kajitori.member.code import ARCHIVE_BYTES
 
 from .conftest import Machine, until
@@ -180,6 +181,36 @@ async def test_a_path_without_python_does_not_matter(tmp_path: Path, server: str
     await machine.cluster.create(resources.PODS, member(server, 0, "exit 0"), "default")
     await machine.phase("bert-1-0", "Succeeded")
     await machine.tear_down()
+
+
+async def test_nothing_in_a_pod_makes_another_program_of_it(tmp_path: Path, server: str) -> None:
+    """It runs as the kubelet's own user: of what the Pod says only variables of ours count, and not where to write."""
+    (tmp_path / "http").mkdir()
+    (tmp_path / "http" / "__init__.py").write_text("raise SystemExit(9)")
+    machine = await started(tmp_path, namespaces=False)
+    pod = member(server, 0, 'cat "$KAJI_HOSTS" > /dev/null')
+    foreign = {"PYTHONHOME": str(tmp_path), "PYTHONPATH": str(tmp_path), "LD_PRELOAD": "/none", "PATH": "/none"}
+    said = foreign | {first_step.FOLDER_ENV: str(tmp_path)}
+    env = pod["spec"]["initContainers"][0]["env"]
+    env += [{"name": name, "value": value} for name, value in said.items()]
+    await machine.cluster.create(resources.PODS, pod, "default")
+    await machine.phase("bert-1-0", "Succeeded")
+    assert sorted(os.listdir(tmp_path)) == ["http", "kubelet"]  # noqa: PTH208
+    await machine.tear_down()
+
+
+@pytest.mark.parametrize("source", [{"hostPath": {"path": "/etc"}}, {"secret": {"secretName": "x"}}])
+def test_only_what_writes_into_an_empty_folder_is_a_first_step(source: dict[str, Any]) -> None:
+    """A Pod that only looks like a member of ours is one like any other."""
+    pod = member("http://x", 0)
+    (step,) = pod["spec"]["initContainers"]
+    assert is_first_step(pod, step)
+    assert not is_first_step(pod, pod["spec"]["containers"][0])
+    assert not is_first_step({**pod, "metadata": {"annotations": {}}}, step)
+    deeper = {**step, "volumeMounts": [{**step["volumeMounts"][0], "subPath": "x"}]}
+    assert not is_first_step(pod, deeper)
+    volumes = [{"name": first_step.VOLUME, **source}]
+    assert not is_first_step({**pod, "spec": {**pod["spec"], "volumes": volumes}}, step)
 
 
 async def test_a_step_that_fails_fails_the_pod_with_its_words(tmp_path: Path) -> None:
