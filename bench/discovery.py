@@ -1,0 +1,324 @@
+"""What it costs that all members of a large gang learn where all of them are.
+
+    python -m bench.discovery            7,500 members
+    python -m bench.discovery --small    300 members
+
+A real kube-apiserver with etcd on this machine (see tests/helpers/real_cluster.py) holds the Pods of a gang as they are
+while members are in their first step; nobody runs them. `kaji server` in a process of its own follows them, with an
+identity of its own, so that the API server's audit log tells what it asks for. First all members but one have an
+address; all of them ask the Web API, as their first steps do, and wait. Then the last one gets its address. Measured
+beside it: what the API server would have to do if each member listed the Pods of its run there, from twenty that do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import psutil
+import uvloop
+import yaml
+from tests.helpers.real_cluster import RealCluster, find_binary, running_cluster
+
+from bench.common import CONSOLE, Limit, print_limits, print_table
+from kajitori.core import first_step, names
+from kajitori.core.decide import Facts, RunIdentity, decide
+from kajitori.core.manifests import MemberPods
+from kajitori.core.policy import parse_policy
+from kajitori.core.run import parse_spec
+from kajitori.core.tickets import Ticket, sign
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.install import install
+from kajitori.kube.resources import NAMESPACES, PODS, RUNS, Resource
+from kajitori.kube.ticket_key import ensure_ticket_key
+from kajitori.settings import LEASE_NAMESPACE
+
+NAMESPACE = "discovery"
+RUN = "bert"
+WEB_API_USER = "ada"
+"""Of the users that the cluster knows, the one that the Web API acts as."""
+LISTS = 20
+PATIENCE_SECONDS = 180.0
+AT_ONCE = 64
+_AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "users": [WEB_API_USER]}, {"level": "None"}],
+}
+_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What became of one member's request."""
+
+    at: float
+    """Seconds of the monotonic clock when all of the answer was there."""
+    sent_bytes: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one round measured."""
+
+    members: int
+    last_answer_seconds: float
+    """From the last address until the last member had its answer."""
+    web_api_cpu_seconds: float
+    web_api_mib: float
+    bytes_each: float
+    requests: int
+    """Of the Web API at the API server, while all members asked and waited."""
+    list_cpu_seconds: float
+    """Of the API server, for one member that lists the Pods there."""
+    list_bytes: int
+
+
+# ---------------------------------------------------------------------------------------------- the gang
+
+
+async def make_gang(client: KubeClient, members: int) -> str:
+    """A run whose members are in their first step, all but the last with an address. Answers its ticket."""
+    spec = parse_spec({"image": "bert:3", "replicas": members, "resources": {"cpu": 8, "memory": "64Gi", "gpu": 8}})
+    rules = parse_policy({"start": {"image": "kajitori:1", "server": "http://kajitori:8600"}})
+    decision = decide(spec, rules, Facts(), run=RunIdentity(RUN, NAMESPACE))
+    kind = {"apiVersion": names.API_VERSION, "kind": names.KIND}
+    run = {**kind, "metadata": {"name": RUN}, "spec": {"image": "bert:3", "replicas": members}}
+    made = await client.create(RUNS, run, NAMESPACE)
+    uid = made["metadata"]["uid"]
+    status = {"status": {"phase": "Starting", "attempts": 1}}
+    await client.patch(RUNS, RUN, status, NAMESPACE, subresource="status")
+    key = await ensure_ticket_key(client, LEASE_NAMESPACE)
+    pods = MemberPods(
+        decision.template, run_name=RUN, namespace=NAMESPACE, run_uid=uid, attempt=1, world_size=members, port=20001,
+        spec=spec, bind_direct=True, ticket_key=key,
+    )  # fmt: skip
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def make(rank: int) -> None:
+        async with turns:
+            await client.create(PODS, pods.pod(rank, f"gpu-{rank:05}"), NAMESPACE)
+            await report(client, rank, "" if rank == members - 1 else address(rank))
+
+    await asyncio.gather(*(make(rank) for rank in range(members)))
+    return sign(Ticket(NAMESPACE, RUN, uid, 1, members), key)
+
+
+async def report(client: KubeClient, rank: int, pod_ip: str) -> None:
+    """The status of a member in its first step, as its kubelet writes it."""
+    common = {"image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    step = {**common, "name": first_step.CONTAINER, "state": {"running": {"startedAt": "2026-11-21T00:00:00Z"}}}
+    main = {**common, "name": names.MEMBER_CONTAINER, "state": {"waiting": {"reason": "PodInitializing"}}}
+    status: dict[str, Any] = {"phase": "Pending", "initContainerStatuses": [step], "containerStatuses": [main]}
+    if pod_ip:
+        status |= {"podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
+    name = names.pod_name(RUN, 1, rank)
+    await client.patch(PODS, name, {"status": status}, NAMESPACE, kind=PatchKind.STRATEGIC, subresource="status")
+
+
+def address(rank: int) -> str:
+    """Sixty-four members a subnet, as nodes have theirs."""
+    return f"10.{128 + (rank >> 14)}.{(rank >> 6) & 255}.{(rank & 63) * 3 + 2}"
+
+
+# ---------------------------------------------------------------------------------------------- members that ask
+
+
+class Asking(asyncio.Protocol):
+    """One member's request."""
+
+    def __init__(self, request: bytes, answered: asyncio.Future[Answered]) -> None:
+        self._request, self._answered = request, answered
+        self._head = b""
+        self._bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        self._bytes += len(data)
+        if len(self._head) < 12:
+            self._head += data[:12]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._answered.done():
+            self._answered.set_result(Answered(time.monotonic(), self._bytes, self._head[9:12].decode()))
+
+
+async def ask_all(url: str, ticket: str, members: int) -> list[asyncio.Future[Answered]]:
+    """Every member has sent its request."""
+    loop, place = asyncio.get_running_loop(), urlsplit(url)
+    request = (
+        f"GET /v1/members/hosts HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {ticket}\r\n"
+        "Accept-Encoding: gzip\r\nConnection: close\r\n\r\n"
+    ).encode()
+    asked: list[asyncio.Future[Answered]] = []
+    turns = asyncio.Semaphore(500)
+
+    async def ask() -> None:
+        answered: asyncio.Future[Answered] = loop.create_future()
+        asked.append(answered)
+        async with turns:
+            await loop.create_connection(lambda: Asking(request, answered), place.hostname or "", place.port or 80)
+
+    await asyncio.gather(*(ask() for _ in range(members)))
+    return asked
+
+
+# ---------------------------------------------------------------------------------------------- one round
+
+
+@contextlib.contextmanager
+def web_api(cluster: RealCluster, folder: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """`kaji server` with an identity of its own; its address, and its process."""
+    document = yaml.safe_load(cluster.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": cluster.tokens[WEB_API_USER]}
+    kubeconfig = folder / "web-api.kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(document))
+    (folder / "policy.yaml").write_text("{}\n")
+    options = ("--kubeconfig", str(kubeconfig), "--policy", str(folder / "policy.yaml"), "--port", "0")
+    command = [sys.executable, "-m", "kajitori.cli", "server", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if found := re.search(r"Web API: (http\S+)", line):
+                    yield found[1], psutil.Process(process.pid)
+                    return
+            raise RuntimeError("kaji server ended before it listened")
+        finally:
+            process.terminate()
+
+
+@contextlib.asynccontextmanager
+async def prepared(cluster: RealCluster) -> AsyncIterator[KubeClient]:
+    """An installed Kajitori; the Web API's user may do what he likes."""
+    async with cluster.client() as client:
+        await install(client)
+        for name in (NAMESPACE, LEASE_NAMESPACE):
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": WEB_API_USER}
+        await client.create(_BINDINGS, {"metadata": {"name": "web-api"}, "roleRef": role, "subjects": [subject]})
+        yield client
+
+
+async def measure(cluster: RealCluster, folder: Path, members: int) -> Figures:
+    """One round with a gang of so many members."""
+    audit = folder / "audit.log"
+    async with prepared(cluster) as client:
+        ticket = await make_gang(client, members)
+        with web_api(cluster, folder) as (url, process):
+            before, cpu_before = len(audit.read_text().splitlines()), _cpu_seconds(process)
+            # 1. All ask, and wait for the last one.
+            asked = await ask_all(url, ticket, members)
+            await asyncio.sleep(2.0)
+            # 2. The last one gets its address.
+            await report(client, members - 1, address(members - 1))
+            known_at = time.monotonic()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                answers = await asyncio.gather(*asked)
+            cpu, memory = _cpu_seconds(process) - cpu_before, process.memory_info().rss
+            lines = audit.read_text().splitlines()[before:]
+        if {answer.status for answer in answers} != {"200"}:
+            raise RuntimeError(f"not all were answered: {sorted({answer.status for answer in answers})}")
+        # 3. The same from the API server itself, for a few.
+        list_cpu, list_bytes = await lists(client)
+    return Figures(
+        members=members,
+        last_answer_seconds=max(answer.at for answer in answers) - known_at,
+        web_api_cpu_seconds=cpu,
+        web_api_mib=memory / 2**20,
+        bytes_each=sum(answer.sent_bytes for answer in answers) / members,
+        requests=len([line for line in lines if json.loads(line)["user"]["username"] == WEB_API_USER]),
+        list_cpu_seconds=list_cpu,
+        list_bytes=list_bytes,
+    )
+
+
+async def lists(client: KubeClient) -> tuple[float, int]:
+    """Processor seconds of the API server, and bytes, for one LIST of the run's Pods."""
+    process = next(each for each in psutil.Process().children(recursive=True) if each.name() == "kube-apiserver")
+    path = f"{PODS.path(NAMESPACE)}?labelSelector={names.LABEL_RUN}%3D{RUN}&resourceVersion=0"
+    began, size = _cpu_seconds(process), 0
+    for _ in range(LISTS):
+        size = len(await client.request("GET", path))
+    return (_cpu_seconds(process) - began) / LISTS, size
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+# ---------------------------------------------------------------------------------------------- all of it
+
+
+def run(members: int) -> Figures:
+    """One round on a cluster of its own."""
+    with tempfile.TemporaryDirectory(prefix="kajitori-discovery-") as name:
+        folder = Path(name)
+        (folder / "audit.yaml").write_text(yaml.safe_dump(_AUDIT))
+        flags = (f"--audit-policy-file={folder}/audit.yaml", f"--audit-log-path={folder}/audit.log")
+        with running_cluster(*flags, "--audit-log-mode=blocking", "--max-requests-inflight=2000") as cluster:
+            return uvloop.run(measure(cluster, folder, members))
+
+
+def show(rounds: list[Figures]) -> int:
+    """Tables, and the exit code."""
+    rows: list[tuple[str, Callable[[Figures], str]]] = [
+        ("requests of the Web API to the API server", lambda it: str(it.requests)),
+        ("from the last address to the last answer, s", lambda it: f"{it.last_answer_seconds:.2f}"),
+        ("processor time of the Web API, s", lambda it: f"{it.web_api_cpu_seconds:.2f}"),
+        ("memory of the Web API, MiB", lambda it: f"{it.web_api_mib:.0f}"),
+        ("sent to each member, kB", lambda it: f"{it.bytes_each / 1000:.1f}"),
+        (
+            "processor time of the API server, if each listed the Pods, s",
+            lambda it: f"{it.list_cpu_seconds * it.members:,.0f}",
+        ),
+        ("sent by the API server then, GB", lambda it: f"{it.list_bytes * it.members / 1e9:,.2f}"),
+    ]
+    columns = ("", *(f"{each.members:,} members" for each in rounds))
+    table = [(what, *(shown(each) for each in rounds)) for what, shown in rows]
+    print_table("all members of a gang learn where all of them are", columns, table)
+    small, large = rounds
+    per_member = large.web_api_cpu_seconds / large.members
+    return print_limits(
+        [
+            Limit("requests to the API server, however many ask", large.requests, most=small.requests + 1),
+            Limit("processor time of the Web API, per member", per_member * 1e3, most=3, unit=" ms"),
+            Limit("from the last address to the last answer", large.last_answer_seconds, most=15, unit=" s"),
+            Limit("processor time beside listing at the API server", per_member / large.list_cpu_seconds, most=0.1),
+        ]
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What it costs that all members learn where all of them are.")
+    parser.add_argument("--small", action="store_true", help="300 members instead of 7,500")
+    members = 300 if parser.parse_args().small else 7500
+    if find_binary("kube-apiserver") is None or find_binary("etcd") is None:
+        CONSOLE.print("kube-apiserver and etcd are needed: setup-envtest use")
+        return 2
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, members + 1000), hard), hard))
+    return show([run(max(members // 25, 10)), run(members)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
