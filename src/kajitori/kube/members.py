@@ -185,6 +185,8 @@ def _why_pending(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, s
             return Reason.UNSCHEDULED, condition.message
     if status.reason == "FailedMount":
         return Reason.VOLUME, status.message
+    if any(init.name == first_step.CONTAINER and init.state.running for init in status.init_container_statuses):
+        return Reason.CREATING, "it is in its first step, which asks the Web API for what its program needs"
     return Reason.CREATING, ""
 
 

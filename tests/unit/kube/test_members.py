@@ -122,6 +122,14 @@ def test_what_a_member_waits_for(status: dict[str, Any], reason: Reason) -> None
     assert (member.state, member.reason) == (MemberState.PENDING, reason)
 
 
+def test_a_member_in_its_first_step_says_what_it_waits_for() -> None:
+    """For whoever reads why a gang did not start in time."""
+    step = {"name": first_step.CONTAINER, "state": {"running": {}}}
+    member = seen({**waiting("PodInitializing"), "initContainerStatuses": [step]})
+    assert (member.state, member.reason) == (MemberState.PENDING, Reason.CREATING)
+    assert "first step" in member.message
+
+
 def first_step_ended(exit_code: int, message: str, **status: Any) -> dict[str, Any]:
     """Our first step has failed, so that the program was never started."""
     terminated = {"exitCode": exit_code, "reason": "Error", "message": message}
