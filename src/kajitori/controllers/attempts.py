@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kajitori.core import manifests, names
+from kajitori.core import first_step, manifests, names
 from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
 from kajitori.core.quota import quota_shortage
 from kajitori.core.reasons import Reason
@@ -16,6 +16,7 @@ from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, Ka
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import CLAIMS, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
+from kajitori.kube.ticket_key import ensure_ticket_key
 
 
 class StartRefused(Exception):
@@ -67,6 +68,19 @@ async def _ensure(client: KubeClient, resource: Any, body: Mapping[str, Any], na
         pass
     except (Forbidden, InvalidInput) as error:
         raise StartRefused(Reason.ADMISSION, f"{resource.kind} {body['metadata']['name']}: {error}") from error
+
+
+async def key_of_tickets(client: KubeClient, attempt: Attempt, namespace: str) -> bytes | None:
+    """The key that tickets of this attempt's members are signed with; None where they begin with the program itself.
+
+    Raises StartRefused where the controller may not have it.
+    """
+    if not first_step.is_part_of(attempt.template.get("spec", {})):
+        return None
+    try:
+        return await ensure_ticket_key(client, namespace)
+    except (Forbidden, NotFound) as error:
+        raise StartRefused(Reason.ADMISSION, f"the key of members' tickets: {error.message}") from error
 
 
 async def create_members(

@@ -22,13 +22,14 @@ from kajitori.controllers.attempts import (
     delete_left_over,
     delete_member,
     delete_members,
+    key_of_tickets,
     prepare,
     write_status,
 )
 from kajitori.controllers.checkpoints import delete_checkpoint
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
-from kajitori.core import first_step, gang, names, nodelist
+from kajitori.core import gang, names, nodelist
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
 from kajitori.core.kept_logs import logs_to_keep
@@ -45,7 +46,6 @@ from kajitori.kube.members import member_of
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
-from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
 from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
@@ -621,9 +621,7 @@ class RunController:
         spec, decision = admitted.resolved()
         try:
             await prepare(self._client, run, spec, decision.claim)
-            ticket_key = None
-            if first_step.is_part_of(attempt.template.get("spec", {})):
-                ticket_key = await ensure_ticket_key(self._client, self._namespace)
+            ticket_key = await key_of_tickets(self._client, attempt, self._namespace)
             direct = decision.bind_direct
             created = await create_members(
                 self._client, run, attempt, ranks, spec, bind_direct=direct, ticket_key=ticket_key
