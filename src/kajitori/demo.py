@@ -193,10 +193,9 @@ class Story:
         return int(words[1]) if len(words) > 1 and words[0] == "step" and words[1].isdigit() else 0
 
     def _training_options(self) -> tuple[str, ...]:
-        folder = str(self._script.parent)
         return (
             *("-n", "2", "--launcher", "torchrun", "--cpus", "0.5", "-m", "512m", "--checkpoint", "/ckpt"),
-            *("--restarts", "3", "-v", f"{folder}:{folder}", "-w", folder, "python:3.12"),
+            *("--restarts", "3", "--code", str(self._script.parent), "python:3.12"),
             *(sys.executable, self._script.name, "--steps", str(STEPS), "--seconds-per-step", str(SECONDS_PER_STEP)),
         )
 

@@ -58,7 +58,7 @@ def as_ordinary_user(home: Path, script: str) -> tuple[int, str]:
 
 def test_everyday_commands(home: Path) -> None:
     """A folder at its own path may be mounted and worked in, a checkpoint lies where the program is told, and so do the
-    addresses of a gang; whatever would need a mount is refused when it is submitted, with the reason."""
+    addresses of a gang and the code that comes along; whatever would need a mount is refused when it is submitted, with the reason."""
     script = f"""
         set -e
         unshare --user true && echo "user namespaces are on"
@@ -71,6 +71,7 @@ def test_everyday_commands(home: Path) -> None:
         grep KAJI_CHECKPOINT_DIR env
         find $HOME -name step
         {KAJI} run -q -n 2 --cpus 0.2 busybox:1 sh -c 'echo hosts $(cat $KAJI_HOSTS) of $MASTER_ADDR'
+        {KAJI} run -q --code . busybox:1 sh -c 'cat file && [ "$PWD" = "$KAJI_CODE_DIR" ] && echo "is my code"'
         {KAJI} run -v $PWD:/data busybox:1 true || echo "mount elsewhere: $?"
         {KAJI} run -v /etc:/etc busybox:1 true || echo "mount of others: $?"
         {KAJI} run -m 64m --restarts 0 busybox:1 {sys.executable} -c '{HOG}' || echo "memory: $?"
@@ -88,7 +89,8 @@ def test_everyday_commands(home: Path) -> None:
     folder = next(line for line in said.splitlines() if line.startswith("KAJI_CHECKPOINT_DIR=")).partition("=")[2]
     assert Path(folder).is_relative_to(checkpoints) and f"{folder}/step\n" in said, said
     assert "hosts 127.0.0.1 slots=1 127.0.0.1 slots=1 of 127.0.0.1\n" in said, said
-    for refusal in ("mount elsewhere: 2", "mount of others: 2", f"{work}:/data", "memory: 137", "\n4\n"):
+    assert "inside\nis my code\n" in said, said
+    for refusal in ("mount elsewhere: 2", "mount of others: 2", f"{work}:/data", "memory: 137", "\n5\n"):
         assert refusal in said, said
     assert said.endswith("ended with 0\n0\n"), said
 
