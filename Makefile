@@ -22,7 +22,7 @@ demo: install
 test: check unit
 
 unit: install
-	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 check: lint types layers
 

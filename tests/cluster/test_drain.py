@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.helpers.world import GPUS, World, runs_server, world
+from tests.helpers.world import GPUS, World
 
 from kajitori.core import names
 from kajitori.core.reasons import Phase
 from kajitori.kube.resources import NODES
-
-__all__ = ["runs_server", "world"]
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 

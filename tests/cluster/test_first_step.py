@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from tests.helpers.world import GPUS, World, runs_server, this_machine, world
+from tests.helpers.world import GPUS, World, this_machine
 from tests.unit.kube.fake_api import serving
 
 from kajitori.api.app import create_app
@@ -23,8 +23,6 @@ from kajitori.errors import AlreadyExists
 from kajitori.kube.resources import NAMESPACES, PODS, Resource
 from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
-
-__all__ = ["runs_server", "world"]
 
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 SMALL = {"cpu": 0.1, "memory": "64Mi"}
@@ -138,10 +136,14 @@ async def test_each_attempt_has_a_ticket_of_its_own(world: World) -> None:
 
 async def test_a_first_step_that_is_refused_costs_no_restart(world: World) -> None:
     """The run says which member could not start, and why; then it starts as if nothing had been."""
-    answers = [web.json_response({"code": "NotStarting", "detail": "not for you"}, status=403) for _ in range(2)]
+    first: list[str] = []
 
     async def hosts(request: web.Request) -> web.Response:
-        return answers.pop() if answers else web.json_response({"addresses": ["127.0.0.1", "127.0.0.1"]})
+        ticket = request.headers["Authorization"]  # the same for all members of an attempt
+        first.append(ticket)
+        if ticket == first[0]:
+            return web.json_response({"code": "NotStarting", "detail": "not for you"}, status=403)
+        return web.json_response({"addresses": ["127.0.0.1", "127.0.0.1"]})
 
     app = web.Application()
     app.router.add_get("/v1/members/hosts", hosts)

@@ -14,17 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.platform import NODE, Platform, kubectl_binary, running_platform
+from tests.helpers.platform import NODE, Platform, kubectl_binary
 
 HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "terminationGracePeriodSeconds": 1}})
-
-
-@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.real)], ids=["embedded", "real"])
-def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
-    """One for all tests of this module."""
-    kubectl_binary()
-    with running_platform(real=request.param) as running:
-        yield running
 
 
 class Kubectl:

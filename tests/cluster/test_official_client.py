@@ -11,20 +11,13 @@ from typing import Any
 import kubernetes
 import kubernetes.stream
 import pytest
-from tests.helpers.platform import BOUND_SECONDS, NODE, Platform, running_platform
+from tests.helpers.platform import BOUND_SECONDS, NODE, Platform
 
 _official: Any = kubernetes
 """Its types are partial and make every field optional, which says nothing here."""
 k8s, k8s_config, utils, watch = _official.client, _official.config, _official.utils, _official.watch
 stream = _official.stream.stream
 GROUP, VERSION, PLURAL = "kajitori.dev", "v1alpha1", "runs"
-
-
-@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.real)], ids=["embedded", "real"])
-def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
-    """One for all tests of this module."""
-    with running_platform(real=request.param) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,12 @@ import time
 from datetime import timedelta
 
 import msgspec
-from tests.helpers.world import GPUS, NODES_COUNT, World, runs_server, this_machine, world
+from tests.helpers.world import GPUS, NODES_COUNT, World, this_machine
 
 from kajitori.core import names
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import to_document
 from kajitori.kube.resources import EVENTS, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
-
-__all__ = ["runs_server", "world"]
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 

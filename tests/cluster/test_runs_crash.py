@@ -13,15 +13,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.helpers.world import GPUS, World, runs_server, world
+from tests.helpers.world import GPUS, World
 
 from kajitori.core import names
 from kajitori.core.reasons import Phase, Reason
 from kajitori.errors import KajitoriError
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS, RUNS, Resource
-
-__all__ = ["runs_server", "world"]
 
 CHAOS_SECONDS = float(os.environ.get("KAJI_TEST_CHAOS_SECONDS", "6"))
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -188,8 +186,7 @@ async def all_end(world: World, chaos: Chaos) -> None:
     await world.until(lambda: not [p for n in chaos.submitted for p in world.pods(n) if not p.is_finished], "all quiet")
 
 
-@pytest.mark.parametrize("kind", ["tasks", "processes"])
-@pytest.mark.parametrize("bind", ["scheduler", "direct"])
+@pytest.mark.parametrize(("kind", "bind"), [("tasks", "direct"), ("processes", "scheduler")])
 async def test_a_killed_controller_loses_nothing(world: World, kind: str, bind: str) -> None:
     """Killed and started again during submissions, restarts, stops and deletions: of a run never two attempts live at
     once, no GPU is taken twice, no lost Pod is made again, and every run reaches its end."""

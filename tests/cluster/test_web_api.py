@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.helpers.real_cluster import RealCluster
-from tests.helpers.world import World, runs_server, world
+from tests.helpers.world import World
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -19,8 +19,6 @@ from kajitori.core import names
 from kajitori.core.reasons import Phase
 from kajitori.kube.client import PatchKind
 from kajitori.kube.resources import RUNS, Resource
-
-__all__ = ["runs_server", "world"]
 
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -14,7 +14,7 @@ import httpx2
 import msgspec
 import pytest
 import pytest_asyncio
-from tests.helpers.platform import NODE, Platform, running_platform
+from tests.helpers.platform import NODE, Platform
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -25,7 +25,7 @@ from kajitori.kube.mirror import Mirror
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 from kajitori.policyfile import PolicyFile
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("web-exec")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BOUND_SECONDS = 30.0
 AS_ROOT = os.geteuid() == 0
@@ -113,12 +113,6 @@ class Program:
                 return exit_of(payload)[0]
             self.out[channel] += payload
         raise AssertionError(f"hung up on before the end, after {self.out}")
-
-
-@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
-    with running_platform(real=request.param == "real") as platform:
-        yield platform
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

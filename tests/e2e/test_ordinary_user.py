@@ -58,7 +58,8 @@ def as_ordinary_user(home: Path, script: str) -> tuple[int, str]:
 
 def test_everyday_commands(home: Path) -> None:
     """A folder at its own path may be mounted and worked in, a checkpoint lies where the program is told, and so do the
-    addresses of a gang and the code that comes along; whatever would need a mount is refused when it is submitted, with the reason."""
+    addresses of a gang and the code that comes along; whatever would need a mount is refused when it is submitted, with
+    the reason."""
     script = f"""
         set -e
         unshare --user true && echo "user namespaces are on"

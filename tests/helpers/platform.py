@@ -190,3 +190,10 @@ def _in_thread(manager: contextlib.AbstractAsyncContextManager[Path]) -> Iterato
     failed = [one for one in told if isinstance(one, BaseException)]
     if failed:
         raise RuntimeError("the platform failed") from failed[0]
+
+
+@pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
+    """One for all tests of this worker: give each a namespace of its own."""
+    with running_platform(real=request.param == "real") as running:
+        yield running

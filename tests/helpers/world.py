@@ -282,9 +282,9 @@ async def this_machine(world: World, **settings: Any) -> AsyncIterator[dict[str,
         await task
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runs_server() -> Iterator[RealCluster]:
-    """A real API server with a real scheduler, of this module's own: its tests count what is free on all nodes."""
+    """A real API server with a real scheduler, for these tests alone: they count what is free on all nodes."""
     require_binaries("kube-apiserver", "etcd", "kube-scheduler")
     with running_cluster() as cluster, cluster.scheduler("--kube-api-qps=500", "--kube-api-burst=1000"):
         yield cluster
