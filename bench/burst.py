@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from tests.helpers.real_cluster import find_binary, running_cluster
+from tests.helpers.real_cluster import running_cluster
 
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
-from bench.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, platform, spec_of, wait_until
+from bench.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, lacks, platform, spec_of, wait_until
 from kajitori.core import names
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.manifests import MemberPods
@@ -343,9 +343,7 @@ def main() -> int:
     parser.add_argument("--real-only", action="store_true", help="leave the embedded API server out")
     arguments = parser.parse_args()
     size = SMALL if arguments.small else FULL
-    missing = [name for name in ("kube-apiserver", "etcd", "kube-scheduler") if find_binary(name) is None]
-    if missing:
-        print(f"no {', no '.join(missing)}: get them with setup-envtest, or set $KUBEBUILDER_ASSETS", file=sys.stderr)
+    if lacks("kube-apiserver", "etcd", "kube-scheduler"):
         return 2
     middle = show("a real API server", size, real(size, arguments.scheduler_qps))
     if not arguments.real_only:

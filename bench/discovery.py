@@ -31,9 +31,10 @@ from urllib.parse import urlsplit
 import psutil
 import uvloop
 import yaml
-from tests.helpers.real_cluster import RealCluster, find_binary, running_cluster
+from tests.helpers.real_cluster import RealCluster, running_cluster
 
-from bench.common import CONSOLE, Limit, print_limits, print_table
+from bench.common import Limit, print_limits, print_table
+from bench.gangs import lacks
 from kajitori.core import first_step, names
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.manifests import MemberPods
@@ -312,8 +313,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What it costs that all members learn where all of them are.")
     parser.add_argument("--small", action="store_true", help="300 members instead of 7,500")
     members = 300 if parser.parse_args().small else 7500
-    if find_binary("kube-apiserver") is None or find_binary("etcd") is None:
-        CONSOLE.print("kube-apiserver and etcd are needed: setup-envtest use")
+    if lacks("kube-apiserver", "etcd"):
         return 2
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, members + 1000), hard), hard))

@@ -25,20 +25,30 @@ from typing import Any
 import aiohttp
 import msgspec
 import uvloop
-from tests.helpers.real_cluster import RealCluster, find_binary, running_cluster
+from tests.helpers.real_cluster import RealCluster, running_cluster
 
 from bench.common import CONSOLE, Limit, print_limits, print_table
-from bench.gangs import DIRECTLY, POOL_LABEL, Platform, label_nodes, platform, simulated_nodes, spec_of, wait_until
+from bench.gangs import (
+    DIRECTLY,
+    POOL_LABEL,
+    Platform,
+    fail,
+    label_nodes,
+    lacks,
+    platform,
+    simulated_nodes,
+    spec_of,
+    wait_until,
+)
 from kajitori.core.policy import parse_policy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.install import install
-from kajitori.kube.resources import NAMESPACES, PODS, RUNS
+from kajitori.kube.resources import NAMESPACES, RUNS
 from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
 
 NAMESPACE = "footprint"
 RUN = "large"
-EXIT_CODE = "sim.kajitori.dev/exit-code"
 Database = Callable[[], Awaitable[int]]
 """Answers how many bytes of the database are in use now."""
 
@@ -82,13 +92,9 @@ async def measure(config: KubeConfig, kubeconfig: Path, size: Size, database: Da
                     seconds = time.perf_counter() - began
                     CONSOLE.print(f"attempt {attempt} up after {seconds:.0f} s: the Run has {objects[-1]:,} bytes")
                     if attempt <= size.restarts:
-                        await _break(there, f"{RUN}-{attempt}-0")
+                        await fail(there, f"{RUN}-{attempt}-0")
                 removal = await _remove(there)
     return Footprint(objects, in_use, removal)
-
-
-async def _break(there: Platform, pod: str) -> None:
-    await there.client.patch(PODS, pod, {"metadata": {"annotations": {EXIT_CODE: "1"}}}, NAMESPACE)
 
 
 async def _remove(there: Platform) -> float:
@@ -157,9 +163,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.footprint", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
     size = SMALL if parser.parse_args().small else FULL
-    missing = [name for name in ("kube-apiserver", "etcd") if find_binary(name) is None]
-    if missing:
-        print(f"no {', no '.join(missing)}: get them with setup-envtest, or set $KUBEBUILDER_ASSETS", file=sys.stderr)
+    if lacks("kube-apiserver", "etcd"):
         return 2
     found = real(size)
     show("a real API server", size, found)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from tests.helpers.real_cluster import find_binary
 
 from bench.processes import ROOT
 from kajitori.api.app import create_app
@@ -25,11 +26,12 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.resources import NODES
+from kajitori.kube.resources import NODES, PODS
 from kajitori.policyfile import PolicyFile
 
 PATIENCE_SECONDS = 600.0
 GPUS = 8
+EXIT_CODE = "sim.kajitori.dev/exit-code"
 POOL_LABEL = {"bench.kajitori.dev/pool": "all"}
 """Policy binds Pods directly that select nodes by it."""
 DIRECTLY = {"binding": {"directlyOn": [POOL_LABEL]}}
@@ -115,6 +117,19 @@ async def label_nodes(there: Platform, count: int) -> None:
     await wait_until(lambda: ready() == count)
     patch = {"metadata": {"labels": POOL_LABEL}}
     await asyncio.gather(*(there.client.patch(NODES, node, patch) for node in list(there.mirror.nodes)))
+
+
+async def fail(there: Platform, pod: str) -> None:
+    """Makes the program of one simulated member end with 1."""
+    await there.client.patch(PODS, pod, {"metadata": {"annotations": {EXIT_CODE: "1"}}}, there.namespace)
+
+
+def lacks(*binaries: str) -> bool:
+    """Whether this machine has not got all of these, which is said."""
+    missing = [name for name in binaries if find_binary(name) is None]
+    if missing:
+        print(f"no {', no '.join(missing)}: get them with setup-envtest, or set $KUBEBUILDER_ASSETS", file=sys.stderr)
+    return bool(missing)
 
 
 async def wait_until(holds: Callable[[], bool]) -> None:

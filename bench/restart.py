@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from tests.helpers.real_cluster import find_binary, running_cluster
+from tests.helpers.real_cluster import running_cluster
 
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.gangs import (
@@ -34,7 +34,9 @@ from bench.gangs import (
     PATIENCE_SECONDS,
     POOL_LABEL,
     Platform,
+    fail,
     label_nodes,
+    lacks,
     platform,
     simulated_nodes,
     spec_of,
@@ -48,7 +50,6 @@ from kajitori.kube.install import install
 from kajitori.kube.resources import NAMESPACES, PODS, RUNS, Resource
 
 NAMESPACE = "restart"
-EXIT_CODE = "sim.kajitori.dev/exit-code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ async def measure_bare(there: Platform, size: Size, run: str, templates: Sequenc
 
 async def _break(there: Platform, watchman: Watchman, pod: str) -> None:
     """Makes one member's program fail; returns when the mirror shows it."""
-    await there.client.patch(PODS, pod, {"metadata": {"annotations": {EXIT_CODE: "1"}}}, NAMESPACE)
+    await fail(there, pod)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await watchman.failed.wait()
 
@@ -183,9 +184,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.restart", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
     size = SMALL if parser.parse_args().small else FULL
-    missing = [name for name in ("kube-apiserver", "etcd") if find_binary(name) is None]
-    if missing:
-        print(f"no {', no '.join(missing)}: get them with setup-envtest, or set $KUBEBUILDER_ASSETS", file=sys.stderr)
+    if lacks("kube-apiserver", "etcd"):
         return 2
     with running_cluster() as cluster:
         seconds = uvloop.run(measure(cluster.config, cluster.kubeconfig, size))

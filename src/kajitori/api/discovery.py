@@ -13,7 +13,7 @@ from kajitori.api.context import Shared, describes
 from kajitori.api.host_lists import HostList, HostsMissing, require_starting
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import of_this_server
-from kajitori.codepack.parts import MEDIA_TYPE
+from kajitori.codepack.parts import ARCHIVE_BYTES, MEDIA_TYPE
 from kajitori.core.tickets import Ticket
 from kajitori.errors import KajitoriError, NotFound, Unauthenticated
 
@@ -21,9 +21,6 @@ router = APIRouter(tags=["members"])
 
 POLL_SECONDS = 25.0
 """A member is answered after so long in any case: proxies cut what is silent for longer."""
-
-ARCHIVE_BYTES = "X-Archive-Bytes"
-"""The size of the archive before compression, as a header."""
 
 _HINT = "send `Authorization: Bearer …` with the ticket that stands in the member's Pod"
 

@@ -18,6 +18,8 @@ MAX_COMPRESSED_BYTES = PART_BYTES + (PART_BYTES >> 8) + 1024
 """What does not get smaller gets hardly larger."""
 
 MEDIA_TYPE = "application/zstd"
+ARCHIVE_BYTES = "X-Archive-Bytes"
+"""A header beside a stream of parts: the size of the archive before compression."""
 
 _LEVEL = 1
 _WINDOW_BYTES = PART_BYTES

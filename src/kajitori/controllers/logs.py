@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 
 from kajitori.core import names
-from kajitori.core.gang import Member
+from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member
+from kajitori.core.kept_logs import logs_to_keep
+from kajitori.core.policy_model import Logs
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.store.logs import KeptLogs, MemberLogName
@@ -40,6 +42,19 @@ class LogKeeper:
         self._kept = kept
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._listening: set[asyncio.Task[None]] = set()
+
+    async def before(
+        self, namespace: str, run_uid: str, actions: Sequence[Action], members: Sequence[Member], rules: Logs
+    ) -> None:
+        """Keeps what policy wants kept of the members that these actions delete, and lets go of the oldest attempts."""
+        wanted = logs_to_keep(actions, members, rules.members)
+        if not wanted:
+            return
+        grace_seconds = max(each.grace_seconds for each in actions if isinstance(each, DeleteMembers | DeleteMember))
+        await self.keep(namespace, run_uid, wanted, size_bytes=rules.per_member_bytes, grace_seconds=grace_seconds)
+        oldest = max(member.attempt for member in wanted) - rules.attempts
+        if oldest > 0:
+            await self.forget(namespace, run_uid, up_to_attempt=oldest)
 
     async def keep(
         self, namespace: str, run_uid: str, members: Iterable[Member], *, size_bytes: int, grace_seconds: int

@@ -29,10 +29,10 @@ from kajitori.controllers.attempts import (
 from kajitori.controllers.checkpoints import delete_checkpoint
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
+from kajitori.controllers.tidying import tidy_forever
 from kajitori.core import gang, names, nodelist
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
-from kajitori.core.kept_logs import logs_to_keep
 from kajitori.core.planner import GangRequest, Placement, Shortage
 from kajitori.core.ports import choose_port
 from kajitori.core.reasons import Phase
@@ -40,7 +40,7 @@ from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
 from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView, code_digests, life_of, type_of
+from kajitori.kube.cluster import ClusterView, life_of, type_of
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.members import member_of
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
@@ -75,12 +75,6 @@ NODE_PATIENCE = timedelta(seconds=15)
 dead for a moment, and kubelets report every ten seconds: no reason to start every gang of the cluster anew."""
 
 RETRY_MAX_SECONDS = 30.0
-
-TIDY_SECONDS = 3 * 3600.0
-"""How often kept logs and code are looked through for what belongs to nobody."""
-
-UNREFERENCED_CODE = timedelta(hours=12)
-"""Whoever uploaded code has that long to submit his run."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 """One piece of work on a run. Made when it begins: a task that is cancelled before that leaves nothing behind."""
@@ -152,7 +146,7 @@ class RunController:
         no_longer_told = self._mirror.on_health(self._note_health)
         stopping = asyncio.create_task(stop.wait())
         telling = asyncio.create_task(self._events.run())
-        tidying = asyncio.create_task(self._tidy())
+        tidying = asyncio.create_task(tidy_forever(self._mirror, self._cluster, self._logs, self._code))
         try:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
@@ -412,8 +406,9 @@ class RunController:
             self._wake_at[key] = min(step.wake_at, self._wake_at.get(key, step.wake_at))
         if not any(isinstance(action, gang.NeedsNodes) for action in step.actions):
             self._queue.leave(key)
-        if not admitted.life.deleting:
-            await self._keep_logs(run, step.actions, members)
+        if self._logs is not None and step.actions and not admitted.life.deleting:
+            meta, rules = run.metadata, self._cluster.policy.logs
+            await self._logs.before(meta.namespace, meta.uid, step.actions, members, rules)  # rule 11
         for action in step.actions:
             match action:
                 case gang.NeedsNodes():
@@ -463,40 +458,6 @@ class RunController:
             }
         }
         await self._client.patch(RUNS, meta.name, patch, meta.namespace)
-
-    async def _keep_logs(self, run: RunObject, actions: Sequence[gang.Action], members: Sequence[gang.Member]) -> None:
-        """Before Pods are deleted, the end of what they said is kept (rule 11)."""
-        rules, meta = self._cluster.policy.logs, run.metadata
-        kept = logs_to_keep(actions, members, rules.members)
-        if self._logs is None or not kept:
-            return
-        grace_seconds = max(a.grace_seconds for a in actions if isinstance(a, gang.DeleteMembers | gang.DeleteMember))
-        await self._logs.keep(
-            meta.namespace, meta.uid, kept, size_bytes=rules.per_member_bytes, grace_seconds=grace_seconds
-        )
-        oldest = max(member.attempt for member in kept) - rules.attempts
-        if oldest > 0:
-            await self._logs.forget(meta.namespace, meta.uid, up_to_attempt=oldest)
-
-    async def _tidy(self) -> None:
-        """Now and then: kept logs and code that no run has any more, and logs that are too old."""
-        await self._mirror.wait_synced()
-        while True:
-            if self._logs is not None:
-                runs = {run.metadata.uid for run in self._mirror.runs.values()}
-                await self._logs.collect(runs, timedelta(seconds=self._cluster.policy.logs.keep_for_seconds))
-            if self._code is not None:
-                try:
-                    await self._code.collect(self._referenced_code, UNREFERENCED_CODE)
-                except KajitoriError as error:
-                    log.warning("code was not tidied up: %s", error)
-            await asyncio.sleep(TIDY_SECONDS)
-
-    def _referenced_code(self) -> set[tuple[str, str]]:
-        """Namespace and digest of the code of every Run: what it asks for, and what its attempt was made with."""
-        return {
-            (namespace, digest) for (namespace, _), run in self._mirror.runs.items() for digest in code_digests(run)
-        }
 
     async def _release(self, run: RunObject) -> None:
         meta = run.metadata

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from http.client import HTTPResponse
 from pathlib import Path
 
-from kajitori.codepack.parts import decompressed
+from kajitori.codepack.parts import ARCHIVE_BYTES, decompressed
 from kajitori.codepack.unpacking import unpack
 from kajitori.core import first_step
 from kajitori.errors import KajitoriError
 from kajitori.member.server import ANSWER_SECONDS, Failure, Server, asked_pause, said
 
-ARCHIVE_BYTES = "X-Archive-Bytes"
 _PIECE_BYTES = 1 << 18
 
 

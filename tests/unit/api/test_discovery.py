@@ -20,10 +20,9 @@ from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api import discovery
 from kajitori.api.app import openapi_document
-from kajitori.api.discovery import ARCHIVE_BYTES
 from kajitori.api.host_lists import KEPT_GANGS, UNSEEN_SECONDS
 from kajitori.codepack.packing import pack
-from kajitori.codepack.parts import compress, decompressed
+from kajitori.codepack.parts import ARCHIVE_BYTES, compress, decompressed
 from kajitori.core.tickets import Ticket, sign
 from kajitori.kube.ticket_key import REREAD_SECONDS
 from kajitori.store.blobs import open_blobs

@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.unit.kube.fake_api import serving
 
 from kajitori.codepack.packing import pack
-from kajitori.codepack.parts import compress
+from kajitori.codepack.parts import ARCHIVE_BYTES, compress
 from kajitori.core import first_step
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.manifests import MemberPods
@@ -22,7 +22,6 @@ from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
 from kajitori.kube import resources
 from kajitori.local.kubelet.first_step import is_first_step
-from kajitori.member.code import ARCHIVE_BYTES
 
 from .conftest import Machine, until
 

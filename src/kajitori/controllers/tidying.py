@@ -1,0 +1,48 @@
+"""What is left in the store of blobs and belongs to nobody any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from kajitori.controllers.logs import LogKeeper
+from kajitori.errors import KajitoriError
+from kajitori.kube.cluster import ClusterView, code_digests
+from kajitori.kube.mirror import Mirror
+from kajitori.store.code import CodeStore
+
+log = logging.getLogger(__name__)
+
+TIDY_SECONDS = 3 * 3600.0
+UNREFERENCED_CODE = timedelta(hours=12)
+"""Whoever uploaded code has that long to submit his run."""
+
+
+async def tidy_forever(mirror: Mirror, cluster: ClusterView, logs: LogKeeper | None, code: CodeStore | None) -> None:
+    """Now and then removes kept logs and code that no run has, and logs that are too old; until cancelled."""
+    await mirror.wait_synced()
+    while True:
+        await tidy(mirror, timedelta(seconds=cluster.policy.logs.keep_for_seconds), logs, code)
+        await asyncio.sleep(TIDY_SECONDS)
+
+
+async def tidy(mirror: Mirror, keep_for: timedelta, logs: LogKeeper | None, code: CodeStore | None) -> None:
+    """One look through the store. What cannot be done now is done the next time.
+
+    A mirror that is cut off does not know the runs that were submitted since: then nothing is removed.
+    """
+    if mirror.age_seconds():
+        return
+    if logs is not None:
+        await logs.collect({run.metadata.uid for run in mirror.runs.values()}, keep_for)
+    if code is not None:
+        try:
+            await code.collect(lambda: referenced_code(mirror), UNREFERENCED_CODE)
+        except KajitoriError as error:
+            log.warning("code was not tidied up: %s", error)
+
+
+def referenced_code(mirror: Mirror) -> set[tuple[str, str]]:
+    """Namespace and digest of the code of every Run: what it asks for, and what its attempt was made with."""
+    return {(namespace, digest) for (namespace, _), run in mirror.runs.items() for digest in code_digests(run)}
