@@ -18,7 +18,7 @@ from kajitori.kube.errors import ApiError, InvalidError
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import PODS
 from kajitori.kube.streams import ByteStream
-from kajitori.store.logs import MemberLogName
+from kajitori.store.logs import LogsOfRun
 
 if TYPE_CHECKING:
     from kajitori.api.auth import User
@@ -98,8 +98,12 @@ class _Opened:
 class MemberLog:
     """The log of one rank. `open` it first, then read `batches` once; `close` it in any case."""
 
-    def __init__(self, api: Api, user: User, run: RunObject, rank: int, request: LogRequest) -> None:
+    def __init__(
+        self, api: Api, user: User, run: RunObject, rank: int, request: LogRequest, kept: LogsOfRun | None = None
+    ) -> None:
+        """`kept` is shared by all members that are asked for; without it logs go with their Pods."""
         self.rank = rank
+        self._kept_of_run = kept
         self._api = api
         self._user = user
         self._run = run
@@ -254,24 +258,22 @@ class MemberLog:
         meta = self._run.metadata
         gone = f"the log of rank {self.rank} in attempt {attempt} is gone with its Pod"
         hint = f"what happened to it: kaji events {meta.name}"
-        if self._api.kept_logs is None:
+        if self._kept_of_run is None:
             raise NotFound(gone, hint=hint)
         await self._user.require("get", meta.namespace, resource=PODS, subresource="log")
-        splitter = LineSplitter()
-        pieces: list[Piece] = []
-        try:
-            name = MemberLogName(meta.namespace, meta.uid, attempt, self.rank)
-            async with aclosing(self._api.kept_logs.read(name)) as chunks:
-                async for chunk in chunks:
-                    pieces += splitter.feed(chunk)
-        except NotFound:
-            kept = await self._api.kept_logs.of_run(meta.namespace, meta.uid)
-            ranks = sorted({log.rank for log in kept if log.attempt == attempt})
+        listed = await self._kept_of_run.listed()
+        ranks = sorted(log.rank for log in listed if log.attempt == attempt)
+        if self.rank not in ranks:
             if ranks:
                 hint = f"of attempt {attempt} the logs of these ranks were kept: {compress_ranks(ranks)}"
-            elif attempts := sorted({log.attempt for log in kept}):
-                hint = f"logs were kept of these attempts: {compress_ranks(attempts)}"
-            raise NotFound(gone, hint=hint) from None
+            elif listed:
+                hint = f"logs were kept of these attempts: {compress_ranks(sorted({log.attempt for log in listed}))}"
+            raise NotFound(gone, hint=hint)
+        splitter = LineSplitter()
+        pieces: list[Piece] = []
+        async with aclosing(self._kept_of_run.read(attempt, self.rank)) as chunks:
+            async for chunk in chunks:
+                pieces += splitter.feed(chunk)
         pieces = [*pieces, *splitter.flush()]
         if self._floor is not None:
             pieces = self._wanted(pieces, utc_time(self._floor.isoformat().encode()))

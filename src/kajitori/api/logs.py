@@ -25,6 +25,7 @@ from kajitori.core.quantity import QuantityError, parse_duration_seconds
 from kajitori.core.validation import show
 from kajitori.errors import Fault, InvalidInput, NotFound
 from kajitori.kube.objects import RunObject
+from kajitori.store.logs import LogsOfRun
 
 router = APIRouter(tags=["runs"])
 
@@ -73,7 +74,9 @@ async def read_logs(
     run = await find_run(api, user, namespace, name)
     ranks = _ranks(run, query)
     request = LogRequest(follow=query.follow, tail=query.tail, since=since, attempt=query.attempt)
-    logs = [MemberLog(api, user, run, rank, request) for rank in ranks]
+    meta = run.metadata
+    kept = LogsOfRun(api.kept_logs, meta.namespace, meta.uid) if api.kept_logs is not None else None
+    logs = [MemberLog(api, user, run, rank, request, kept) for rank in ranks]
     logs = await _open(logs)
     if query.all_ranks or len(logs) > 1:
         chunks, media_type = _documents(api, user, run, logs, follow=query.follow), NDJSON

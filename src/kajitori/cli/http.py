@@ -106,7 +106,8 @@ class Api:
         return self._call("DELETE", path, params, None)
 
     def exchange(self, ask: Ask) -> Reply:
-        """One step of an upload. Raises as `post` does, but for refusals that the conversation expects."""
+        """One step of an upload; any may be repeated. Raises as `post` does, but for refusals that the conversation
+        expects, and Unavailable where the server is busy."""
         from kajitori.codepack.uploading import Reply
 
         headers = {"Content-Type": ask.media_type} if ask.media_type else {}
@@ -117,6 +118,9 @@ class Api:
             response = self._send(request)
         except (_NotReached, _Lost) as error:
             raise error.shown from error
+        if response.status_code == 429:
+            busy = error_of(response)
+            raise Unavailable(busy.message, hint=busy.hint)
         if response.status_code >= 400 and response.status_code not in ask.expects:
             raise error_of(response)
         return Reply(response.status_code, response.content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -82,6 +83,27 @@ class KeptLogs:
         if left:
             await self._blobs.delete(*left)
         return len(left)
+
+
+class LogsOfRun:
+    """What was kept of one run, for one reader: listed once, however many of its members he asks for."""
+
+    def __init__(self, kept: KeptLogs, namespace: str, run_uid: str) -> None:
+        self._kept = kept
+        self._run = namespace, run_uid
+        self._listed: list[KeptLog] | None = None
+        self._listing = asyncio.Lock()
+
+    async def listed(self) -> list[KeptLog]:
+        """What there is, by attempt and rank."""
+        async with self._listing:
+            if self._listed is None:
+                self._listed = await self._kept.of_run(*self._run)
+        return self._listed
+
+    def read(self, attempt: int, rank: int) -> AsyncGenerator[bytes, None]:
+        """As KeptLogs.read."""
+        return self._kept.read(MemberLogName(*self._run, attempt, rank))
 
 
 def _run_uid(blob: Blob) -> str:

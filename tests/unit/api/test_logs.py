@@ -98,6 +98,27 @@ async def test_kept_logs_of_several_members_are_merged(world: World, kept: KeptL
     ]
 
 
+async def test_what_was_kept_is_looked_up_once_for_all_members(
+    world: World, kept: KeptLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are asked for; those of which nothing was kept are not looked for one by one."""
+    calls: list[str] = []
+
+    def counted(name: str) -> None:
+        real = getattr(kept, name)
+
+        def call(*args: Any) -> Any:
+            calls.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(kept, name, call)
+
+    counted("of_run")
+    counted("read")
+    await world.http.get(PATH, params={"attempt": 1, "allRanks": "true"})
+    assert sorted(calls) == ["of_run", "read", "read"]
+
+
 async def test_what_was_not_kept_says_what_was(world: World, kept: KeptLogs) -> None:
     response = await world.http.get(PATH, params={"attempt": 1, "rank": 1})
     assert response.status_code == 404

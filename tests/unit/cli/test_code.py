@@ -1,0 +1,111 @@
+"""`kaji run --code`: the folder is at the server before the run is."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.fake_web_api import Call, FakeWebApi, invoke, problem, view
+
+from kajitori.codepack.packing import pack
+from kajitori.codepack.parts import decompress
+
+
+class Store:
+    """The Web API's side of an upload, with failures to come first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.packed = pack(folder)
+        self.parts: dict[str, bytes] = {}
+        self.failing: list[tuple[int, Any]] = []
+        self.failing_at_the_end: list[tuple[int, Any]] = []
+        self.done = False
+        place = f"/v1/code/{self.packed.digest}"
+        self.api = FakeWebApi(
+            answers={
+                f"GET {place}": lambda _: {} if self.done else problem(404, "NotFound", "there is no code"),
+                f"GET {place}/parts": lambda _: {"items": self._items(), "partBytes": 8 << 20, "maxBytes": 1 << 30},
+                f"PUT {place}/parts/0": self._put,
+                f"POST {place}/complete": self._complete,
+                "POST /v1/runs": lambda call: view("bert", spec=call.body["spec"]),
+            }
+        )
+
+    def _items(self) -> list[dict[str, Any]]:
+        return [{"number": 0, "sha256": list(self.parts)}] if self.parts else []
+
+    def _put(self, call: Call) -> Any:
+        if self.failing:
+            return self.failing.pop(0)
+        self.parts[call.query["sha256"][0]] = decompress(call.body)
+        return {"number": 0, "sha256": []}
+
+    def _complete(self, call: Call) -> Any:
+        if self.failing_at_the_end:
+            return self.failing_at_the_end.pop(0)
+        self.done = b"".join(self.parts[sha256] for sha256 in call.body["parts"]) == self.archive
+        return {}
+
+    @property
+    def archive(self) -> bytes:
+        return b"".join(self.packed.listing.read(0, self.packed.size_bytes))
+
+    def paths(self) -> list[str]:
+        return [f"{call.method} {call.path.rpartition('/')[2]}" for call in self.api.calls]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    (tmp_path / "train.py").write_text("print(1)")
+    return Store(tmp_path)
+
+
+def run(store: Store, *more: str) -> Any:
+    return invoke(store.api, "run", "-d", *more, "--code", store.packed.listing.root, "python:3.12", "train.py")
+
+
+def test_the_run_refers_to_what_was_uploaded(store: Store) -> None:
+    """Once: the second run finds it there."""
+    result = run(store)
+    assert (result.exit_code, result.stdout) == (0, "bert\n")
+    assert store.done and hashlib.sha256(store.archive).hexdigest() == store.packed.digest.removeprefix("sha256:")
+    assert "in 1 file of" in result.stderr and "uploaded" in result.stderr
+    (made,) = store.api.calls_to("POST", "/v1/runs")
+    assert made.body["spec"]["code"] == {"digest": store.packed.digest}
+    store.api.calls.clear()
+    assert "uploaded" not in run(store).stderr
+    assert store.paths() == [f"GET {store.packed.digest}", "POST runs"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_is_busy_is_asked_again(store: Store, status: int) -> None:
+    """What it has is not sent twice."""
+    busy = problem(status, "Busy", "too many uploads")
+    store.failing = [busy]
+    assert run(store, "-q").exit_code == 0
+    assert store.paths().count("PUT 0") == 2
+    assert store.done
+
+
+def test_an_upload_is_taken_up_where_it_was(store: Store) -> None:
+    """The server fails when all parts are there: they are not sent again."""
+    store.failing_at_the_end = [problem(503, "Unavailable", "the store does not answer")]
+    assert run(store, "-q").exit_code == 0
+    assert (store.paths().count("PUT 0"), store.paths().count("POST complete")) == (1, 2)
+
+
+def test_what_is_refused_makes_no_run(store: Store) -> None:
+    store.failing = [problem(403, "Forbidden", "bert may not create runs")]
+    result = run(store)
+    assert result.exit_code == 2
+    assert "may not create runs" in result.stderr
+    assert store.api.calls_to("POST", "/v1/runs") == []
+
+
+def test_a_dry_run_uploads_nothing(store: Store) -> None:
+    store.api.answers["POST /v1/runs"] = {"run": view("bert"), "manifests": [], "findings": [], "start": {}}
+    result = invoke(store.api, "run", "--dry-run", "--code", store.packed.listing.root, "python:3.12", "train.py")
+    assert result.exit_code == 0, result.stderr
+    assert store.paths() == ["POST runs"]
