@@ -1,7 +1,7 @@
 """A cluster with simulated nodes, a mirror and run controllers, for one test of the life of runs.
 
 `world` is parametrised over both kinds of server: the embedded one with its binder, and a real kube-apiserver with a
-real kube-scheduler. What a test leaves behind is cleaned up.
+real kube-scheduler and kube-controller-manager. What a test leaves behind is cleaned up.
 """
 
 from __future__ import annotations
@@ -44,6 +44,17 @@ NODES_COUNT = 8
 GPUS = 8
 SIM = "sim.kajitori.dev/"
 POLICY: dict[str, Any] = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "20s", "restartGrace": "1s"}}
+CONTROLLERS = (
+    "disruption-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "pod-garbage-collector-controller",
+    "resourcequota-controller",
+    "taint-eviction-controller",
+)
+"""Of kube-controller-manager: those that touch Pods, nodes and whole namespaces. The others make objects out of kinds
+that no run has, or that nobody reads here (addresses, certificates, accounts), and cost time."""
 
 T = TypeVar("T")
 
@@ -284,9 +295,14 @@ async def this_machine(world: World, **settings: Any) -> AsyncIterator[dict[str,
 
 @pytest.fixture(scope="session")
 def runs_server() -> Iterator[RealCluster]:
-    """A real API server with a real scheduler, for these tests alone: they count what is free on all nodes."""
-    require_binaries("kube-apiserver", "etcd", "kube-scheduler")
-    with running_cluster() as cluster, cluster.scheduler("--kube-api-qps=500", "--kube-api-burst=1000"):
+    """A real API server, scheduler and controller manager, for these tests alone: they count what is free on all nodes.
+
+    Nodes that do not renew their leases are noticed after 20 s, where Kubernetes' default is 50.
+    """
+    require_binaries("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
+    fast = ("--kube-api-qps=500", "--kube-api-burst=1000")
+    manager = (f"--controllers={','.join(CONTROLLERS)}", "--node-monitor-grace-period=20s")
+    with running_cluster() as cluster, cluster.scheduler(*fast), cluster.controller_manager(*manager, *fast):
         yield cluster
 
 
