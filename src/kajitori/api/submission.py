@@ -33,6 +33,7 @@ from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, N
 from kajitori.kube.errors import ConnectionFailed, ServerError
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS, SECRETS
+from kajitori.store.code import no_such_code
 
 router = APIRouter(tags=["runs"])
 
@@ -95,6 +96,7 @@ async def submit(api: Shared, user: Caller, request: Request, query: Annotated[S
     decision = await _decide_or_refuse(api, user, submission)
     if query.dry_run:
         return answer(await _dry_run(api, user, submission, decision))
+    await _require_code(api, user, submission)
     made = await _create(api, user, submission)
     run = run_object(made)
     api.expect(run)
@@ -169,6 +171,19 @@ async def _taken(api: Api, user: User, submission: Submission) -> list[Fault]:
         return []
     message = f"there is a run {name!r} in namespace {namespace} already"
     return [Fault("name", message, name, _choose_another(name), AlreadyExists.code)]
+
+
+async def _require_code(api: Api, user: User, submission: Submission) -> None:
+    """Raises InvalidInput where the run refers to code that nobody brought, for who would learn of it by trying.
+
+    A dry run is not asked: the command line uploads nothing for it.
+    """
+    code, namespace = submission.spec.code, submission.namespace
+    if code is None or api.code is None or not await user.may("create", namespace):
+        return
+    if await api.code.find(namespace, code.digest) is None:
+        error = no_such_code(namespace, code.digest)
+        raise InvalidInput.one("spec.code.digest", error.message, value=code.digest, hint=error.hint)
 
 
 def _choose_another(name: str) -> str:

@@ -354,7 +354,8 @@ class _Builder:
             self._set("checkpoint", {"path": path, **({"size": size} if colon else {})}, "--checkpoint")
 
     def _code(self) -> None:
-        """A folder of this machine, as `DIR[:PATH]`; in a file it is relative to where that lies."""
+        """A folder of this machine, as `DIR[:PATH]`, in a file relative to where that lies; or one that an earlier run
+        brought, by its digest."""
         word, source, folder = self.words.code, f"--code {self.words.code}", self.folder
         if word is None and isinstance(self.spec.get("code"), str):
             file = self.words.file or "-"
@@ -366,6 +367,9 @@ class _Builder:
         if not colon or not path.startswith("/"):
             place, path = word, ""
         self.sources["spec.code"] = source
+        if place.startswith("sha256:"):
+            self.spec["code"] = {"digest": place} | ({"path": path} if path else {})
+            return
         try:
             digest = self.pack(Path(_absolute(place or ".", folder, self.environment)))
         except KajitoriError as error:

@@ -242,6 +242,9 @@ def command_line(run: View) -> str:
         words += ["-v", f"{source}:{volume['path']}{':ro' if volume.get('readOnly') else ''}"]
     for secret in spec.get("secrets") or ():
         words += ["--secret", _secret(secret)]
+    code = spec.get("code")
+    if code:
+        words += ["--code", f"{code['digest']}:{code['path']}" if code.get("path") else code["digest"]]
     checkpoint = spec.get("checkpoint")
     if checkpoint:
         size = checkpoint.get("size")

@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Generator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed
 from kajitori.codepack.unpacking import unpack
 from kajitori.codepack.uploading import Ask, Reply, Uploaded, upload
+from kajitori.core.policy import with_first_step
 from kajitori.errors import Conflict, TooLarge
 from kajitori.store.code import CodeLimits, CodeStore
 
@@ -304,3 +306,17 @@ async def test_nobody_keeps_others_from_uploading() -> None:
         assert inside == ["ada", "ada", "eve"]
         leave.set()
     assert sorted(inside) == ["ada", "ada", "ada", "eve", "eve"]
+
+
+async def test_a_run_of_code_that_nobody_brought_is_not_made(
+    world: World, served: httpx2.AsyncClient, packed: Pack
+) -> None:
+    """It would fail in the first step of each of its members; here it is still known who asked for it."""
+    world.api.policy.complete(partial(with_first_step, image="kajitori", server="http://kajitori:8600"))
+    run = {"name": "bert", "spec": {"image": "x", "code": {"digest": packed.digest}}}
+    answer = await served.post("/v1/runs", json=run)
+    assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, "spec.code.digest")
+    assert "kaji run --code" in answer.json()["faults"][0]["hint"]
+    assert (await served.post("/v1/runs", json=run, params={"dryRun": True})).status_code == 200
+    await _upload(served, packed)
+    assert (await served.post("/v1/runs", json=run)).status_code == 201

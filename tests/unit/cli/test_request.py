@@ -301,6 +301,15 @@ def test_code(words: dict[str, Any], folder: Path, code: dict[str, str]) -> None
     assert (request.faults, packed, request.spec["code"]) == ((), [folder], code)
 
 
+@pytest.mark.parametrize(("word", "path"), [(DIGEST, {}), (f"{DIGEST}:/work", {"path": "/work"})])
+def test_code_that_an_earlier_run_brought(word: str, path: dict[str, str]) -> None:
+    """By its digest, as `describe` shows it: nothing is packed."""
+    request = build_request(
+        RunWords(image="x", code=word), environment={}, folder=HERE, read_text=lambda _: "", pack=lambda _: "packed"
+    )
+    assert (request.faults, request.spec["code"]) == ((), {"digest": DIGEST} | path)
+
+
 def test_code_that_cannot_be_packed_is_one_fault_among_all() -> None:
     def pack(folder: Path) -> str:
         raise InvalidInput([Fault("a", "is a socket"), Fault("b", "is a device", hint="leave it out")])

@@ -105,6 +105,7 @@ SPECS: list[dict[str, Any]] = [
         "workingDir": "/w",
         "user": "1000:1000",
     },
+    {"image": "x", "code": {"digest": f"sha256:{'0a' * 32}", "path": "/work"}},
     {"image": "x", "type": "service", "resources": {"wholeNode": True, "gpuType": "h100"}, "hostNetwork": True},
 ]
 

@@ -84,7 +84,7 @@ def _words(*known: str) -> Any:
 @click.option(
     "--type", metavar="batch|service", shell_complete=_words("batch", "service"), help="service: kept running for good."
 )
-@click.option("--code", metavar="DIR[:PATH]", help="Folder that every member gets; the program starts in it.")
+@click.option("--code", metavar="DIR[:PATH]", help="Folder, or sha256:… of one, that all members start in.")
 @click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
 @click.option("--restarts", metavar="N", help="Restarts of the gang after failures of the program; 0: none.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it, such as 8h; short ones start sooner.")
