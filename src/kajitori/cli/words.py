@@ -102,6 +102,7 @@ _IN_PLAIN_WORDS = {
     "FirstStepNoPeers": "(members without an address)",
     "FirstStepFailed": "(a member's first step)",
     "NodeLost": "after the loss of a node",
+    "NodeOutOfMemory": "after its node ran out of memory",
     "Evicted": "after its eviction",
     "Preempted": "after it made way for another run",
     "MemberDeleted": "after the loss of a member",

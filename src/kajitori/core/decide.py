@@ -86,6 +86,7 @@ def _limits(policy: Policy, resolved: Resolved) -> Limits:
     start = policy.start
     return Limits(
         restarts=resolved.restarts,
+        memory_limited=resolved.memory_limit_bytes is not None,
         grace_seconds=resolved.grace_seconds,
         restart_grace_seconds=min(start.restart_grace_seconds, resolved.grace_seconds),
         start_deadline_seconds=start.deadline_seconds,

@@ -14,6 +14,7 @@ from kajitori.core.reasons import Reason
 from kajitori.core.snapshot import CPU, MEMORY, PODS, Counts, Snapshot
 
 SHOWN_HOLDERS = 20
+_ALONE = "taken by a run that shares with no other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +140,12 @@ def _reason(snapshot: Snapshot, member: MemberRequest, shortage: Shortage, rows:
         return Reason.TOO_LARGE_NOW
     if member.gpus:
         return Reason.WAITING_FOR_GPU
-    if member.whole_node or not rows.size:
+    if member.alone or not rows.size:
         return Reason.WAITING_FOR_NODES
-    free = snapshot.free[rows]
+    free = snapshot.free[rows[~snapshot.alone[rows]]]
     lacks = (free < member.amounts).sum(axis=0)
+    if not lacks.any():
+        return Reason.WAITING_FOR_NODES  # there is room left only beside runs that share with no other
     column = int(np.argmax([lacks[CPU], lacks[MEMORY], lacks[PODS]]))
     return (Reason.WAITING_FOR_CPU, Reason.WAITING_FOR_MEMORY, Reason.WAITING_FOR_NODES)[column]
 
@@ -151,7 +154,8 @@ def _needs(member: MemberRequest, members: int) -> str:
     what = _amount(member, members)
     if member.whole_node:
         return f"needs {what} on {members} whole {_plural(members, 'node')}"
-    return f"needs {what} for {members} {_plural(members, 'member')}"
+    apart = ", on nodes without other runs, since it has no memory limit" if member.unlimited else ""
+    return f"needs {what} for {members} {_plural(members, 'member')}{apart}"
 
 
 def _free(member: MemberRequest, shortage: Shortage) -> str:
@@ -211,9 +215,9 @@ def _sum_up(parts: Sequence[Use]) -> Holder:
 def _blocked(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
     table = snapshot.table
     kinds: dict[str, list[str]] = {}
-    for row in rows[~table.usable[rows]]:
+    for row in rows[~table.usable[rows] | snapshot.alone[rows]]:
         node = table.nodes[row]
-        why = "cordoned" if node.ready else "not ready"
+        why = "not ready" if not node.ready else "cordoned" if not node.schedulable else _ALONE
         kinds.setdefault(why, []).append(node.name)
     return tuple(Blocked(why, compress(names), len(names)) for why, names in sorted(kinds.items()))
 
@@ -229,6 +233,9 @@ def _sooner(snapshot: Snapshot, gang: GangRequest, shortage: Shortage) -> tuple[
             for gpu_type in types
             if isinstance(place(snapshot, replace(gang, member=replace(member, gpu_type=gpu_type))), Placement)
         ]
+    with_limit = replace(gang, member=replace(member, unlimited=False))
+    if member.unlimited and isinstance(place(snapshot, with_limit), Placement):
+        found.append("-m SIZE")
     if 0 < shortage.fit_now < shortage.members and len(gang.ranks) > 1:
         found.append(f"--replicas {shortage.fit_now}")
     return tuple(found)

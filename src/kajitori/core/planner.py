@@ -30,7 +30,10 @@ class MemberRequest:
     gpu_type: str = ""
     """Empty: any type."""
     whole_node: bool = False
-    """No other run's member beside it."""
+    """A node for each member, without any other run's."""
+    unlimited: bool = False
+    """Nothing limits its memory: no other run's member beside it, which it could get killed. Those of its own gang may
+    share a node: they stand and fall together anyway."""
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     cpu_runs_on_gpu_nodes: CpuRunsOnGpuNodes = "whenNoOthers"
@@ -40,6 +43,11 @@ class MemberRequest:
     def amounts(self) -> Counts:
         """(4,) CPU, memory, GPUs and one Pod."""
         return np.array([self.cpu_millis, self.memory_bytes, self.gpus, 1], dtype=np.int64)
+
+    @property
+    def alone(self) -> bool:
+        """It shares no node with another run."""
+        return self.whole_node or self.unlimited
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +121,8 @@ def occupy(state: Snapshot, member: MemberRequest, nodes: Sequence[str]) -> None
     rows = np.fromiter((state.table.index[name] for name in nodes), dtype=np.int64, count=len(nodes))
     np.add.at(state.used, rows, member.amounts)
     np.add.at(state.members, rows, 1)
-    if member.whole_node:
-        state.whole[rows] = True
+    if member.alone:
+        state.alone[rows] = True
 
 
 def place(state: Snapshot, gang: GangRequest) -> Placement | Shortage:
@@ -167,10 +175,11 @@ def _room(state: Snapshot, member: MemberRequest, candidates: Mask) -> Counts:
     for column in (CPU, MEMORY, GPU, PODS):
         if amounts[column]:
             np.minimum(room, free[:, column] // amounts[column], out=room)
-    room[~candidates | state.whole] = 0
+    room[~candidates | state.alone] = 0
     np.maximum(room, 0, out=room)
     if member.whole_node:
         room = np.minimum(room, 1)
+    if member.alone:
         room[state.members > 0] = 0
     return room
 

@@ -402,8 +402,10 @@ class Policy(Document):
     defaults: Defaults = Defaults()
     ceilings: Ceilings = Ceilings()
     memory_without_limit: Literal["default", "refuse", "unlimited"] = "default"
-    """A run that names no memory limit: gets defaults.memory, is refused, or has none; then it is never restarted, so
-    that what ate one node's memory is not carried to the next."""
+    """A run that names no memory limit: gets defaults.memory, is refused, or has none. Then it is never restarted nor
+    carried to another node, so that what ate one node's memory does not eat the next one's; and it shares no node with
+    other runs. Pods that are not runs may be beside it: nodes of its own (inject.nodeSelector, taints) protect them.
+    Services are refused without a limit."""
     allow_burstable: bool = True
     """Whether a run may reserve less than it may use."""
     images: Images = Images()

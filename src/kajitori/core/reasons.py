@@ -56,6 +56,7 @@ class Reason(StrEnum):
     COMMAND_NOT_FOUND = "CommandNotFound"
     OUT_OF_MEMORY = "OutOfMemory"
     NODE_LOST = "NodeLost"
+    NODE_OUT_OF_MEMORY = "NodeOutOfMemory"
     EVICTED = "Evicted"
     PREEMPTED = "Preempted"
     MEMBER_DELETED = "MemberDeleted"
@@ -103,5 +104,18 @@ START_FAILURES = frozenset(
 )
 """The program never ran: not a restart of it; tried again after a pause that grows (rule 4)."""
 
-NEVER_COUNTED = frozenset({Reason.NODE_LOST, Reason.EVICTED, Reason.PREEMPTED, Reason.MEMBER_DELETED, Reason.DRAINED})
+NEVER_COUNTED = frozenset(
+    {
+        Reason.NODE_LOST,
+        Reason.NODE_OUT_OF_MEMORY,
+        Reason.EVICTED,
+        Reason.PREEMPTED,
+        Reason.MEMBER_DELETED,
+        Reason.DRAINED,
+    }
+)
 """Done to the run, not by it."""
+
+MAY_BE_ITS_MEMORY = NEVER_COUNTED - {Reason.PREEMPTED, Reason.DRAINED}
+"""What a node suffers, or does, when a program without a memory limit eats all it has. Only what an operator or a
+scheduler decides has other causes for certain."""

@@ -87,6 +87,11 @@ def _rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault
         yield Fault(
             "spec.resources.memory", message, hint="name one, such as 16Gi (-m 16g)", code="MemoryLimitRequired"
         )
+    elif resolved.memory_limit_bytes is None and spec.type == "service":
+        message = "a service is kept running however often it fails, so it needs a memory limit"
+        yield Fault(
+            "spec.resources.memory", message, hint="name one, such as 16Gi (-m 16g)", code="MemoryLimitRequired"
+        )
 
 
 def _code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:

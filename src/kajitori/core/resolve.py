@@ -155,6 +155,7 @@ def member_request(spec: RunSpec, policy: Policy, resolved: Resolved) -> MemberR
         gpus=resolved.gpus,
         gpu_type=resolved.gpu_type if resolved.gpus else "",
         whole_node=spec.resources.whole_node,
+        unlimited=resolved.memory_limit_bytes is None,
         node_selector=tuple(sorted(resolved.node_selector.items())),
         tolerations=resolved.tolerations,
         cpu_runs_on_gpu_nodes=policy.gpu.cpu_runs_on_gpu_nodes,
@@ -210,10 +211,14 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
 
 
 def _without_carrying_harm(spec: RunSpec, resolved: Resolved, findings: Findings) -> Resolved:
-    """No restarts where nothing limits memory: what ate one node's would eat the next one's."""
+    """No restarts where nothing limits memory: what ate one node's would eat the next one's. The planner keeps it apart
+    from other runs (`MemberRequest.unlimited`)."""
     if resolved.memory_limit_bytes is not None:
         return resolved
-    message = "no memory limit is set, so the run is not started again after it failed; set resources.memory"
+    message = (
+        "no memory limit is set, so the run is not started again after it failed, and shares no node with other runs; "
+        "set resources.memory"
+    )
     findings.add("RestartsForcedToZero", message, "spec.restarts")
     return replace(resolved, restarts=0)
 

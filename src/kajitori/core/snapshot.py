@@ -145,13 +145,13 @@ class Snapshot:
     """A table of nodes and what Pods use on them, at one moment.
 
     used: (nodes, 4) amounts, by all Pods that are not finished, whoever made them.
-    members: (nodes,) Pods of runs on each node. whole: (nodes,) nodes that one run's member has to itself.
+    members: (nodes,) Pods of runs on each node. alone: (nodes,) nodes that one run shares with no other.
     """
 
     table: NodeTable
     used: Counts
     members: Counts
-    whole: Mask
+    alone: Mask
 
     @classmethod
     def empty(cls, table: NodeTable) -> Snapshot:
@@ -161,7 +161,7 @@ class Snapshot:
 
     def copy(self) -> Snapshot:
         """An independent snapshot for a what-if."""
-        return Snapshot(self.table, self.used.copy(), self.members.copy(), self.whole.copy())
+        return Snapshot(self.table, self.used.copy(), self.members.copy(), self.alone.copy())
 
     @property
     def free(self) -> Counts:

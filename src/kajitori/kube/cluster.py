@@ -23,7 +23,7 @@ from kajitori.core.status import Attempt, RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, Pod, PodSpec, RunObject
-from kajitori.kube.usage import pod_usage
+from kajitori.kube.usage import memory_limit, pod_usage
 from kajitori.policyfile import PolicyFile
 
 _NOT_READY_TAINTS = (
@@ -119,7 +119,7 @@ class ClusterView:
             snapshot.used[row, GPU] = usage.other(resource)
             snapshot.used[row, PODS] = usage.pods
             snapshot.members[row] = usage.members
-            snapshot.whole[row] = usage.whole_node_members > 0
+            snapshot.alone[row] = usage.lone_members > 0
         return snapshot
 
     def promises(self) -> Iterator[Promise]:
@@ -208,6 +208,7 @@ def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:
         memory_bytes=usage.memory_bytes,
         gpus=usage.other(gpu_resource),
         whole_node=labels.get(names.LABEL_WHOLE_NODE) == "true",
+        unlimited=not memory_limit(spec),
     )
 
 

@@ -22,7 +22,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Claim, Event, Namespace, Node, Pod, RunObject
 from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, RUNS, Resource
 from kajitori.kube.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
-from kajitori.kube.usage import NodeUsage, PodUsage, pod_usage
+from kajitori.kube.usage import NodeUsage, PodUsage, memory_limit, pod_usage
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watcher, WatchSettings, follow
 
 log = logging.getLogger(__name__)
@@ -278,9 +278,10 @@ class Mirror:
                     del self._usage[node]
 
     def _count(self, pod: Pod, run_uid: str, times: int) -> None:
-        is_whole_node = bool(run_uid) and pod.metadata.labels.get(names.LABEL_WHOLE_NODE) == "true"
+        whole_node = pod.metadata.labels.get(names.LABEL_WHOLE_NODE) == "true"
+        is_alone = bool(run_uid) and (whole_node or not memory_limit(pod.spec))
         self._usage[pod.spec.node_name].add(
-            pod_usage(pod.spec), is_member=bool(run_uid), is_whole_node=is_whole_node, times=times
+            pod_usage(pod.spec), is_member=bool(run_uid), is_alone=is_alone, times=times
         )
 
 

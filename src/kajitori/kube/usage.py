@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from kajitori.core import names
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
 from kajitori.kube.objects import Container, PodSpec
 
@@ -38,21 +39,21 @@ class NodeUsage:
     pods: int = 0
     members: int = 0
     """Pods of Kajitori's runs among them."""
-    whole_node_members: int = 0
-    """Members that want no other member beside them."""
+    lone_members: int = 0
+    """Members that have no other run's beside them: of whole nodes, and without a memory limit."""
     others: Amounts = field(default_factory=dict)
 
     def other(self, resource: str) -> int:
         """How much is taken of an extended resource, such as GPUs."""
         return self.others.get(resource, 0)
 
-    def add(self, usage: PodUsage, *, is_member: bool, is_whole_node: bool, times: int = 1) -> None:
+    def add(self, usage: PodUsage, *, is_member: bool, is_alone: bool, times: int = 1) -> None:
         """Counts a Pod in, or out with `times=-1`."""
         self.cpu_millis += times * usage.cpu_millis
         self.memory_bytes += times * usage.memory_bytes
         self.pods += times
         self.members += times * is_member
-        self.whole_node_members += times * is_whole_node
+        self.lone_members += times * is_alone
         for name, amount in usage.others:
             left = self.others.get(name, 0) + times * amount
             if left:
@@ -74,6 +75,13 @@ def pod_usage(spec: PodSpec) -> PodUsage:
         _pairs(spec.resources.requests) if spec.resources is not None else (),
         _pairs(spec.overhead),
     )
+
+
+def memory_limit(spec: PodSpec) -> str:
+    """The memory limit of the program of a member, as it was written; empty where nothing limits it but its node."""
+    main = next((each for each in spec.containers if each.name == names.MEMBER_CONTAINER), None)
+    own = main.resources.limits.get("memory", "") if main is not None else ""
+    return own or (spec.resources.limits.get("memory", "") if spec.resources is not None else "")
 
 
 _Pairs = tuple[tuple[str, str], ...]

@@ -358,7 +358,17 @@ def test_no_memory_limit_means_no_restart() -> None:
     assert decision.limits.restarts == 0
     assert "memory" not in container(decision)["resources"]["limits"]
     assert "RestartsForcedToZero" in codes(decision)
-    assert decided({"restarts": 10, "resources": {"memory": "1g"}}).limits.restarts == 10
+    assert decision.request.unlimited and not decision.limits.memory_limited
+    limited = decided({"restarts": 10, "resources": {"memory": "1g"}}, {"memoryWithoutLimit": "unlimited"})
+    assert limited.limits.restarts == 10
+    assert not limited.request.unlimited and limited.limits.memory_limited
+
+
+def test_a_service_needs_a_memory_limit() -> None:
+    """It is kept running however often it fails: without a limit it would eat one node after the other."""
+    rules = {"memoryWithoutLimit": "unlimited"}
+    assert refused({"type": "service"}, rules)["spec.resources.memory"].code == "MemoryLimitRequired"
+    assert decided({"type": "service", "resources": {"memory": "1g"}}, rules)
 
 
 def test_what_policy_adds_is_told() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kajitori.core.explain import Explainer, Use, explain
-from kajitori.core.planner import GangRequest, MemberRequest, Shortage, place
+from kajitori.core.planner import GangRequest, MemberRequest, Shortage, occupy, place
 from kajitori.core.reasons import Reason
 from kajitori.core.snapshot import GPU, NodeFacts, NodeTable, Snapshot
 
@@ -54,3 +55,30 @@ def test_words_of_a_shortage() -> None:
     assert said(cpu_millis=1000, memory_bytes=2 << 30) == (
         "needs 1 core and 2Gi of memory for 1 member; nothing fits now; held by team/on-c1 (ada) 2 cores, 8Gi on c1"
     )
+
+
+def test_words_for_runs_that_share_with_no_other() -> None:
+    """Who wants to be alone is told so, and what would help; who finds only the nodes of such a run, too."""
+    snapshot = Snapshot.empty(NodeTable([NodeFacts("c1", 8000, 64 << 30, 0, 110)]))
+
+    def use(node: str) -> list[Use]:
+        return [Use(node, "team/other", "ada", True, 1000, 2 << 30)]
+
+    small = MemberRequest(1000, 2 << 30)
+    gang = GangRequest("team/new", replace(small, unlimited=True), (0,))
+    occupy(snapshot, small, ["c1"])
+    shortage = place(snapshot, gang)
+    assert isinstance(shortage, Shortage)
+    found = explain(snapshot, gang, shortage, use)
+    assert found.reason is Reason.WAITING_FOR_NODES
+    assert "on nodes without other runs, since it has no memory limit" in found.message
+    assert found.sooner == ("-m SIZE",)
+
+    snapshot = Snapshot.empty(snapshot.table)
+    occupy(snapshot, gang.member, ["c1"])
+    limited = GangRequest("team/new", small, (0,))
+    shortage = place(snapshot, limited)
+    assert isinstance(shortage, Shortage)
+    found = explain(snapshot, limited, shortage, use)
+    assert found.reason is Reason.WAITING_FOR_NODES
+    assert [(each.why, each.nodes) for each in found.blocked] == [("taken by a run that shares with no other", "c1")]

@@ -132,12 +132,51 @@ def test_the_culprit_of_a_memory_kill_is_not_carried_to_another_node() -> None:
     )
 
 
-@pytest.mark.parametrize("reason", [Reason.EVICTED, Reason.PREEMPTED, Reason.DRAINED, Reason.NODE_LOST])
+@pytest.mark.parametrize(
+    "reason", [Reason.EVICTED, Reason.NODE_OUT_OF_MEMORY, Reason.PREEMPTED, Reason.DRAINED, Reason.NODE_LOST]
+)
 def test_what_is_done_to_a_run_does_not_count_against_it(reason: Reason) -> None:
     answer = step(run(restarts=0), failed(0, reason), failed(1, code=1))
     assert answer.status.phase is Phase.RESTARTING
     assert answer.status.reason is reason
     assert (answer.status.restarts, answer.status.interruptions) == (0, 1)
+
+
+def unlimited(**status: Any) -> Run:
+    """A run whose memory nothing limits."""
+    return replace(run(**status), limits=Limits(memory_limited=False))
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        Reason.EVICTED,
+        Reason.NODE_OUT_OF_MEMORY,
+        Reason.MEMBER_DELETED,
+        Reason.NODE_LOST,
+        Reason.OUT_OF_MEMORY,
+        Reason.PROGRAM_FAILED,
+    ],
+)
+def test_a_run_without_a_memory_limit_is_never_carried_to_another_node(reason: Reason) -> None:
+    """Whatever looks as if its node had suffered: it may have been what ate that node's memory (Q9)."""
+    answer = step(unlimited(), failed(1, reason), member(0))
+    assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, reason)
+    assert answer.status.interruptions == 0
+
+
+def test_a_dead_node_ends_a_run_without_a_memory_limit() -> None:
+    answer = step(unlimited(), member(0), member(1, node_ready=False))
+    assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, Reason.NODE_LOST)
+    assert "without a memory limit" in answer.status.message
+
+
+@pytest.mark.parametrize("reason", [Reason.DRAINED, Reason.PREEMPTED, Reason.IMAGE_PULL])
+def test_what_says_nothing_about_its_memory_does_not_end_a_run_without_a_limit(reason: Reason) -> None:
+    """An operator's or a scheduler's decision, or a program that never ran."""
+    answer = step(unlimited(), failed(1, reason), member(0))
+    assert answer.status.phase in (Phase.RESTARTING, Phase.QUEUED)
+    assert answer.status.interruptions == 1
 
 
 def test_a_node_that_does_not_answer_is_not_waited_for() -> None:
@@ -335,6 +374,15 @@ def test_a_services_member_on_a_drained_node_moves_alone() -> None:
 
 
 def test_a_service_does_not_start_a_second_member_while_the_first_still_ends() -> None:
+def test_a_service_whose_member_ate_its_nodes_memory_ends() -> None:
+    """Its successor would go to another node and eat that one's memory, too."""
+    answer = step(service(), member(0), failed(1, Reason.OUT_OF_MEMORY, code=None), member(2))
+    assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, Reason.OUT_OF_MEMORY)
+    assert answer.actions == ()
+    ended = step(replace(service(), status=answer.status), member(0), failed(1, Reason.OUT_OF_MEMORY), member(2))
+    assert kinds(ended) == [DeleteMembers]
+
+
     answer = step(service(), member(0), member(1, terminating=True), member(2))
     assert NeedsNodes not in kinds(answer)
 

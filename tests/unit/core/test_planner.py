@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, largest_gang, occupy, place, plan
@@ -146,6 +146,16 @@ def test_a_whole_node_is_shared_with_no_other_run() -> None:
     assert isinstance(place(snapshot, gang(1, gpus=1, whole_node=True)), Shortage)
 
 
+def test_a_run_without_a_memory_limit_shares_no_node_with_other_runs() -> None:
+    """Whoever is beside it could be killed in its place; its own members may be together."""
+    snapshot = empty(node("a"), node("b"))
+    occupy(snapshot, MemberRequest(1000, GIB, gpus=1), ["a"])
+    assert placed(snapshot, gang(2, gpus=1, unlimited=True)) == ("b", "b")
+    occupy(snapshot, MemberRequest(1000, GIB, gpus=1, unlimited=True), ["b", "b"])
+    assert placed(snapshot, gang(1, gpus=1)) == ("a",)
+    assert isinstance(place(snapshot, gang(1, gpus=1, unlimited=True)), Shortage)
+
+
 def test_members_go_back_to_where_they_were() -> None:
     """Semi-stateful members: those whose node is well keep it, rank by rank; the others stand near them."""
     nodes = [node(f"n{i}", domains=(f"rack{i // 4}",)) for i in range(8)]
@@ -180,13 +190,16 @@ nodes_strategy = st.lists(
     max_size=8,
 )
 gangs_strategy = st.lists(
-    st.tuples(st.integers(1, 6), st.integers(0, 4), st.integers(1, 8), st.booleans()), min_size=1, max_size=6
+    st.tuples(st.integers(1, 6), st.integers(0, 4), st.integers(1, 8), st.booleans(), st.booleans()),
+    min_size=1,
+    max_size=6,
 )
 
 
+@settings(deadline=None)  # a busy machine is no fault of the planner
 @given(nodes_strategy, gangs_strategy)
 def test_no_node_is_ever_overcommitted_and_every_gang_is_whole(
-    shapes: list[tuple[int, int, int, bool, bool]], wanted: list[tuple[int, int, int, bool]]
+    shapes: list[tuple[int, int, int, bool, bool]], wanted: list[tuple[int, int, int, bool, bool]]
 ) -> None:
     """Whatever is asked of whatever cluster: members of a gang are placed all or none, within what nodes have."""
     table = NodeTable(
@@ -194,8 +207,8 @@ def test_no_node_is_ever_overcommitted_and_every_gang_is_whole(
         for i, (gpus, cpus, rack, ready, taint) in enumerate(shapes)
     )
     queue = [
-        gang(n, key=f"g{i}", gpus=gpus, cpu_millis=cpus * 1000, whole_node=whole)
-        for i, (n, gpus, cpus, whole) in enumerate(wanted)
+        gang(n, key=f"g{i}", gpus=gpus, cpu_millis=cpus * 1000, whole_node=whole, unlimited=unlimited)
+        for i, (n, gpus, cpus, whole, unlimited) in enumerate(wanted)
     ]
     by_key = {request.key: request for request in queue}
     answer = plan(Snapshot.empty(table), queue)
@@ -218,8 +231,39 @@ def test_no_node_is_ever_overcommitted_and_every_gang_is_whole(
         assert cpu <= facts.cpu_millis and memory <= facts.memory_bytes and gpus <= facts.gpus
         if any(request.member.whole_node for request in users[name]):
             assert len(users[name]) == 1
+        if any(request.member.unlimited for request in users[name]):
+            assert len({request.key for request in users[name]}) == 1
 
 
+@settings(deadline=None)  # a busy machine is no fault of the planner
+@given(nodes_strategy, gangs_strategy, st.lists(st.integers(0, 7), max_size=4), st.lists(st.integers(0, 7), max_size=4))
+def test_nothing_comes_to_who_is_alone_and_who_wants_to_be_alone_comes_to_nobody(
+    shapes: list[tuple[int, int, int, bool, bool]],
+    wanted: list[tuple[int, int, int, bool, bool]],
+    shared: list[int],
+    alone: list[int],
+) -> None:
+    """Beside runs that are there already: on nodes of runs without a memory limit nothing is placed, and such runs are
+    placed on no node that has a run."""
+    table = NodeTable(node(f"n{i}", gpus=gpus, cpus=cpus) for i, (gpus, cpus, *_) in enumerate(shapes))
+    snapshot = Snapshot.empty(table)
+    others = {f"n{i}" for i in shared if i < len(shapes)}
+    hogs = {f"n{i}" for i in alone if i < len(shapes)} - others
+    occupy(snapshot, MemberRequest(0, 0), sorted(others))
+    occupy(snapshot, MemberRequest(0, 0, unlimited=True), sorted(hogs))
+    queue = [
+        gang(n, key=f"g{i}", gpus=gpus, cpu_millis=cpus * 1000, whole_node=whole, unlimited=unlimited)
+        for i, (n, gpus, cpus, whole, unlimited) in enumerate(wanted)
+    ]
+    by_key = {request.key: request for request in queue}
+    for placement in plan(snapshot, queue).placements:
+        nodes = set(placement.nodes)
+        assert not nodes & hogs
+        if by_key[placement.key].member.alone:
+            assert not nodes & others
+
+
+@settings(deadline=None)  # a busy machine is no fault of the planner
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=6), st.integers(1, 8))
 def test_as_few_racks_as_possible(free_nodes_per_rack: list[int], members: int) -> None:
     """Compared with every subset of racks: no smaller one would have held the gang."""

@@ -119,7 +119,7 @@ async def test_usage_counts_bound_pods_until_they_finish() -> None:
         assert setup.mirror.usage_of("n") == NodeUsage(500, 2**30, 1)
         setup.api.put("x", nodeName="n")
         await setup.until(lambda: len(setup.told) == 3)
-        assert setup.mirror.usage_of("n") == NodeUsage(1000, 2**31, 2, members=1, whole_node_members=1)
+        assert setup.mirror.usage_of("n") == NodeUsage(1000, 2**31, 2, members=1, lone_members=1)
         setup.api.put("x", phase="Succeeded")
         setup.api.put("y", phase="Failed")
         await setup.until(lambda: len(setup.told) == 5)
@@ -245,6 +245,7 @@ def expected_usage(api: FakeApi) -> dict[str, NodeUsage]:
             total.memory_bytes += 2**30
             total.pods += 1
             total.members += names.LABEL_RUN_UID in pod["metadata"]["labels"]
+            total.lone_members += names.LABEL_RUN_UID in pod["metadata"]["labels"]  # none has a memory limit
     return usage
 
 

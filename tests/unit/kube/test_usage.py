@@ -80,9 +80,9 @@ def test_counting_in_and_out_leaves_nothing(pods: list[tuple[PodUsage, bool, boo
     """Whatever the order in which Pods come and go, an empty node is empty to the last byte."""
     node = NodeUsage()
     for usage, is_member, is_whole in pods:
-        node.add(usage, is_member=is_member, is_whole_node=is_whole)
+        node.add(usage, is_member=is_member, is_alone=is_whole)
     assert node.other("nvidia.com/gpu") == sum(usage.other("nvidia.com/gpu") for usage, _, _ in pods)
     random.shuffle(pods)
     for usage, is_member, is_whole in pods:
-        node.add(usage, is_member=is_member, is_whole_node=is_whole, times=-1)
+        node.add(usage, is_member=is_member, is_alone=is_whole, times=-1)
     assert node == NodeUsage()

@@ -29,7 +29,15 @@ from kajitori.core.gang.progress import (
     worst_of,
 )
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMembers, Member, MemberState, Run, Step
-from kajitori.core.reasons import COUNTS_AS_RESTART, NEVER_COUNTED, NEVER_RESTARTED, START_FAILURES, Phase, Reason
+from kajitori.core.reasons import (
+    COUNTS_AS_RESTART,
+    MAY_BE_ITS_MEMORY,
+    NEVER_COUNTED,
+    NEVER_RESTARTED,
+    START_FAILURES,
+    Phase,
+    Reason,
+)
 from kajitori.core.status import Attempt, MemberCounts, RunStatus
 from kajitori.core.times import parse_time
 
@@ -151,6 +159,9 @@ def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member
     if cause.reason in COUNTS_AS_RESTART:
         if status.restarts >= run.limits.restarts:
             allowed = run.limits.restarts
+    if not run.limits.memory_limited and cause.reason in MAY_BE_ITS_MEMORY:
+        message += "; without a memory limit it is not carried to another node"
+        return Step(finish(status, Phase.FAILED, cause.reason, message, now, exit_code=cause.exit_code))
             tail = f" (restarted {allowed} of {allowed} times)" if allowed else ""
             return Step(finish(status, Phase.FAILED, cause.reason, message + tail, now, exit_code=cause.exit_code))
         status.restarts += 1

@@ -11,6 +11,7 @@ from kajitori.core.gang.progress import (
     blame_node,
     count_members,
     counted,
+    finish,
     needs_nodes,
     pause,
     running,
@@ -44,6 +45,11 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
         DeleteMember(m.pod, m.uid, run.limits.grace_seconds if not m.is_over else 0) for m in gone if not m.terminating
     ]
     failed = [m for m in gone if m.state is MemberState.FAILED and not m.terminating and m.rank < run.replicas]
+    culprit = min((m for m in failed if m.reason is Reason.OUT_OF_MEMORY), key=lambda m: m.rank, default=None)
+    if culprit is not None:  # its successor would go to another node, and eat that one's memory (rule 7)
+        status = count_members(run, status, members)
+        message = f"member {culprit.rank}: {culprit.message}"
+        return Step(finish(status, Phase.FAILED, culprit.reason, message, now, exit_code=culprit.exit_code))
     noted = {(note.rank, note.attempt) for note in status.notable}
     for member in failed:
         if (member.rank, member.attempt) not in noted:

@@ -57,6 +57,9 @@ class Limits:
     restarts: int = 0
     grace_seconds: int = 30
     restart_grace_seconds: int = 5
+    memory_limited: bool = True
+    """Without a limit it is not carried to another node, whatever ended it: it may have been what ate the last one's
+    memory."""
     start_deadline_seconds: int = 600
     time_limit_seconds: int | None = None
     start_pause_seconds: int = 10
