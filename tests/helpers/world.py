@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import yaml
 from tests.helpers.apiserver import embedded_apiserver
 from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
 
@@ -129,11 +130,21 @@ class World:
         self.policy_document = POLICY | rules
         self.policy = PolicyFile(None, without_file=parse_policy(self.policy_document))
 
-    def start_controller(self, node_patience: timedelta = timedelta(seconds=0.5)) -> asyncio.Task[None]:
-        """One more controller, with its own memory of things; they share a mirror."""
+    def use_policy_file(self, **rules: Any) -> Path:
+        """The same, from a file that may change while controllers run; answers which."""
+        self.use_policy(**rules)
+        path = self.folder / "policy.yaml"
+        path.write_text(yaml.safe_dump(self.policy_document))
+        self.policy = PolicyFile(path)
+        return path
+
+    def start_controller(
+        self, node_patience: timedelta = timedelta(seconds=0.5), *, client: KubeClient | None = None
+    ) -> asyncio.Task[None]:
+        """One more controller, with its own memory of things and maybe a client; they share a mirror."""
         stop = asyncio.Event()
         view = ClusterView(self.mirror, self.policy)
-        controller = RunController(self.client, self.mirror, view, node_patience=node_patience)
+        controller = RunController(client or self.client, self.mirror, view, node_patience=node_patience)
         task = asyncio.create_task(controller.run(stop))
         self._controllers[task] = stop
         return task

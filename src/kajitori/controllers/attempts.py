@@ -90,7 +90,6 @@ async def create_members(
     ranks: Sequence[int],
     spec: RunSpec,
     *,
-    bind_direct: bool,
     ticket_key: bytes | None = None,
 ) -> list[str]:
     """Creates the Pods of these ranks, all at once; answers their names.
@@ -109,7 +108,7 @@ async def create_members(
         world_size=spec.replicas if spec.type == "service" else len(nodes),
         port=attempt.port,
         spec=spec,
-        bind_direct=bind_direct,
+        bind_direct=attempt.bind_direct,
         ticket_key=ticket_key,
     )
     if len(ranks) > 1:

@@ -26,11 +26,14 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A run as policy has it; without spec and decision where policy refuses it now but an attempt of it is alive."""
+    """A run as policy has it; without a decision where policy refuses it now but an attempt of it is alive."""
 
     life: gang.Run
     spec: RunSpec | None = None
+    """None only where it is refused because it can't be read."""
     decision: Decision | None = None
+    policy_version: int = 0
+    """Of the policy that was asked."""
 
     def resolved(self) -> tuple[RunSpec, Decision]:
         """Spec and decision; raises where policy refuses the run: nothing new may be started for it."""
@@ -75,7 +78,7 @@ class Cycle:
     doubtful: tuple[Key, ...] = ()
     """Runs that were passed over until it is clear whether they have their nodes already."""
     busy: tuple[Key, ...] = ()
-    """Runs that were passed over because they are being worked on."""
+    """Runs that were passed over because they are being worked on, or are to be."""
 
 
 class Queue:
@@ -109,6 +112,10 @@ class Queue:
         """The run is gone."""
         self._waiting.pop(key, None)
         self._placed.pop(key, None)
+
+    def decided_before(self, policy_version: int) -> set[Key]:
+        """Runs that wait as an older policy than this one had them."""
+        return {key for key, waiting in self._waiting.items() if waiting.admitted.policy_version < policy_version}
 
     def plan(self, busy: Collection[Key], now: datetime) -> Cycle:
         """One cycle: all waiting runs in order, on what is free; but those that are being worked on (`busy`)."""

@@ -35,12 +35,12 @@ from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
 from kajitori.core.planner import GangRequest, Placement, Shortage
 from kajitori.core.ports import choose_port
-from kajitori.core.reasons import Phase
+from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
 from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView, life_of, type_of
+from kajitori.kube.cluster import ClusterView, life_of
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.members import member_of
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
@@ -373,6 +373,7 @@ class RunController:
 
         A run that is refused while an attempt of it is alive is left alone until that attempt is over.
         """
+        policy_version = self._cluster.policy_version
         version = (run.metadata.uid, run.metadata.generation, self._cluster.version)
         try:
             if memory.decided is None or memory.decided_for != version:
@@ -385,12 +386,11 @@ class RunController:
                 reasons = "; ".join(str(fault) for fault in refused.faults)
                 await self._write(run, gang.refuse(status, reasons, run.metadata.generation, self._now()))
                 return None
-            deleting = bool(run.metadata.deletion_timestamp)
-            return Admitted(gang.outline(type_of(run), run.metadata.generation, status, deleting))
+            return Admitted(*self._cluster.outline(run, status))
         spec, decision = memory.decided
         status = msgspec.structs.replace(status, findings=list(decision.findings))
         life = life_of(run, spec, decision, status)
-        return Admitted(life, spec, decision)
+        return Admitted(life, spec, decision, policy_version)
 
     async def _perform(
         self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step, members: Sequence[gang.Member]
@@ -505,8 +505,12 @@ class RunController:
         """Starts what fits, and tells the others why they wait."""
         began = asyncio.get_running_loop().time()
         self._replan, self._retell_at = False, None
-        cycle = self._queue.plan(self._working.keys(), self._time_of_facts())
+        outdated = self._queue.decided_before(self._cluster.policy_version)
+        self._changed.update(outdated)  # policy is asked for each attempt, and it is another one now (rule 12)
+        cycle = self._queue.plan(self._working.keys() | outdated, self._time_of_facts())
         self._passed_over.update(cycle.busy)
+        if outdated:
+            self._something.set()
         for key in cycle.doubtful:
             self._wake(key, DOUBT_PATIENCE)
         for waiting, placement in cycle.starts:
@@ -556,6 +560,7 @@ class RunController:
                 self._choose_port(run, number),
                 spec.replicas,
                 self._now(),
+                bind_direct=decision.bind_direct,
             )
             version = await self._write(run, status, waiting.version, before=waiting.status)
         except BaseException:
@@ -579,14 +584,13 @@ class RunController:
         attempt = status.attempt
         if attempt is None:
             return
-        spec, decision = admitted.resolved()
+        spec, decision = admitted.spec, admitted.decision
         try:
-            await prepare(self._client, run, spec, decision.claim)
+            if spec is None:
+                raise StartRefused(Reason.ADMISSION, "its spec was edited meanwhile, and can't be read any more")
+            await prepare(self._client, run, spec, decision.claim if decision else None)
             ticket_key = await key_of_tickets(self._client, attempt, self._namespace)
-            direct = decision.bind_direct
-            created = await create_members(
-                self._client, run, attempt, ranks, spec, bind_direct=direct, ticket_key=ticket_key
-            )
+            created = await create_members(self._client, run, attempt, ranks, spec, ticket_key=ticket_key)
         except StartRefused as refused:
             step = gang.failed_to_create(admitted.life, status, refused.reason, refused.message, self._now())
             await self._write(run, step.status, version, before=status)

@@ -22,7 +22,7 @@ from kajitori.core.status import Finding
 from kajitori.core.template import pod_template
 from kajitori.errors import Fault, Refused
 
-__all__ = ["Decision", "Facts", "RunIdentity", "decide", "objections"]
+__all__ = ["Decision", "Facts", "RunIdentity", "decide", "limits_of", "objections"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,11 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
         bind_direct=policy.binding.binds_directly(resolved.node_selector),
         claim=_claim(spec, policy, resolved, run),
     )
+
+
+def limits_of(spec: RunSpec, policy: Policy, facts: Facts) -> Limits:
+    """The limits of a run's life, whether or not policy lets it start."""
+    return _limits(policy, resolve(spec, policy, facts, Findings()))
 
 
 def objections(draft: Draft, policy: Policy, facts: Facts, *, run: RunIdentity) -> list[Fault]:

@@ -21,6 +21,8 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The ranks covered, as ranges (`0-3,7`); empty means all."""
     template: dict[str, Any] = {}
     """The resolved Pod template (`metadata` and `spec`), the same for every rank."""
+    bind_direct: bool = False
+    """Its members are bound by us, not by the scheduler."""
     port: int = 0
     """A port of this attempt's own, for members to meet on; 0 where the run needs none."""
     created: bool = False

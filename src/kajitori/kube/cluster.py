@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 
 from kajitori.core import first_step, gang, names
-from kajitori.core.decide import Decision, Facts, RunIdentity, decide, objections
+from kajitori.core.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
 from kajitori.core.draft import read_draft
 from kajitori.core.explain import Use
 from kajitori.core.planner import MemberRequest
@@ -73,6 +73,11 @@ class ClusterView:
     def policy(self) -> Policy:
         """The policy in force now."""
         return self._policy.current().policy
+
+    @property
+    def policy_version(self) -> int:
+        """Grows with every policy that is taken."""
+        return self._policy.current().version
 
     @property
     def version(self) -> int:
@@ -189,13 +194,30 @@ class ClusterView:
 
     def decide(self, run: RunObject) -> tuple[RunSpec, Decision]:
         """What policy makes of a Run that stands in the cluster. Raises InvalidInput or Refused with every fault."""
-        draft = read_draft(msgspec.json.decode(run.spec))
-        admitted = run.status is not None and run.status.attempts > 0
-        facts = Facts(table=self.table(), admitted=admitted)
+        draft, facts = read_draft(msgspec.json.decode(run.spec)), self._facts_about(run)
         identity = RunIdentity(run.metadata.name, run.metadata.namespace)
         if draft.spec is None or draft.faults:
             raise InvalidInput([*draft.faults, *objections(draft, self.policy, facts, run=identity)])
         return draft.spec, decide(draft.spec, self.policy, facts, run=identity)
+
+    def outline(self, run: RunObject, status: RunStatus) -> tuple[gang.Run, RunSpec | None]:
+        """A run that is refused now, as far as it goes on: its attempt runs until it is over or somebody ends it.
+
+        Its spec comes with it where it can be read.
+        """
+        meta = run.metadata
+        life = gang.outline(type_of(run), meta.generation, status, bool(meta.deletion_timestamp))
+        draft = read_draft(msgspec.json.decode(run.spec))
+        if draft.spec is None:
+            return life, None
+        spec = draft.spec
+        limits = limits_of(spec, self.policy, self._facts_about(run))
+        limits = replace(limits, restarts=0, grace_seconds=life.limits.grace_seconds)
+        life = replace(life, limits=limits, stopped=spec.stopped, resumes=spec.resumes)
+        return life, None if draft.faults else spec
+
+    def _facts_about(self, run: RunObject) -> Facts:
+        return Facts(table=self.table(), admitted=run.status is not None and run.status.attempts > 0)
 
 
 def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:

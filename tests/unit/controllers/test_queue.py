@@ -153,3 +153,12 @@ def test_runs_that_are_worked_on_are_passed_over_and_named() -> None:
     assert not cycle.starts
     assert cycle.busy == (("team", "first"),)
     assert scene.starts() == {"first": ("n0",)}
+
+
+def test_whoever_was_judged_by_an_older_policy_is_known() -> None:
+    """Until he is asked about anew he gets no node."""
+    scene = Scene(2)
+    scene.wait("old", 1)
+    assert scene.queue.decided_before(0) == set()
+    assert scene.queue.decided_before(1) == {("team", "old")}
+    assert not scene.queue.plan(scene.queue.decided_before(1), NOW).starts

@@ -35,6 +35,8 @@ def place_on(
     port: int,
     replicas: int,
     now: datetime,
+    *,
+    bind_direct: bool = False,
 ) -> RunStatus:
     """The status of a run whose next attempt gets these nodes (a compact list, in rank order)."""
     number = status.attempts + 1
@@ -43,6 +45,7 @@ def place_on(
         nodes=nodes,
         ranks="" if len(ranks) == replicas else compress_ranks(ranks),
         template=template,
+        bind_direct=bind_direct,
         port=port,
         planned_at=format_time(now),
     )

@@ -1,0 +1,109 @@
+"""Policy that changes while runs wait, start, run and restart: it is asked for each attempt, and what was begun is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.helpers.meddling_client import MeddlingClient
+from tests.helpers.world import GPUS, NODES_COUNT, World
+
+from kajitori.core.reasons import Phase, Reason
+from kajitori.kube.resources import PODS, Resource
+
+WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
+NO_BERT = {"images": {"deny": ["bert*"]}}
+
+
+def write(world: World, path: Path, **rules: Any) -> None:
+    """Another policy, in force from now on."""
+    path.write_text(yaml.safe_dump(world.policy_document | rules))
+
+
+async def test_a_run_that_waits_is_judged_by_the_policy_of_its_start(world: World) -> None:
+    """It was admitted under another: what starts when there is room was asked for under the one in force."""
+    path = world.use_policy_file()
+    made: set[str] = set()
+
+    def note(resource: Resource, _: str, name: str) -> None:
+        if resource == PODS:
+            made.add(name.rsplit("-", 2)[0])
+
+    world.mirror.on_change(note)
+    world.start_controller()
+    await world.submit("first", image="other:1", replicas=NODES_COUNT, resources=WHOLE)
+    await world.reaches("first", Phase.RUNNING)
+    await world.submit("bert", replicas=2, resources=WHOLE)
+    await world.submit("other", image="other:1", replicas=2, resources=WHOLE)
+    waiting = ("bert", "other")
+    await world.until(lambda: all(world.status(each).reason is Reason.WAITING_FOR_GPU for each in waiting), "they wait")
+    write(world, path, **NO_BERT, inject={"labels": {"under": "the-new"}})
+    await world.succeed("first")
+    status = await world.reaches("bert", Phase.FAILED)
+    assert status.reason is Reason.REFUSED and "bert:3" in status.message
+    await world.reaches("other", Phase.RUNNING)
+    assert {pod.metadata.labels.get("under") for pod in world.pods("other")} == {"the-new"}
+    assert "bert" not in made
+
+    write(world, path)  # loosened: whoever resumes it now gets it started
+    await world.change("bert", resumes=1)
+    await world.reaches("bert", Phase.RUNNING)
+
+
+async def test_what_is_under_way_is_kept_and_can_be_ended(world: World) -> None:
+    """Policy comes to refuse runs that are starting and running: they stay as they were begun, until they are over."""
+    path = world.use_policy_file()
+    held_up = asyncio.Event()
+
+    async def hold_up(name: str) -> None:
+        if name.startswith("begun-") and not name.endswith("-0"):
+            held_up.set()
+            await asyncio.Event().wait()
+
+    async with MeddlingClient(world.client.config, hold_up) as client:
+        first = world.start_controller(client=client)
+        for name in ("stopped", "limited", "failing"):
+            limit = {"timeLimit": "4s"} if name == "limited" else {}
+            await world.submit(name, replicas=2, restarts=5, **limit)
+            await world.reaches(name, Phase.RUNNING)
+        await world.submit("begun", replicas=3)
+        await asyncio.wait_for(held_up.wait(), 10)
+        await world.until(lambda: world.pods("begun"), "its first member")
+        await world.kill_controller(first)
+    write(world, path, **NO_BERT, inject={"labels": {"under": "the-new"}}, binding={"bind": "direct"})
+    world.start_controller()
+
+    status = await world.reaches("begun", Phase.RUNNING, attempt=1)
+    assert (status.interruptions, status.failed_starts) == (0, 0)
+    assert not [pod for pod in world.pods("begun") if "under" in pod.metadata.labels]
+    await world.change("stopped", stopped=True)
+    assert (await world.reaches("stopped", Phase.STOPPED)).reason is Reason.STOPPED_BY_USER
+    assert (await world.reaches("limited", Phase.FAILED)).reason is Reason.TIME_LIMIT
+    await world.behave("failing-1-0", exit_code="3")
+    status = await world.reaches("failing", Phase.FAILED)
+    assert (status.reason, status.exit_code, status.attempts) == (Reason.PROGRAM_FAILED, 3, 1)
+    await world.change("failing", resumes=1)
+    await world.until(lambda: world.status("failing").reason is Reason.REFUSED, "whoever resumes it is told")
+    await world.client.delete(PODS, "begun-1-1", world.namespace, grace_seconds=0)
+    status = await world.reaches("begun", Phase.FAILED)
+    assert status.reason is Reason.REFUSED and status.attempts == 1
+    await world.until(lambda: all(pod.is_finished for pod in world.pods("begun")), "nothing of it runs on")
+
+
+async def test_a_broken_policy_changes_nothing(world: World) -> None:
+    """Unreadable, faulty or gone half-written: runs start and restart under the last good one."""
+    path = world.use_policy_file(inject={"labels": {"under": "the-good"}})
+    world.start_controller()
+    await world.submit("bert", replicas=2, restarts=1)
+    await world.reaches("bert", Phase.RUNNING)
+    path.write_text("start: [\n")
+    await world.behave("bert-1-1", exit_code="1")
+    await world.submit("next", replicas=2)
+    await world.reaches("next", Phase.RUNNING)
+    path.write_text(yaml.safe_dump({"images": {"denny": ["*"]}}))
+    await world.reaches("bert", Phase.RUNNING, attempt=2)
+    pods = [*world.pods("next"), *world.pods("bert", 2)]
+    assert {pod.metadata.labels.get("under") for pod in pods} == {"the-good"}
+    assert world.policy.current().faults

@@ -1,0 +1,30 @@
+"""A client that lets a test do something just before a Pod is created: what a race needs luck for happens each time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from kajitori.kube.client import KubeClient, Object
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.resources import PODS, Resource
+
+
+class MeddlingClient(KubeClient):
+    """Everything passes; before each Pod, dry runs left out, `before` is awaited with its name."""
+
+    def __init__(self, config: KubeConfig, before: Callable[[str], Awaitable[None]]) -> None:
+        super().__init__(config)
+        self._before = before
+
+    async def create(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        if resource == PODS and not dry_run and not isinstance(body, bytes):
+            await self._before(body["metadata"]["name"])
+        return await super().create(resource, body, namespace, dry_run=dry_run)

@@ -1,0 +1,50 @@
+"""The cluster as the planner and policy see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kajitori.core.policy import parse_policy
+from kajitori.core.reasons import Phase
+from kajitori.core.status import Attempt, RunStatus
+from kajitori.errors import InvalidInput
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import ObjectMeta, RunObject
+from kajitori.policyfile import PolicyFile
+
+STATUS = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]", created=True))
+
+
+def outlined(spec: dict[str, Any]) -> tuple[Any, Any]:
+    """A running run of this spec, under a policy that refuses its image."""
+    policy = parse_policy({"images": {"deny": ["bert*"]}, "start": {"deadline": "30s"}})
+    view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None, without_file=policy))
+    meta = ObjectMeta(name="bert", uid="u")
+    run = RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec)), status=STATUS)
+    with pytest.raises(InvalidInput):
+        view.decide(run)
+    return view.outline(run, STATUS)
+
+
+def test_a_run_that_is_refused_now_can_be_ended_as_any_other() -> None:
+    """By hand, and by its time limit; its program is not started again, and it is as large as it was begun."""
+    asked = {"image": "bert:3", "replicas": 5, "stopped": True, "resumes": 2, "timeLimit": "1h", "restarts": 4}
+    life, spec = outlined(asked)
+    assert (life.replicas, life.stopped, life.resumes) == (2, True, 2)
+    assert (life.limits.time_limit_seconds, life.limits.restarts) == (3600, 0)
+    assert life.limits.start_deadline_seconds == 30
+    assert spec.replicas == 5
+
+
+def test_a_spec_that_cannot_be_read_keeps_what_can() -> None:
+    """Somebody edited it to nonsense and wants the run stopped all the same."""
+    life, spec = outlined({"image": "bert:3", "replicas": "many", "stopped": True})
+    assert (life.stopped, spec) == (True, None)
+    life, spec = outlined([])  # type: ignore[arg-type]
+    assert (life.stopped, spec) == (False, None)
