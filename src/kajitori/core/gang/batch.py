@@ -154,14 +154,14 @@ def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member
     status = blame_node(status, cause)
     what = cause.message or cause.reason.value
     message = f"member {cause.rank}: {what}"
+    if not run.limits.memory_limited and cause.reason in MAY_BE_ITS_MEMORY:
+        message += "; without a memory limit it is not carried to another node"
+        return Step(finish(status, Phase.FAILED, cause.reason, message, now, exit_code=cause.exit_code))
     if cause.reason in NEVER_RESTARTED:
         return Step(finish(status, Phase.FAILED, cause.reason, message, now, exit_code=cause.exit_code))
     if cause.reason in COUNTS_AS_RESTART:
         if status.restarts >= run.limits.restarts:
             allowed = run.limits.restarts
-    if not run.limits.memory_limited and cause.reason in MAY_BE_ITS_MEMORY:
-        message += "; without a memory limit it is not carried to another node"
-        return Step(finish(status, Phase.FAILED, cause.reason, message, now, exit_code=cause.exit_code))
             tail = f" (restarted {allowed} of {allowed} times)" if allowed else ""
             return Step(finish(status, Phase.FAILED, cause.reason, message + tail, now, exit_code=cause.exit_code))
         status.restarts += 1
