@@ -21,9 +21,8 @@ from tests.helpers.real_cluster import RealCluster, require_binaries, running_cl
 from kajitori import errors
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
+from kajitori.kube.resources import BUDGETS, CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
 from kajitori.local.apiserver.certificates import issue_serving
-from kajitori.local.disruption import BUDGETS
 from kajitori.local.endpoints import ENDPOINT_SLICES
 from kajitori.local.manager import Manager
 from kajitori.local.sim import SimSettings, SimulatedNodes

@@ -26,11 +26,13 @@ from kajitori.controllers.attempts import (
     prepare,
     write_status,
 )
+from kajitori.controllers.budgets import BudgetKeeper
 from kajitori.controllers.checkpoints import delete_checkpoint
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
 from kajitori.controllers.tidying import tidy_forever
 from kajitori.core import gang, names, nodelist
+from kajitori.core.budgets import budget_spec
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
 from kajitori.core.planner import GangRequest, Placement, Shortage
@@ -123,6 +125,7 @@ class RunController:
         self._events = EventRecorder(client, names.MANAGED_BY, clock=now)
         self._logs = LogKeeper(client, kept_logs) if kept_logs is not None else None
         self._code = code
+        self._budgets = BudgetKeeper(client)
         self._changed: set[Key] = set()
         self._changed_meanwhile: set[Key] = set()
         self._working: dict[Key, asyncio.Task[None]] = {}
@@ -421,6 +424,15 @@ class RunController:
                     await delete_member(self._client, run, action)
                 case gang.Release():
                     await self._release(run)
+        if not admitted.life.deleting:
+            await self._budgets.keep(run, self._budget_of(run, admitted, step.status, members))
+
+    def _budget_of(
+        self, run: RunObject, admitted: Admitted, status: RunStatus, members: Sequence[gang.Member]
+    ) -> dict[str, Any] | None:
+        if not self._cluster.policy.disruption_budgets:
+            return None
+        return budget_spec(admitted.life.type, run.metadata.uid, status, members)
 
     def _may_write(self, key: Key, old: RunStatus | None, new: RunStatus) -> bool:
         """Turning points are written at once, counts at most once a second."""
@@ -463,6 +475,7 @@ class RunController:
         meta = run.metadata
         if self._logs is not None:
             await self._logs.forget(meta.namespace, meta.uid)
+        await self._budgets.keep(run, None)
         await delete_checkpoint(self._client, self._cluster.policy, meta.namespace, meta.name)
         left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
         patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}

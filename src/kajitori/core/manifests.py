@@ -134,18 +134,17 @@ def headless_service(*, run_name: str, namespace: str, run_uid: str, ports: Sequ
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": run_name,
-            "namespace": namespace,
-            "labels": {
-                names.LABEL_MANAGED_BY: names.MANAGED_BY,
-                names.LABEL_RUN: run_name,
-                names.LABEL_RUN_UID: run_uid,
-            },
-            "ownerReferences": [
-                {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run_name, "uid": run_uid}
-            ],
-        },
+        "metadata": _of_run(run_name, namespace, run_uid),
+        "spec": spec,
+    }
+
+
+def disruption_budget(*, run_name: str, namespace: str, run_uid: str, spec: Mapping[str, Any]) -> Manifest:
+    """What keeps a run's members from being evicted (`core.budgets` says what it asks for). It goes with the run."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _of_run(run_name, namespace, run_uid),
         "spec": spec,
     }
 
@@ -169,6 +168,20 @@ def checkpoint_claim(
             "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_RUN: run_name},
         },
         "spec": spec,
+    }
+
+
+def _of_run(run_name: str, namespace: str, run_uid: str) -> Manifest:
+    """The metadata of what a run has one of, under its own name."""
+    return {
+        "name": run_name,
+        "namespace": namespace,
+        "labels": {
+            names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            names.LABEL_RUN: run_name,
+            names.LABEL_RUN_UID: run_uid,
+        },
+        "ownerReferences": [{"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run_name, "uid": run_uid}],
     }
 
 

@@ -424,6 +424,10 @@ class Policy(Document):
     mounts: Mounts = Mounts()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     start: Starting = Starting()
+    disruption_budgets: bool = True
+    """Each run has a PodDisruptionBudget, so that nobody evicts a gang member by member: no autoscaler that packs nodes
+    tighter, no descheduler. Members on a cordoned node it does not protect: `kubectl drain` gets through, and the gang
+    leaves as a whole. Of a service with several members one after the other may be evicted anywhere."""
     binding: Binding = Binding()
     rendezvous: Rendezvous = Rendezvous()
     logs: Logs = Logs()

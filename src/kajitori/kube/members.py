@@ -92,6 +92,7 @@ def member_of(pod: Pod, nodes: Mapping[str, Node]) -> Member | None:
         terminating=bool(pod.metadata.deletion_timestamp),
         node_ready=not node_name or (node is not None and node.is_ready),
         node_draining=node is not None and bool(node.drained_by),
+        node_cordoned=node is not None and node.spec.unschedulable,
     )
 
 

@@ -50,7 +50,10 @@ def status(budget: Budget, pods: Sequence[Pod], now: datetime, expected_pods: in
     healthy = sum(
         is_ready(p) and not p.metadata.deletion_timestamp and p.metadata.name not in disrupted for p in living
     )
-    expected = len(living) if expected_pods is None else expected_pods
+    if isinstance(budget.spec.min_available, int):
+        expected = len(pods)  # nobody's wish is asked for then
+    else:
+        expected = len(living) if expected_pods is None else expected_pods
     desired = desired_healthy(budget.spec, expected)
     allowed = max(0, healthy - desired) if expected > 0 else 0
     word = ("True", "SufficientPods") if allowed > 0 else ("False", "InsufficientPods")

@@ -12,13 +12,11 @@ from kajitori import errors
 from kajitori.core import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import ObjectMeta
-from kajitori.kube.resources import PODS, RUNS, Resource
+from kajitori.kube.resources import BUDGETS, PODS, RUNS
 from kajitori.local import budgets
 from kajitori.local.cache import Cache
 from kajitori.local.controller import Controller
 from kajitori.local.objects import Pod, no_metadata
-
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 
 
 class _RunSpec(msgspec.Struct):

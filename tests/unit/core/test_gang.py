@@ -190,11 +190,20 @@ def test_a_node_that_does_not_answer_is_not_waited_for() -> None:
 
 def test_a_member_that_somebody_deletes_may_write_its_checkpoint_first() -> None:
     """While it is being ended nothing else is; once it is gone the reason seen before is remembered."""
-    ending = member(0, terminating=True, reason=Reason.DRAINED)
+    ending = member(0, terminating=True, reason=Reason.PREEMPTED)
     answer = step(run(), ending, member(1))
-    assert (answer.status.phase, answer.status.reason, answer.actions) == (Phase.RUNNING, Reason.DRAINED, ())
+    assert (answer.status.phase, answer.status.reason, answer.actions) == (Phase.RUNNING, Reason.PREEMPTED, ())
     after = step(replace(run(), status=answer.status), member(1))
-    assert (after.status.phase, after.status.reason, after.status.restarts) == (Phase.RESTARTING, Reason.DRAINED, 0)
+    assert (after.status.phase, after.status.reason, after.status.restarts) == (Phase.RESTARTING, Reason.PREEMPTED, 0)
+
+
+def test_a_member_that_is_evicted_takes_the_whole_gang_along() -> None:
+    """All are asked to end at once, within the run's own grace: a checkpoint is often written by all together."""
+    answer = step(run(), member(0), member(1, terminating=True, reason=Reason.DRAINED))
+    assert (answer.status.phase, answer.status.reason) == (Phase.RESTARTING, Reason.DRAINED)
+    assert (answer.status.restarts, answer.status.interruptions) == (0, 1)
+    assert "member 1 on n1 was evicted" in answer.status.message
+    assert answer.actions == (DeleteMembers(Limits().grace_seconds, unfinished_only=True),)
 
 
 @pytest.mark.parametrize("state", [RUNNING, PENDING])
@@ -365,15 +374,6 @@ def test_a_services_members_are_replaced_one_by_one() -> None:
     assert whole.status.phase is Phase.RUNNING
 
 
-def test_a_services_member_on_a_drained_node_moves_alone() -> None:
-    """Its successor comes when it has ended."""
-    answer = step(service(), member(0), member(1, node_draining=True), member(2))
-    assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", Limits().grace_seconds),)
-    later = step(replace(service(), status=answer.status), member(0), member(2))
-    assert later.actions == (NeedsNodes((1,), {}, frozenset()),)
-
-
-def test_a_service_does_not_start_a_second_member_while_the_first_still_ends() -> None:
 def test_a_service_whose_member_ate_its_nodes_memory_ends() -> None:
     """Its successor would go to another node and eat that one's memory, too."""
     answer = step(service(), member(0), failed(1, Reason.OUT_OF_MEMORY, code=None), member(2))
@@ -383,6 +383,15 @@ def test_a_service_whose_member_ate_its_nodes_memory_ends() -> None:
     assert kinds(ended) == [DeleteMembers]
 
 
+def test_a_services_member_on_a_drained_node_moves_alone() -> None:
+    """Its successor comes when it has ended."""
+    answer = step(service(), member(0), member(1, node_draining=True), member(2))
+    assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", Limits().grace_seconds),)
+    later = step(replace(service(), status=answer.status), member(0), member(2))
+    assert later.actions == (NeedsNodes((1,), {}, frozenset()),)
+
+
+def test_a_service_does_not_start_a_second_member_while_the_first_still_ends() -> None:
     answer = step(service(), member(0), member(1, terminating=True), member(2))
     assert NeedsNodes not in kinds(answer)
 

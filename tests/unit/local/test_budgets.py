@@ -65,6 +65,12 @@ def test_what_the_owner_wants_counts_where_it_is_known() -> None:
     assert status(budget(maxUnavailable=1), pods(2), NOW, expected_pods=3)["disruptionsAllowed"] == 0
 
 
+def test_where_a_number_is_to_be_available_nobody_asks_how_many_the_owners_want() -> None:
+    """The Pods that there are, are those that are expected; a real disruption controller does the same."""
+    found = status(budget(minAvailable=1), pods(2), NOW, expected_pods=5)
+    assert (found["expectedPods"], found["disruptionsAllowed"]) == (2, 1)
+
+
 def test_an_evicted_pod_counts_as_gone_until_it_is_or_two_minutes_passed() -> None:
     """So that two evictions in a row do not both find the same Pod healthy."""
     evicted = budget({"p0": "2026-01-01T00:00:00Z", "gone": "2026-01-01T00:00:00Z"}, minAvailable=1)

@@ -70,13 +70,18 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         status = started(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
     ending = [member for member in current if member.terminating and not member.is_over]
+    evicted = [member for member in ending if member.reason is Reason.DRAINED]
+    if evicted:
+        who = ", ".join(f"{member.rank} on {member.node}" for member in evicted[:3])
+        return _moved(run, status, f"member {who} was evicted, and the gang leaves as a whole")
     if ending:  # somebody else's doing; the gang goes down once it is gone, until then it may write its checkpoint
         first = ending[0]
         reason = first.reason if first.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
         return Step(say(status, reason, f"member {first.rank} is being ended from outside"), tidy)
     to_move = [member for member in current if member.node_draining and not member.is_over]
     if to_move:
-        return _moved(run, status, to_move)
+        nodes = ", ".join(sorted({member.node for member in to_move})[:3])
+        return _moved(run, status, f"moved away from {nodes}, which is being drained")
     pending = [member for member in current if member.state is MemberState.PENDING]
     if pending:
         status = starting(status, pending)
@@ -173,10 +178,8 @@ def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member
     return Step(status, end_members(current, run.limits.restart_grace_seconds))
 
 
-def _moved(run: Run, status: RunStatus, to_move: Sequence[Member]) -> Step:
+def _moved(run: Run, status: RunStatus, message: str) -> Step:
     """An operator empties a node: the whole gang goes elsewhere, with the time to write its checkpoint first."""
-    nodes = ", ".join(sorted({member.node for member in to_move})[:3])
-    message = f"moved away from {nodes}, which is being drained"
     status = msgspec.structs.replace(
         status, phase=Phase.RESTARTING, reason=Reason.DRAINED, message=message, interruptions=status.interruptions + 1
     )

@@ -38,6 +38,8 @@ class Member:
     """False where the node does not answer any more, or is gone: nothing there will ever be confirmed."""
     node_draining: bool = False
     """An operator wants the node emptied."""
+    node_cordoned: bool = False
+    """The node takes nothing new; it may be on its way to be emptied, or not."""
 
     @property
     def is_over(self) -> bool:
@@ -55,11 +57,11 @@ class Limits:
     """What `decide` resolved from spec and policy for the life of a run."""
 
     restarts: int = 0
-    grace_seconds: int = 30
-    restart_grace_seconds: int = 5
     memory_limited: bool = True
     """Without a limit it is not carried to another node, whatever ended it: it may have been what ate the last one's
     memory."""
+    grace_seconds: int = 30
+    restart_grace_seconds: int = 5
     start_deadline_seconds: int = 600
     time_limit_seconds: int | None = None
     start_pause_seconds: int = 10

@@ -205,13 +205,13 @@ class Subresources:
             return
         if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
             why = f"The disruption budget {record.name} is still being processed by the server."
-            raise _not_now(record.name, why)
+            raise _not_now(why, retry_seconds=_RETRY_SECONDS)
         if status.get("disruptionsAllowed", 0) <= 0:
             why = (
                 f"The disruption budget {record.name} needs {status.get('desiredHealthy', 0)} healthy pods and has "
                 f"{status.get('currentHealthy', 0)} currently"
             )
-            raise _not_now(record.name, why)
+            raise _not_now(why)
         if dry_run:
             return
         status["disruptionsAllowed"] -= 1
@@ -359,15 +359,10 @@ def _is_ready(pod: Object) -> bool:
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
-def _not_now(budget: str, why: str) -> StatusError:
-    cause = Cause("DisruptionBudget", "", why)
-    error = StatusError.too_many_requests(
-        "Cannot evict pod as it would violate the pod's disruption budget.", retry_seconds=_RETRY_SECONDS
-    )
-    error.details = {
-        "causes": [{"reason": cause.reason, "message": cause.message}],
-        "retryAfterSeconds": _RETRY_SECONDS,
-    }
+def _not_now(why: str, *, retry_seconds: int = 0) -> StatusError:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    error = StatusError.too_many_requests(message, retry_seconds=retry_seconds)
+    error.details = {"causes": [{"reason": "DisruptionBudget", "message": why}], **(error.details or {})}
     return error
 
 

@@ -256,12 +256,15 @@ async def test_a_budget_keeps_pods_from_being_evicted(api: EmbeddedApiServer) ->
     budgets = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
     await api.call("POST", budgets, {"metadata": {"name": "b"}, "spec": spec})
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    too_soon = await api.call("POST", f"{PODS}/p/eviction", eviction)
+    assert (too_soon.code, too_soon.body["details"]["retryAfterSeconds"]) == (429, 10)
     status = {"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
     await api.call("PATCH", f"{budgets}/b/status", {"status": {**status, "disruptionsAllowed": 0}}, content_type=MERGE)
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     refused = await api.call("POST", f"{PODS}/p/eviction", eviction)
     assert (refused.code, refused.body["reason"]) == (429, "TooManyRequests")
     assert "needs 1 healthy pods and has 1 currently" in refused.body["details"]["causes"][0]["message"]
+    assert "retryAfterSeconds" not in refused.body["details"], "nobody knows when"
     await api.call("PATCH", f"{budgets}/b/status", {"status": {"disruptionsAllowed": 1}}, content_type=MERGE)
     assert (await api.call("POST", f"{PODS}/p/eviction", eviction)).code == 201
     assert (await api.call("GET", f"{PODS}/p")).body["metadata"]["deletionTimestamp"]

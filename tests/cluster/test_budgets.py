@@ -1,0 +1,93 @@
+"""What the controller writes of PodDisruptionBudgets, on both API servers: little, and only what is its own."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.helpers.real_cluster import AnyCluster
+
+from kajitori.controllers.budgets import BudgetKeeper
+from kajitori.core import names
+from kajitori.errors import NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.objects import ObjectMeta, RunObject
+from kajitori.kube.resources import BUDGETS
+
+SPEC = {
+    "minAvailable": 2,
+    "selector": {"matchLabels": {names.LABEL_RUN_UID: "u1"}},
+    "unhealthyPodEvictionPolicy": "AlwaysAllow",
+}
+OPEN = {
+    **SPEC,
+    "minAvailable": 1,
+    "selector": {
+        **SPEC["selector"],  # type: ignore[dict-item]
+        "matchExpressions": [{"key": names.LABEL_RANK, "operator": "NotIn", "values": ["1"]}],
+    },
+}
+
+
+def run_in(namespace: str, uid: str = "u1") -> RunObject:
+    """A Run, and nowhere another of its UID."""
+    meta = ObjectMeta(name="bert", namespace=namespace, uid=f"{namespace}-{uid}")
+    return RunObject(metadata=meta, spec=msgspec.Raw(b"{}"))
+
+
+async def version(client: KubeClient, namespace: str) -> str:
+    return str((await client.get(BUDGETS, "bert", namespace))["metadata"]["resourceVersion"])
+
+
+async def test_one_write_for_each_change_and_none_for_a_look(any_cluster: AnyCluster, own_namespace: str) -> None:
+    """Whoever leads next finds what is there, takes it as it is, and takes it away at the end."""
+    run = run_in(own_namespace)
+    async with any_cluster.client() as client:
+        keeper = BudgetKeeper(client)
+        await keeper.keep(run, SPEC)
+        written = await version(client, own_namespace)
+        await keeper.keep(run, SPEC)
+        next_leader = BudgetKeeper(client)
+        await next_leader.keep(run, SPEC)
+        assert await version(client, own_namespace) == written
+        for wanted in (OPEN, SPEC):
+            await next_leader.keep(run, wanted)
+            assert (await client.get(BUDGETS, "bert", own_namespace))["spec"] == wanted
+        await BudgetKeeper(client).keep(run, None)
+        with pytest.raises(NotFound):
+            await version(client, own_namespace)
+        await next_leader.keep(run, None)  # it is gone already: no matter
+
+
+async def test_two_that_believe_to_lead_agree(any_cluster: AnyCluster, own_namespace: str) -> None:
+    """Each that looked before the other wrote finds the other's, and makes it what it wants."""
+    run = run_in(own_namespace)
+    async with any_cluster.client() as client:
+        first, second = BudgetKeeper(client), BudgetKeeper(client)
+        await first.keep(run, None)
+        await second.keep(run, None)
+        await first.keep(run, SPEC)
+        await second.keep(run, OPEN)
+        assert (await client.get(BUDGETS, "bert", own_namespace))["spec"] == OPEN
+
+
+async def test_what_an_earlier_run_of_the_name_left_makes_way(any_cluster: AnyCluster, own_namespace: str) -> None:
+    async with any_cluster.client() as client:
+        await BudgetKeeper(client).keep(run_in(own_namespace, "u0"), SPEC)
+        await BudgetKeeper(client).keep(run_in(own_namespace), SPEC)
+        found = await client.get(BUDGETS, "bert", own_namespace)
+        assert [owner["uid"] for owner in found["metadata"]["ownerReferences"]] == [f"{own_namespace}-u1"]
+
+
+async def test_somebody_elses_budget_is_left_alone(
+    any_cluster: AnyCluster, own_namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run goes without one; what is in the way is named once."""
+    theirs = {"metadata": {"name": "bert"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}}
+    async with any_cluster.client() as client:
+        await client.create(BUDGETS, theirs, own_namespace)
+        before = await version(client, own_namespace)
+        keeper = BudgetKeeper(client)
+        for wanted in (SPEC, SPEC, None):
+            await keeper.keep(run_in(own_namespace), wanted)
+        assert await version(client, own_namespace) == before
+    assert caplog.text.count("PodDisruptionBudget bert belongs to something else") == 1
