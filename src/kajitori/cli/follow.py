@@ -19,7 +19,7 @@ from kajitori.cli.logprint import LogPrinter
 from kajitori.cli.problems import say
 from kajitori.cli.progress import Progress
 from kajitori.cli.streams import LogReader, watch
-from kajitori.cli.words import View, has_started, is_final, phase_of, status_of
+from kajitori.cli.words import View, has_started, is_final, is_peak_near_limit, peak_words, phase_of, status_of
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 MOST_RANKS = 64
@@ -203,6 +203,8 @@ def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals) ->
 
 def _tell_the_end(final: View, follower: Follower, *, remove: bool) -> None:
     words = end_words(final)
+    if is_peak_near_limit(final) and not follower.quiet:
+        say(f"note: memory peaked at {peak_words(final)}")
     if not words or (follower.quiet and phase_of(final) == "Stopped"):
         return
     say(f"kaji: {words}")

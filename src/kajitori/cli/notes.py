@@ -25,6 +25,9 @@ _AS_EXPECTED = frozenset(
 )
 """Nothing that was asked for turns out otherwise by these; `kaji run --dry-run` and `kaji describe` show them."""
 
+_WARNINGS = frozenset({"MemoryBelowPeak", "MemoryRanOut"})
+"""What is likely to end the run."""
+
 MORE = "kaji run --dry-run tells more"
 
 
@@ -41,7 +44,7 @@ def notes(findings: Iterable[Mapping[str, Any]], *, all_of_them: bool = False) -
         if code.endswith("Defaulted"):
             defaults.append(message)
         else:
-            lines.append(f"note: {message}")
+            lines.append(f"{'warning' if code in _WARNINGS else 'note'}: {message}")
     if defaults:
         lines.append(f"note: defaults: {', '.join(defaults)}{'' if all_of_them else f'; {MORE}'}")
     return lines

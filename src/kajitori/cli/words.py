@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.quantity import format_cpu
+from kajitori.core.quantity import format_cpu, round_memory
 from kajitori.core.reasons import COUNTS_AS_RESTART, START_FAILURES
 
 View = Mapping[str, Any]
 
 FINAL = frozenset({"Succeeded", "Failed", "Stopped"})
 """`core.reasons.Phase.is_final`, as text."""
+
+NEAR_LIMIT = 0.9
+"""Of a memory limit."""
 
 _UNITS = ((86_400 * 365, "year", 2), (86_400 * 30, "month", 2), (86_400 * 7, "week", 2), (86_400, "day", 2))
 
@@ -191,14 +194,22 @@ def cpu_words(cpu_millis: int | float) -> str:
     return f"{cpu_millis / 1000:.1f}"
 
 
-def memory_words(memory_bytes: int | float) -> str:
-    """Bytes in the largest binary unit that leaves at least one: `1.5Gi`, `251Gi`."""
-    amount, unit = float(memory_bytes), ""
-    for next_unit in ("Ki", "Mi", "Gi", "Ti", "Pi"):
-        if amount < 1024:
-            break
-        amount, unit = amount / 1024, next_unit
-    return f"{amount:.0f}{unit}" if amount >= 10 or amount == int(amount) else f"{amount:.1f}{unit}"
+def peak_words(run: View) -> str:
+    """`41Gi of 64Gi (rank 3)`: the most memory that a member held, of its limit; empty where nobody knows."""
+    memory = status_of(run).get("memory") or {}
+    peak, limit = memory.get("peakBytes"), memory.get("limitBytes")
+    if not peak:
+        return ""
+    of_limit = f" of {round_memory(limit)}" if limit else ""
+    several = (run.get("spec") or {}).get("replicas", 1) > 1
+    who = f" (rank {memory.get('rank', 0)})" if several else ""
+    return f"{round_memory(peak)}{of_limit}{who}"
+
+
+def is_peak_near_limit(run: View) -> bool:
+    """Whether a member came so close to its memory limit that its user wants to know, though all went well."""
+    memory = status_of(run).get("memory") or {}
+    return bool(memory.get("limitBytes")) and memory.get("peakBytes", 0) >= NEAR_LIMIT * memory["limitBytes"]
 
 
 def plural(count: int, noun: str) -> str:

@@ -119,6 +119,16 @@ def format_memory(memory_bytes: int) -> str:
     return str(memory_bytes)
 
 
+def round_memory(memory_bytes: float) -> str:
+    """About that much, in the largest binary unit that leaves at least one: `1.5Gi`, `251Gi`."""
+    amount, unit = float(memory_bytes), ""
+    for next_unit in ("Ki", "Mi", "Gi", "Ti", "Pi"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, next_unit
+    return f"{amount:.0f}{unit}" if amount >= 10 or amount == int(amount) else f"{amount:.1f}{unit}"
+
+
 _DURATION_UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _DURATION_PART = re.compile(r"([0-9]+)(?:\.([0-9]+))?([wdhms])", re.ASCII)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kajitori.core.memory import EarlierRun, tell_earlier_peaks
 from kajitori.core.planner import MemberRequest, eligible_nodes
 from kajitori.core.policy_model import Policy, PriorityWord
 from kajitori.core.quantity import format_cores, format_duration, format_memory
@@ -50,6 +51,8 @@ class Facts:
     """Names of the Secrets in the run's namespace; None where nobody has looked. The same for the next two."""
     config_maps: frozenset[str] | None = None
     claims: frozenset[str] | None = None
+    earlier: tuple[EarlierRun, ...] = ()
+    """Runs of the same kind of which it is known what they needed, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         findings.add("WholeNodeGpus", f"a whole {gpu_type} node has {gpus} GPUs", "spec.resources.gpu")
 
     amounts = _amounts(spec, policy, smallest, findings)
+    if not amounts["memory_unknown"]:
+        tell_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add)
     time_limit = spec.time_limit_seconds
     if time_limit is None:
         time_limit = defaults.time_limit_seconds or policy.ceilings.run.time_limit_seconds

@@ -60,6 +60,24 @@ class Finding(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
     field: str = ""
 
 
+class MemoryPeak(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """The most memory that a member of a run held in any attempt: its working set, as kubelets count it."""
+
+    peak_bytes: int
+    rank: int = 0
+    attempt: int = 0
+    node: str = ""
+    """Who held that much, in which attempt, and where."""
+    limit_bytes: int = 0
+    """What that member may use; 0 where nothing limits it."""
+    at: str = ""
+    """When it was seen."""
+    total_bytes: int = 0
+    """The most that all members together held at one look."""
+    ran_out: bool = False
+    """A member was ended because it used more than it may."""
+
+
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     phase: Phase = Phase.QUEUED
     reason: Reason = Reason.NONE
@@ -81,6 +99,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     members: MemberCounts = MemberCounts()
     notable: list[Notable] = []
     findings: list[Finding] = []
+    memory: MemoryPeak | None = None
+    """What members needed; None until somebody has seen it."""
     avoid_nodes: dict[str, int] = {}
     """Nodes on which members of this run failed, with how often; at two the run avoids the node."""
     queued_at: str = ""

@@ -10,13 +10,14 @@ import msgspec
 from kajitori.core.nodelist import expand, expand_ranks
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, RunStatus
+from kajitori.core.status import Attempt, MemoryPeak, RunStatus
 from kajitori.core.times import parse_time
 
 _COUNTS = ("attempts", "restarts", "interruptions", "failed_starts", "resumes", "observed_generation")
 _MEMBER_COUNTS = ("total", "pending", "running", "succeeded", "failed")
 _TIMES = ("not_before", "queued_at", "started_at", "finished_at")
 _LARGEST = 2**31
+_MOST_BYTES = 2**63
 _LAST_YEAR = 9000
 """Something can still be added to a time of this year."""
 _SHOWN = 200
@@ -83,8 +84,17 @@ def _faults(status: RunStatus) -> Iterator[str]:
             yield f"members.{name} is {getattr(status.members, name)}"
     for name in _TIMES:
         yield from _time_faults(name, getattr(status, name))
+    if status.memory is not None:
+        yield from _memory_faults(status.memory)
     if status.attempt is not None:
         yield from _attempt_faults(status, status.attempt)
+
+
+def _memory_faults(memory: MemoryPeak) -> Iterator[str]:
+    for name in ("peak_bytes", "limit_bytes", "total_bytes", "rank", "attempt"):
+        if not 0 <= getattr(memory, name) < _MOST_BYTES:
+            yield f"memory.{name} is {getattr(memory, name)}"
+    yield from _time_faults("memory.at", memory.at)
 
 
 def _attempt_faults(status: RunStatus, attempt: Attempt) -> Iterator[str]:

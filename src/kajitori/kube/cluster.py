@@ -13,6 +13,8 @@ from kajitori.core import first_step, gang, names
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
 from kajitori.core.draft import read_draft
 from kajitori.core.explain import Use
+from kajitori.core.kinship import kind_of
+from kajitori.core.memory import EarlierRun
 from kajitori.core.planner import MemberRequest
 from kajitori.core.policy import Policy
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
@@ -21,6 +23,7 @@ from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot, Taint
 from kajitori.core.status import Attempt, RunStatus
 from kajitori.errors import InvalidInput
+from kajitori.kube.kin import KinIndex, owner_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, Pod, PodSpec, RunObject
 from kajitori.kube.usage import memory_limit, pod_usage
@@ -68,6 +71,7 @@ class ClusterView:
         self._table: NodeTable | None = None
         self._version = 0
         self._planned: dict[str, _Planned] = {}
+        self._kin: KinIndex | None = None
 
     @property
     def policy(self) -> Policy:
@@ -179,7 +183,7 @@ class ClusterView:
             yield Use(
                 node=node,
                 holder=f"{meta.namespace}/{run.metadata.name if run else meta.name}",
-                owner=run.metadata.annotations.get(names.ANNOTATION_OWNER, "") if run else "",
+                owner=owner_of(run) if run else "",
                 is_run=run is not None,
                 cpu_millis=usage.cpu_millis,
                 memory_bytes=usage.memory_bytes,
@@ -192,9 +196,21 @@ class ClusterView:
         run = self._mirror.runs.get((pod.metadata.namespace, name)) if name else None
         return run if run is not None and run.metadata.uid == pod.run_uid else None
 
+    def earlier(
+        self, spec: RunSpec | None, namespace: str, owner: str, *, than: RunObject | None = None
+    ) -> tuple[EarlierRun, ...]:
+        """What runs of the same kind needed, newest first; with `than`, those that were submitted before it."""
+        if spec is None:
+            return ()
+        if self._kin is None:
+            self._kin = KinIndex(self._mirror)
+        return self._kin.earlier(kind_of(spec, namespace, owner), than)
+
     def decide(self, run: RunObject) -> tuple[RunSpec, Decision]:
         """What policy makes of a Run that stands in the cluster. Raises InvalidInput or Refused with every fault."""
-        draft, facts = read_draft(msgspec.json.decode(run.spec)), self._facts_about(run)
+        draft = read_draft(msgspec.json.decode(run.spec))
+        earlier = self.earlier(draft.spec, run.metadata.namespace, owner_of(run), than=run)
+        facts = replace(self._facts_about(run), earlier=earlier)
         identity = RunIdentity(run.metadata.name, run.metadata.namespace)
         if draft.spec is None or draft.faults:
             raise InvalidInput([*draft.faults, *objections(draft, self.policy, facts, run=identity)])

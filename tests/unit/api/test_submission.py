@@ -268,3 +268,23 @@ async def test_deleting_what_is_not_there(world: World) -> None:
     for name in ("ghost", "ber", "No Name"):
         response = await world.http.delete(f"/v1/runs/team/{name}")
         assert response.status_code == 404, name
+
+
+async def test_a_run_is_told_what_earlier_ones_of_its_kind_needed(world: World) -> None:
+    """In the answer and in a dry run; others' runs and other programs say nothing."""
+    for name, owner, peak in (("bert-1", "ada", 41), ("bert-2", "bob", 63)):
+        told = run(name, owner=owner, phase="Succeeded", args=["train.py", "--seed", "1"])
+        told["status"]["memory"] = {"peakBytes": peak * 2**30, "at": "2026-11-20T08:00:00Z"}
+        world.kubernetes.put("runs", told)
+    await world.caught_up()
+    spec = {"image": "python:3.12", "args": ["train.py", "--seed", "2"], "resources": {"memory": "32Gi"}}
+    for params, status in (({"dryRun": True}, 200), ({}, 201)):
+        response = await submit(world, {"name": "bert-3", "spec": spec}, **params)
+        assert response.status_code == status, response.text
+        answer = response.json()
+        findings = answer["findings"] if params else answer["status"]["findings"]
+        (finding,) = [each for each in findings if each["code"].startswith("Memory")]
+        assert finding["code"] == "MemoryBelowPeak"
+        assert "41Gi a member (bert-1, 2026-11-20)" in finding["message"]
+    response = await submit(world, {"spec": {**spec, "args": ["eval.py"]}})
+    assert not [each for each in response.json()["status"]["findings"] if each["code"].startswith("Memory")]

@@ -69,6 +69,31 @@ def test_detached_prints_the_name_only() -> None:
     }
 
 
+def test_what_is_likely_to_end_the_run_is_a_warning() -> None:
+    """It asks for less memory than an earlier one of its kind needed."""
+    findings = [
+        {"code": "MemoryBelowPeak", "message": "earlier runs peaked at 41Gi"},
+        {"code": "MemoryPeak", "message": "earlier runs peaked at 1Gi"},
+    ]
+    made = view("bert", "Queued", status={"findings": findings})
+    result = invoke(FakeWebApi(answers={"POST /v1/runs": (201, made)}), "run", "-d", "bert:3")
+    assert result.stderr == "warning: earlier runs peaked at 41Gi\nnote: earlier runs peaked at 1Gi\n"
+
+
+@pytest.mark.parametrize(
+    ("peak", "flags", "said"),
+    [
+        (60, [], "note: memory peaked at 60Gi of 64Gi\n"),
+        (60, ["-q"], ""),
+        (30, [], ""),
+    ],
+)
+def test_a_run_that_came_near_its_memory_limit_is_told_so_at_its_end(peak: int, flags: list[str], said: str) -> None:
+    """Who has room enough has nothing to hear; kaji describe tells in any case."""
+    end = ended(memory={"peakBytes": peak * 2**30, "limitBytes": 2**36})
+    assert invoke(story(end, end), "run", *flags, "bert:3").stderr == said
+
+
 def test_quiet_says_nothing_of_findings() -> None:
     """-q keeps the notes away."""
     made = view("bert", "Queued", status={"findings": [{"code": "X", "message": "y"}]})

@@ -52,11 +52,15 @@ def test_ps_is_a_table() -> None:
 
 def test_ps_wide() -> None:
     """Wide tells who, where and how often."""
-    run = {**RUNS[1], "spec": {**RUNS[1]["spec"], "image": "bert:3"}}
+    memory = {"peakBytes": 3 * 2**29, "limitBytes": 2**31, "rank": 1}
+    status = {**RUNS[1]["status"], "memory": memory}
+    run = {**RUNS[1], "spec": {**RUNS[1]["spec"], "image": "bert:3"}, "status": status}
     result = invoke(FakeWebApi([run]), "ps", "-o", "wide")
     assert printed(result.stdout) == [
-        "NAME   STATUS    REASON   MEMBERS   GPUS   AGE         NAMESPACE   OWNER   RESTARTS   NODES       IMAGE",
-        "gpt    Running            2/2              5 minutes   vision      alice   1/3        cpu-[1-2]   bert:3",
+        "NAME   STATUS    REASON   MEMBERS   GPUS   AGE         NAMESPACE   OWNER   RESTARTS   MEMORY PEAK             "
+        "NODES       IMAGE",
+        "gpt    Running            2/2              5 minutes   vision      alice   1/3        1.5Gi of 2Gi (rank 1)  "
+        " cpu-[1-2]   bert:3",
     ]
 
 
@@ -377,6 +381,15 @@ def test_describe() -> None:
             "notable": [{"rank": 1, "attempt": 3, "node": "gpu-7", "reason": "ProgramFailed", "exitCode": 1}],
             "findings": [{"code": "QosGuaranteed", "message": "requests are limits"}],
             "avoidNodes": {"gpu-7": 2, "gpu-8": 1},
+            "memory": {
+                "peakBytes": 41 * 2**30,
+                "limitBytes": 2**36,
+                "rank": 1,
+                "attempt": 3,
+                "node": "gpu-7",
+                "at": "2026-11-21T11:00:00Z",
+                "totalBytes": 80 * 2**30,
+            },
         },
     )
     member = {"attempt": 4, "phase": "Running", "address": "10.1.2.3", "startedAt": "2026-11-21T11:00:00Z"}
@@ -397,6 +410,7 @@ def test_describe() -> None:
         "Nodes      gpu-[1-2]",
         "Avoids     gpu-7 (2 failures)",
         "GPUs       16 h100",
+        "Memory     peak 41Gi of 64Gi (rank 1) in attempt 3 on gpu-7, About an hour ago; 80Gi of all members together",
         "Asked for  kaji run --name gpt -n 2 --launcher torchrun --gpus 8 --gpu-type h100 -m 64Gi --restarts 3"
         " -e LR=3e-4 -v imagenet:/data:ro --secret TOKEN=hub/token --checkpoint /ckpt:100Gi registry/bert:3"
         " python 'train it.py'",

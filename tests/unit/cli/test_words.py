@@ -50,12 +50,16 @@ def test_every_duration_has_words(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "text"),
-    [(0, "0"), (1023, "1023"), (1536, "1.5Ki"), (2**30, "1Gi"), (251 * 2**30 + 1, "251Gi"), (2**50, "1Pi")],
+    ("replicas", "memory", "text"),
+    [
+        (1, None, ""),
+        (1, {"peakBytes": 3 * 2**29, "limitBytes": 2**31}, "1.5Gi of 2Gi"),
+        (4, {"peakBytes": 41 * 2**30, "rank": 3}, "41Gi (rank 3)"),
+    ],
 )
-def test_memory(amount: int, text: str) -> None:
-    """Short enough for a table."""
-    assert words.memory_words(amount) == text
+def test_the_peak_of_a_run(replicas: int, memory: dict[str, int] | None, text: str) -> None:
+    """Of what, and of several members whose."""
+    assert words.peak_words({"spec": {"replicas": replicas}, "status": {"memory": memory}}) == text
 
 
 def test_an_age_that_is_not_known_is_empty() -> None:

@@ -22,6 +22,7 @@ from kajitori.core.quantity import (
     parse_duration_seconds,
     parse_memory_bytes,
     parse_spec_memory_bytes,
+    round_memory,
 )
 
 GI = 2**30
@@ -266,3 +267,12 @@ def test_nothing_but_quantity_errors(text: str) -> None:
             assert parse(text) >= 0
     with contextlib.suppress(QuantityError):
         assert parse_duration_seconds(text) >= 0
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (1023, "1023"), (1536, "1.5Ki"), (2**30, "1Gi"), (251 * 2**30 + 1, "251Gi"), (2**50, "1Pi")],
+)
+def test_rounded_memory(amount: int, text: str) -> None:
+    """Short enough for a table."""
+    assert round_memory(amount) == text

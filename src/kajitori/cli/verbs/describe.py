@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,9 +74,26 @@ def _overview(cli: Cli, view: dict[str, Any]) -> None:
             ("Nodes", words.node_words(view)),
             ("Avoids", ", ".join(f"{node} ({count} failures)" for node, count in _avoided(status).items())),
             ("GPUs", words.gpu_words(view)),
+            ("Memory", _peak(view, now)),
             ("Asked for", words.command_line(view)),
         )
     )
+
+
+def _peak(view: dict[str, Any], now: datetime) -> str:
+    """The most memory that a member held: whose, of what, and how much all held together."""
+    from kajitori.cli import words
+    from kajitori.core.quantity import round_memory
+
+    memory = words.status_of(view).get("memory") or {}
+    if not words.peak_words(view):
+        return ""
+    parts = [f"peak {words.peak_words(view)} in attempt {memory.get('attempt', 0)} on {memory.get('node', '')}"]
+    if memory.get("at"):
+        parts[0] += f", {_ago(words.age(memory['at'], now))}"
+    if memory.get("totalBytes", 0) > memory["peakBytes"]:
+        parts.append(f"{round_memory(memory['totalBytes'])} of all members together")
+    return "; ".join(parts)
 
 
 def _ago(span: str) -> str:

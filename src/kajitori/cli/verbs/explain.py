@@ -39,6 +39,7 @@ def print_explanation(cli: Cli, name: str, answer: dict[str, Any]) -> None:
     """An answer of `explain` for people."""
     from kajitori.cli import words
     from kajitori.cli.output import Column, heading, print_pairs, print_table
+    from kajitori.core.quantity import round_memory
 
     click.echo(f"{name}: {', '.join(filter(None, (answer.get('phase'), answer.get('reason'))))}")
     if answer.get("message"):
@@ -59,7 +60,7 @@ def print_explanation(cli: Cli, name: str, answer: dict[str, Any]) -> None:
                 each.get("owner") or "",
                 str(each.get("gpus") or ""),
                 words.cpu_words(each.get("cpuMillis") or 0),
-                words.memory_words(each.get("memoryBytes") or 0),
+                round_memory(each.get("memoryBytes") or 0),
                 words.age(each.get("since"), cli.now()),
                 each.get("nodes") or "",
             ]
@@ -79,13 +80,14 @@ def print_explanation(cli: Cli, name: str, answer: dict[str, Any]) -> None:
 
 def missing_words(missing: dict[str, int]) -> list[tuple[str, str]]:
     """What is missing by kind, as labelled amounts."""
-    from kajitori.cli.words import cpu_words, memory_words
+    from kajitori.cli.words import cpu_words
+    from kajitori.core.quantity import round_memory
 
     forms: dict[str, tuple[str, Callable[[int], str]]] = {
         "members": ("members", str),
         "gpu": ("GPUs", str),
         "cpuMillis": ("cores", cpu_words),
-        "memoryBytes": ("memory", memory_words),
+        "memoryBytes": ("memory", round_memory),
     }
     return [
         (forms[kind][0], forms[kind][1](amount)) if kind in forms else (kind, str(amount))

@@ -64,7 +64,8 @@ def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
 
 def _describe(cli: Cli, node: dict[str, Any]) -> None:
     from kajitori.cli.output import Column, heading, print_pairs, print_table
-    from kajitori.cli.words import age, cpu_words, memory_words
+    from kajitori.cli.words import age, cpu_words
+    from kajitori.core.quantity import round_memory
 
     created = age(node.get("createdAt"), cli.now())
     print_pairs(
@@ -95,7 +96,7 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
             each.get("owner") or "",
             str(each.get("gpus") or ""),
             cpu_words(each.get("cpuMillis") or 0),
-            memory_words(each.get("memoryBytes") or 0),
+            round_memory(each.get("memoryBytes") or 0),
             age(each.get("since"), cli.now()),
             each.get("pod") or "",
         ]
@@ -111,11 +112,12 @@ def _status(node: dict[str, Any]) -> str:
 
 def _share(node: dict[str, Any], key: str) -> str:
     """`used/total` in words; empty where the node has none."""
-    from kajitori.cli.words import cpu_words, memory_words
+    from kajitori.cli.words import cpu_words
+    from kajitori.core.quantity import round_memory
 
     amounts = node.get(key) or {}
     total, used = amounts.get("total") or 0, amounts.get("used") or 0
     if not total:
         return ""
-    words = {"cpuMillis": cpu_words, "memoryBytes": memory_words}.get(key, str)
+    words = {"cpuMillis": cpu_words, "memoryBytes": round_memory}.get(key, str)
     return f"{words(used)}/{words(total)}"

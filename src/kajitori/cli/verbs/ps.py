@@ -66,7 +66,7 @@ def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owner
     if wide or owners:
         columns.append(Column("OWNER"))
     if wide:
-        columns += [Column("RESTARTS"), Column("NODES"), Column("IMAGE")]
+        columns += [Column("RESTARTS"), Column("MEMORY PEAK"), Column("NODES"), Column("IMAGE")]
     rows = []
     for run in runs:
         row = [run["name"], words.status_words(run), words.reason_words(run), words.member_words(run)]
@@ -76,7 +76,8 @@ def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owner
         if wide or owners:
             row.append(run.get("owner") or "")
         if wide:
-            row += [words.restart_words(run), words.node_words(run), str(run["spec"].get("image", ""))]
+            row += [words.restart_words(run), words.peak_words(run), words.node_words(run)]
+            row.append(str(run["spec"].get("image", "")))
         rows.append(row)
     print_table(cli, columns, rows, cut=cut and not wide)
 
