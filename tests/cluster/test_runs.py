@@ -121,17 +121,16 @@ async def test_a_foreign_pod_is_not_taken_for_ours(world: World) -> None:
     await world.client.create(PODS, foreign, world.namespace)
     world.start_controller()
     await world.submit("bert", replicas=2)
-    await world.until(
-        lambda: world.status("bert").phase is not Phase.QUEUED or world.status("bert").attempts, "a first attempt"
-    )
-    await world.until(lambda: len(world.pods("bert")) >= 2, "the other member")
-    assert world.status("bert").phase is not Phase.RUNNING
-    left = await world.client.get(PODS, "bert-1-1", world.namespace)
-    assert "ownerReferences" not in left["metadata"]
-    await world.client.delete(PODS, "bert-1-1", world.namespace, grace_seconds=0)
-    status = await world.reaches("bert", Phase.RUNNING)
-    assert all(pod.run_uid for pod in world.pods("bert"))
+    status = await world.until(lambda: (s := world.status("bert")).failed_starts and s, "a first attempt")
+    assert status and status.reason is Reason.ADMISSION
+    assert "bert-1-1 is there already, and belongs to something else" in status.message
+    status = await world.reaches("bert", Phase.RUNNING, attempt=2)
     assert status.restarts == 0
+    left = await world.client.get(PODS, "bert-1-1", world.namespace)
+    assert labels.items() <= left["metadata"]["labels"].items() and "ownerReferences" not in left["metadata"]
+    uid = world.pods("bert", 2)[0].run_uid
+    assert [pod.run_uid for pod in world.pods("bert", 2)] == [uid, uid] != ["other", "other"]
+    assert [pod.metadata.name for pod in world.pods("bert", 1)] == ["bert-1-1"]
 
 
 async def test_pods_whose_run_is_gone_are_taken_away(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Policy that changes while runs wait, start, run and restart: it is asked for each attempt, and what was begun is kept."""
+"""Policy that changes while runs wait, start, run and restart: it is asked for each attempt; what was begun is kept."""
 
 from __future__ import annotations
 

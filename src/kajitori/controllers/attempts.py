@@ -12,9 +12,9 @@ from kajitori.core.quota import quota_shortage
 from kajitori.core.reasons import Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.status import Attempt, RunStatus, to_document
-from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
+from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import RunObject
+from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import CLAIMS, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
 from kajitori.kube.ticket_key import ensure_ticket_key
 
@@ -56,18 +56,35 @@ async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapp
     service = manifests.headless_service(
         run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
     )
-    await _ensure(client, SERVICES, service, namespace)
+    if not await _ensure(client, SERVICES, service, namespace):
+        await _renew_service(client, service, run)
     if claim is not None:
         await _ensure(client, CLAIMS, claim, namespace)
 
 
-async def _ensure(client: KubeClient, resource: Any, body: Mapping[str, Any], namespace: str) -> None:
+async def _renew_service(client: KubeClient, service: Mapping[str, Any], run: RunObject) -> None:
+    """Puts our Service in the place of one that an earlier run of this name left; a stranger's is left alone."""
+    name, namespace = run.metadata.name, run.metadata.namespace
+    try:
+        meta = (await client.get(SERVICES, name, namespace))["metadata"]
+        labels = meta.get("labels", {})
+        if labels.get(names.LABEL_RUN) != name or labels.get(names.LABEL_RUN_UID) == run.metadata.uid:
+            return
+        await client.delete(SERVICES, name, namespace, uid=meta["uid"])
+    except NotFound:
+        pass  # it went meanwhile
+    await _ensure(client, SERVICES, service, namespace)
+
+
+async def _ensure(client: KubeClient, resource: Any, body: Mapping[str, Any], namespace: str) -> bool:
+    """Creates it, if there is none of that name; whether it did."""
     try:
         await client.create(resource, body, namespace)
     except AlreadyExists:
-        pass
+        return False
     except (Forbidden, InvalidInput) as error:
         raise StartRefused(Reason.ADMISSION, f"{resource.kind} {body['metadata']['name']}: {error}") from error
+    return True
 
 
 async def key_of_tickets(client: KubeClient, attempt: Attempt, namespace: str) -> bytes | None:
@@ -159,7 +176,10 @@ async def _create(
 
 
 async def _check_ours(client: KubeClient, run: RunObject, attempt: Attempt, name: str) -> None:
-    """A Pod found under an expected name is ours only if owner and attempt agree (rule 1)."""
+    """A Pod found under an expected name is ours only if owner and attempt agree (rule 1).
+
+    One that is not refuses this attempt; the next has other names.
+    """
     namespace = run.metadata.namespace
     try:
         found = await client.get(PODS, name, namespace)
@@ -169,11 +189,43 @@ async def _check_ours(client: KubeClient, run: RunObject, attempt: Attempt, name
     owners = {reference.get("uid") for reference in meta.get("ownerReferences", ())}
     ours = run.metadata.uid in owners and meta.get("labels", {}).get(names.LABEL_ATTEMPT) == str(attempt.number)
     if not ours:
-        raise KajitoriError(
-            f"Pod {namespace}/{name} exists and belongs to something else",
-            hint="it may be left from an earlier run of this name; it is tried again until it is gone",
-            code="NameTaken",
-        )
+        whose = "is left from an earlier run of this name" if _is_of_run(meta, run) else "belongs to something else"
+        raise StartRefused(Reason.ADMISSION, f"Pod {namespace}/{name} is there already, and {whose}")
+
+
+def _is_of_run(meta: Mapping[str, Any], run: RunObject) -> bool:
+    """Whether a Pod was made for a Run of this name, be it another one."""
+    owners = meta.get("ownerReferences", ())
+    return any((owner.get("kind"), owner.get("name")) == (names.KIND, run.metadata.name) for owner in owners)
+
+
+def is_meddled_with(run: RunObject, pod: Pod) -> bool:
+    """Whether a member of the run lacks its owner, or a label by which it is found."""
+    member = names.read_pod_name(pod.metadata.name)
+    if member is None:
+        return False
+    _, attempt, rank = member
+    labels = names.member_labels(run.metadata.name, run.metadata.uid, attempt, rank)
+    return pod.metadata.controller is None or not labels.items() <= pod.metadata.labels.items()
+
+
+async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
+    """Gives a member back what somebody took from it. Its program is left alone; what nobody finds would never end."""
+    meta = pod.metadata
+    member = names.read_pod_name(meta.name)
+    if member is None:
+        return
+    _, attempt, rank = member
+    patch: dict[str, Any] = {
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+        "labels": names.member_labels(run.metadata.name, run.metadata.uid, attempt, rank),
+    }
+    if meta.controller is None:
+        found = await client.get(PODS, meta.name, meta.namespace)
+        others = found["metadata"].get("ownerReferences", ())
+        patch["ownerReferences"] = [*others, manifests.owner_of_members(run.metadata.name, run.metadata.uid)]
+    await client.patch(PODS, meta.name, {"metadata": patch}, meta.namespace)
 
 
 async def delete_members(client: KubeClient, run: RunObject, action: DeleteMembers) -> None:

@@ -22,8 +22,10 @@ from kajitori.controllers.attempts import (
     delete_left_over,
     delete_member,
     delete_members,
+    is_meddled_with,
     key_of_tickets,
     prepare,
+    put_right,
     write_status,
 )
 from kajitori.controllers.budgets import BudgetKeeper
@@ -40,7 +42,7 @@ from kajitori.core.ports import choose_port
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
-from kajitori.errors import Conflict, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView, life_of
 from kajitori.kube.events import About, EventRecorder
@@ -201,8 +203,9 @@ class RunController:
             if self._cluster.note_node(name):
                 self._replan = True
                 for pod in self._mirror.pods_on_node(name):
-                    if names.LABEL_RUN in pod.metadata.labels:
-                        self._changed.add((pod.metadata.namespace, pod.metadata.labels[names.LABEL_RUN]))
+                    member = names.read_pod_name(pod.metadata.name) if pod.run_uid else None
+                    if member is not None:
+                        self._changed.add((pod.metadata.namespace, member[0]))
         self._something.set()
 
     def _note_health(self) -> None:
@@ -219,9 +222,10 @@ class RunController:
 
     def _note_owner(self, pod: Pod) -> None:
         """A Pod of ours without its Run: somebody died between the two, and nobody else would take it away soon."""
-        uid, name = pod.run_uid, pod.metadata.labels.get(names.LABEL_RUN, "")
-        if not uid or not name or pod.metadata.deletion_timestamp:
+        uid, owner = pod.run_uid, pod.metadata.controller
+        if not uid or owner is None or pod.metadata.deletion_timestamp:
             return
+        name = owner.name
         run = self._mirror.runs.get((pod.metadata.namespace, name))
         if run is None or run.metadata.uid != uid:
             key = (pod.metadata.namespace, uid)
@@ -328,11 +332,24 @@ class RunController:
             return
         began = asyncio.get_running_loop().time()
         pods = self._mirror.pods_of_run(run.metadata.uid)
+        for pod in pods:
+            if is_meddled_with(run, pod):
+                await self._put_right(run, pod)
         members = [self._patient(key, m) for pod in pods if (m := member_of(pod, self._mirror.nodes)) is not None]
         step = gang.next_step(admitted.life, members, self._time_of_facts())
         ended = asyncio.get_running_loop().time()
         memory.rests_until = ended + REST * (ended - began)
         await self._perform(key, run, admitted, step, members)
+
+    async def _put_right(self, run: RunObject, pod: Pod) -> None:
+        """Somebody edited a member's labels, or took its owner away: collections would not find it any more."""
+        meta = pod.metadata
+        try:
+            await put_right(self._client, run, pod)
+        except (Forbidden, InvalidInput) as error:
+            log.warning("Pod %s/%s was edited, and can't be put right: %s", meta.namespace, meta.name, error)
+        else:
+            log.warning("Pod %s/%s was edited; its labels and owner are put right", meta.namespace, meta.name)
 
     def _patient(self, key: Key, member: gang.Member) -> gang.Member:
         """The member; one whose node has been silent for a moment only as if it were not."""

@@ -51,16 +51,7 @@ class MemberPods:
         }
         self._metadata: Manifest = {
             "namespace": namespace,
-            "ownerReferences": [
-                {
-                    "apiVersion": names.API_VERSION,
-                    "kind": names.KIND,
-                    "name": run_name,
-                    "uid": run_uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [owner_of_members(run_name, run_uid)],
         }
         if template["metadata"].get("annotations"):
             self._metadata["annotations"] = template["metadata"]["annotations"]
@@ -113,6 +104,18 @@ class MemberPods:
             "metadata": {**self._metadata, "name": name, "labels": {**self._labels, names.LABEL_RANK: number}},
             "spec": spec,
         }
+
+
+def owner_of_members(run_name: str, run_uid: str) -> Manifest:
+    """The reference to its Run that every member has."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": run_name,
+        "uid": run_uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def pinned_to(node: str) -> Manifest:

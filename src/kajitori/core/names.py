@@ -46,6 +46,29 @@ def pod_name(run: str, attempt: int, rank: int) -> str:
     return f"{run}-{attempt}-{rank}"
 
 
+def read_pod_name(name: str) -> tuple[str, int, int] | None:
+    """Run, attempt and rank that a Pod's name stands for; None where it stands for no member."""
+    parts = name.rsplit("-", 2)
+    if len(parts) != 3 or not (_is_number(parts[1]) and _is_number(parts[2])):
+        return None
+    return parts[0], int(parts[1]), int(parts[2])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and (text == "0" or text[0] != "0")
+
+
+def member_labels(run: str, run_uid: str, attempt: int, rank: int) -> dict[str, str]:
+    """The labels by which a member's Pod is found."""
+    return {
+        LABEL_MANAGED_BY: MANAGED_BY,
+        LABEL_RUN: run,
+        LABEL_RUN_UID: run_uid,
+        LABEL_ATTEMPT: str(attempt),
+        LABEL_RANK: str(rank),
+    }
+
+
 def checkpoint_claim(run: str) -> str:
     """The PersistentVolumeClaim of a run's checkpoint. It outlives the run, so that the next of that name resumes."""
     return f"{run}-checkpoint"

@@ -56,8 +56,8 @@ class _Planned:
 
     attempt: int
     member: MemberRequest
-    nodes: dict[str, str]
-    """Node by rank, as the label has it."""
+    nodes: dict[int, str]
+    """Node by rank."""
 
 
 class ClusterView:
@@ -141,11 +141,12 @@ class ClusterView:
         known = self.table().index
         for run in starting:
             planned = self._planned[run.metadata.uid]
-            bound = {
-                pod.metadata.labels.get(names.LABEL_RANK)
+            members = (
+                names.read_pod_name(pod.metadata.name)
                 for pod in self._mirror.pods_of_run(run.metadata.uid)
-                if pod.spec.node_name and pod.metadata.labels.get(names.LABEL_ATTEMPT) == str(planned.attempt)
-            }
+                if pod.spec.node_name
+            )
+            bound = {member[2] for member in members if member is not None and member[1] == planned.attempt}
             nodes = tuple(node for rank, node in planned.nodes.items() if rank not in bound and node in known)
             if nodes:
                 yield Promise(planned.attempt, planned.member, nodes)
@@ -168,7 +169,7 @@ class ClusterView:
         before = self._planned.get(run.metadata.uid)
         if before is not None and before.attempt == attempt.number:
             return before
-        nodes = {str(rank): node for rank, node in gang.node_by_rank(attempt).items()}
+        nodes = gang.node_by_rank(attempt)
         return _Planned(attempt.number, member_of_template(attempt, self.policy.gpu.resource), nodes)
 
     def uses(self, node: str) -> Iterator[Use]:

@@ -66,15 +66,14 @@ _NOT_FOUND_EXIT_CODES = (126, 127)
 
 
 def member_of(pod: Pod, nodes: Mapping[str, Node]) -> Member | None:
-    """The member that a Pod of a run stands for; None where its labels are not ours any more.
+    """The member that a Pod of a run stands for, as its name says; None where that is not a member's.
 
     nodes: all Nodes by name; a Pod on a node that is not among them, or is not ready, is on a dead node.
     """
-    labels = pod.metadata.labels
-    try:
-        rank, attempt = int(labels[names.LABEL_RANK]), int(labels[names.LABEL_ATTEMPT])
-    except (KeyError, ValueError):
+    read = names.read_pod_name(pod.metadata.name)
+    if read is None:
         return None
+    _, attempt, rank = read
     node_name = pod.spec.node_name
     node = nodes.get(node_name)
     state, reason, message, exit_code, ended_at = _state(pod)

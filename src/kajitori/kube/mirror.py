@@ -170,7 +170,7 @@ class Mirror:
     # ------------------------------------------------------------------------------------------ questions
 
     def pods_of_run(self, uid: str) -> list[Pod]:
-        """The Pods that belong to a Run: label and owner both say so."""
+        """The Pods that belong to a Run (see `Pod.run_uid`)."""
         return list(self._by_run.get(uid, _NOTHING).values())
 
     def pods_on_node(self, node: str) -> list[Pod]:

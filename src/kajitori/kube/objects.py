@@ -44,12 +44,12 @@ class ObjectMeta(_Wire, frozen=True):
     deletion_grace_period_seconds: int | None = None
 
     @property
-    def controller_uid(self) -> str:
-        """The UID of the owner that manages this object, or nothing."""
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object."""
         for owner in self.owner_references:
             if owner.controller:
-                return owner.uid
-        return ""
+                return owner
+        return None
 
 
 class Condition(_Wire, frozen=True):
@@ -137,9 +137,18 @@ class Pod(_Wire, frozen=True):
 
     @property
     def run_uid(self) -> str:
-        """The UID of the Run that this is a member of, if its owner says so, too (rule 1); else nothing."""
-        uid = self.metadata.labels.get(names.LABEL_RUN_UID, "")
-        return uid if uid and uid == self.metadata.controller_uid else ""
+        """The UID of the Run that this is a member of, or nothing (rule 1).
+
+        Its owner says so, and its name stands for a member of that owner: nobody can change it, unlike labels. Of a Pod
+        that has lost its owner the label is believed.
+        """
+        member = names.read_pod_name(self.metadata.name)
+        if member is None:
+            return ""
+        owner = self.metadata.controller
+        if owner is None:
+            return self.metadata.labels.get(names.LABEL_RUN_UID, "")
+        return owner.uid if (owner.kind, owner.name) == (names.KIND, member[0]) else ""
 
     @property
     def is_finished(self) -> bool:

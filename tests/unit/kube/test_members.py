@@ -54,7 +54,8 @@ UNSCHEDULABLE = {
 }
 
 
-def test_rank_and_attempt_come_from_labels() -> None:
+def test_rank_and_attempt_come_from_the_name() -> None:
+    """Labels can be edited; a name that stands for no member is none of ours."""
     member = seen({"phase": "Pending"})
     assert (member.rank, member.attempt, member.node, member.node_ready) == (3, 2, "n1", True)
 
@@ -76,8 +77,10 @@ def test_who_may_not_run_as_root_and_would_is_told_so_and_how_to_help(status: di
     assert seen(other).reason is Reason.KUBELET_REFUSED
 
 
-def test_a_pod_whose_labels_somebody_edited_is_no_member() -> None:
-    assert member_of(pod({"phase": "Running"}, labels={names.LABEL_RANK: "three"}), READY) is None
+def test_labels_that_somebody_edited_are_not_believed() -> None:
+    assert seen({"phase": "Running"}, labels={names.LABEL_RANK: "7"}).rank == 3
+    for name in ("bert", "bert-2-x", "bert-02-3", "bert-2--3", "bert-2-³"):
+        assert member_of(pod({"phase": "Running"}, name=name), READY) is None
 
 
 @pytest.mark.parametrize(

@@ -97,30 +97,34 @@ async def test_callbacks_carry_keys_and_may_end() -> None:
 
 
 async def test_pods_of_a_run_are_those_whose_owner_agrees() -> None:
-    """A label alone does not make a Pod a member of a run (rule 1)."""
+    """And whose name is that of a member: a label counts only where the owner was taken away (rule 1)."""
     async with mirrored() as setup:
-        setup.api.put("mine", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
-        setup.api.put("forged", labels={names.LABEL_RUN_UID: "u1"}, owner="u2")
-        setup.api.put("unowned", labels={names.LABEL_RUN_UID: "u1"})
-        await setup.until(lambda: len(setup.told) == 3)
-        assert [pod.metadata.name for pod in setup.mirror.pods_of_run("u1")] == ["mine"]
-        assert setup.mirror.pods_of_run("u2") == []
-        setup.api.remove("mine")
-        await setup.until(lambda: len(setup.told) == 4)
+        setup.api.put("r-1-0", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
+        setup.api.put("r-1-1", owner="u1")
+        setup.api.put("r-1-2", labels={names.LABEL_RUN_UID: "u1"})
+        setup.api.put("r-1-3", labels={names.LABEL_RUN_UID: "u1"}, owner="u2")
+        setup.api.put("copy-1-0", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
+        setup.api.put("alien", labels={names.LABEL_RUN_UID: "u1"})
+        await setup.until(lambda: len(setup.told) == 6)
+        assert [pod.metadata.name for pod in setup.mirror.pods_of_run("u1")] == ["r-1-0", "r-1-1", "r-1-2"]
+        assert [pod.metadata.name for pod in setup.mirror.pods_of_run("u2")] == ["r-1-3"]
+        for rank in range(3):
+            setup.api.remove(f"r-1-{rank}")
+        await setup.until(lambda: len(setup.told) == 9)
         assert setup.mirror.pods_of_run("u1") == []
 
 
 async def test_usage_counts_bound_pods_until_they_finish() -> None:
     """A Pod takes from its node from the moment it is bound until it ends; finished ones stay listed."""
     async with mirrored() as setup:
-        setup.api.put("x", labels={names.LABEL_RUN_UID: "u", names.LABEL_WHOLE_NODE: "true"}, owner="u")
+        setup.api.put("r-1-0", labels={names.LABEL_RUN_UID: "u", names.LABEL_WHOLE_NODE: "true"}, owner="u")
         setup.api.put("y", nodeName="n")
         await setup.until(lambda: len(setup.told) == 2)
         assert setup.mirror.usage_of("n") == NodeUsage(500, 2**30, 1)
-        setup.api.put("x", nodeName="n")
+        setup.api.put("r-1-0", nodeName="n")
         await setup.until(lambda: len(setup.told) == 3)
         assert setup.mirror.usage_of("n") == NodeUsage(1000, 2**31, 2, members=1, lone_members=1)
-        setup.api.put("x", phase="Succeeded")
+        setup.api.put("r-1-0", phase="Succeeded")
         setup.api.put("y", phase="Failed")
         await setup.until(lambda: len(setup.told) == 5)
         assert setup.mirror.usage_of("n") is None
@@ -196,7 +200,7 @@ async def test_a_kind_that_is_not_served_is_named() -> None:
             Mirror(client, [LEASES])
 
 
-NAMES = st.sampled_from(["p0", "p1", "p2", "p3"])
+NAMES = st.sampled_from(["r-1-0", "r-1-1", "r-1-2", "r-1-3"])
 NODE_NAMES = st.sampled_from(["", "n1", "n2"])
 STEP = st.one_of(
     st.tuples(
@@ -255,7 +259,7 @@ def test_whatever_fails_the_mirror_converges(steps: list[tuple[Any, ...]]) -> No
     """After any mix of changes and faults the mirror equals the server; indexes agree; each last change was told of."""
 
     async def scenario() -> None:
-        async with mirrored(lambda api: api.put("p0", nodeName="n1"), page_size=2) as setup:
+        async with mirrored(lambda api: api.put("r-1-0", nodeName="n1"), page_size=2) as setup:
             seen: dict[str, str] = {}
 
             def note(resource: Resource, namespace: str, name: str) -> None:

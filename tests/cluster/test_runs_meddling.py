@@ -1,0 +1,193 @@
+"""People with kubectl: our Pods, their labels and owners, our finalizer, whole namespaces and runs of one name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from tests.helpers.world import GPUS, NODES_COUNT, World
+
+from kajitori.core import names
+from kajitori.core.reasons import Phase, Reason
+from kajitori.errors import NotFound
+from kajitori.kube.objects import Pod
+from kajitori.kube.resources import NAMESPACES, PODS, RUNS, SERVICES, Resource
+
+WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
+LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK)
+HELD = "example.com/held"
+
+
+def pods(world: World) -> list[Pod]:
+    """Every Pod of the namespace, whatever its labels say."""
+    found = [pod for (namespace, _), pod in world.mirror.pods.items() if namespace == world.namespace]
+    return sorted(found, key=lambda pod: pod.metadata.name)
+
+
+def labels_are_right(world: World, run: str) -> bool:
+    """Whether each Pod has the labels that its name asks for, and an owner."""
+    uid = uid_of(world, run)
+    for pod in pods(world):
+        member = names.read_pod_name(pod.metadata.name)
+        assert member is not None
+        if pod.metadata.controller is None or pod.run_uid != uid:
+            return False
+        if not names.member_labels(run, uid, *member[1:]).items() <= pod.metadata.labels.items():
+            return False
+    return True
+
+
+def uid_of(world: World, run: str) -> str:
+    found = world.run(run)
+    assert found is not None
+    return found.metadata.uid
+
+
+async def edit(world: World, pod: str, **metadata: Any) -> None:
+    await world.client.patch(PODS, pod, {"metadata": metadata}, world.namespace)
+
+
+async def test_labels_and_owners_are_put_back_and_no_program_notices(world: World) -> None:
+    """Whatever is removed or edited, member by member: the same Pods run on, each found again by its labels."""
+    world.start_controller()
+    await world.submit("bert", replicas=len(LABELS) + 1)
+    await world.reaches("bert", Phase.RUNNING)
+    before = [(pod.metadata.name, pod.metadata.uid) for pod in pods(world)]
+    for value in (None, "7"):
+        for rank, label in enumerate(LABELS):
+            await edit(world, f"bert-1-{rank}", labels={label: value})
+        await edit(world, f"bert-1-{len(LABELS)}", ownerReferences=[], labels={names.LABEL_RANK: "0"})
+        await world.client.patch(RUNS, "bert", {"metadata": {"finalizers": None}}, world.namespace)
+        await world.until(lambda: not labels_are_right(world, "bert"), "the edits are seen")
+        await world.until(lambda: labels_are_right(world, "bert"), "labels and owners are right")
+        await world.until(
+            lambda: (run := world.run("bert")) and names.FINALIZER in run.metadata.finalizers, "the finalizer is back"
+        )
+    assert [(pod.metadata.name, pod.metadata.uid) for pod in pods(world)] == before
+    status = world.status("bert")
+    assert (status.phase, status.attempts, status.interruptions) == (Phase.RUNNING, 1, 0)
+
+
+async def test_what_was_edited_while_nobody_looked_goes_with_its_run(world: World) -> None:
+    """Pods that no collection would find by their labels: a restart waits for them, and nothing of them is left."""
+    first = world.start_controller()
+    for name in ("broken", "deleted"):
+        await world.submit(name, replicas=3, restarts=1)
+        await world.reaches(name, Phase.RUNNING)
+    await world.kill_controller(first)
+    for name in ("broken", "deleted"):
+        await edit(world, f"{name}-1-0", labels=dict.fromkeys(LABELS))
+        await edit(world, f"{name}-1-1", ownerReferences=[])
+    await world.behave("broken-1-2", exit_code="1")
+    await world.client.delete(RUNS, "deleted", world.namespace)
+    alive: set[frozenset[int]] = set()
+
+    def note(resource: Resource, namespace: str, name: str) -> None:
+        alive.add(frozenset(names.read_pod_name(p.metadata.name)[1] for p in pods(world) if is_alive(p)))  # type: ignore[index]
+
+    def is_alive(pod: Pod) -> bool:
+        return pod.metadata.name.startswith("broken-") and not pod.is_finished
+
+    world.mirror.on_change(note)
+    world.start_controller()
+    await world.until(lambda: world.run("deleted") is None, "the deleted Run is gone")
+    status = await world.reaches("broken", Phase.RUNNING, attempt=2)
+    assert (status.restarts, status.interruptions) == (1, 0)
+    assert not [pod.metadata.name for pod in pods(world) if pod.metadata.name.startswith("deleted-")]
+    assert not [attempts for attempts in alive if len(attempts) > 1]
+
+
+async def test_somebody_deletes_all_of_our_pods(world: World) -> None:
+    """`kubectl delete pods --all`: the gang comes back as one, and it costs no restart."""
+    world.start_controller()
+    await world.submit("bert", replicas=4, restarts=0, resources=WHOLE)
+    await world.reaches("bert", Phase.RUNNING)
+    await world.client.delete_collection(PODS, world.namespace, label_selector="")
+    status = await world.reaches("bert", Phase.RUNNING, attempt=2)
+    assert (status.restarts, status.interruptions, status.members.running) == (0, 1, 4)
+    await world.until(lambda: len(pods(world)) == 4, "nothing of the first attempt is left")
+
+
+async def test_a_run_that_is_edited_runs_on_as_it_was_begun(world: World) -> None:
+    """The edit is for the next attempt; one that policy or grammar refuses ends the run only then."""
+    world.start_controller()
+    await world.submit("bert", replicas=2, restarts=5)
+    await world.reaches("bert", Phase.RUNNING)
+    await world.change("bert", replicas=3, env={"EDITED": "1"})
+    await world.submit("after", replicas=1)
+    await world.reaches("after", Phase.RUNNING)  # by now the edit was seen, too
+    assert (world.status("bert").phase, len(world.pods("bert"))) == (Phase.RUNNING, 2)
+    await world.behave("bert-1-0", exit_code="1")
+    status = await world.reaches("bert", Phase.RUNNING, attempt=2)
+    assert status.members.total == 3
+    found = await world.client.get(PODS, "bert-2-2", world.namespace)
+    assert {"name": "EDITED", "value": "1"} in found["spec"]["containers"][0]["env"]
+
+    await world.change("bert", launcher="carrier-pigeon")
+    await world.change("after", image="")
+    await world.client.delete(PODS, "bert-2-0", world.namespace, grace_seconds=0)
+    status = await world.reaches("bert", Phase.FAILED)
+    assert status.reason is Reason.REFUSED and "carrier-pigeon" in status.message
+    await world.until(lambda: all(pod.is_finished for pod in world.pods("bert")), "its members have ended")
+    assert world.status("after").phase is Phase.RUNNING
+
+
+async def test_a_run_of_the_same_name_takes_nothing_from_the_last(world: World) -> None:
+    """Deleted and made again while a Pod of the last one can't go: another UID, Pods and Service of its own."""
+    world.start_controller()
+    await world.submit("bert", replicas=2)
+    await world.reaches("bert", Phase.RUNNING)
+    old = uid_of(world, "bert")
+    await edit(world, "bert-1-1", finalizers=[HELD])
+    await world.client.delete(RUNS, "bert", world.namespace)
+    await world.until(lambda: world.run("bert") is None, "the Run is gone")
+    await world.submit("bert", replicas=2)
+    status = await world.reaches("bert", Phase.RUNNING)
+    new = uid_of(world, "bert")
+    assert new != old and status.restarts == 0
+    running = [pod for pod in pods(world) if not pod.is_finished]
+    assert {pod.run_uid for pod in running} == {new} and len(running) == 2
+    held = await world.client.get(PODS, "bert-1-1", world.namespace)
+    assert held["metadata"]["labels"][names.LABEL_RUN_UID] == old, "the old one is as it was"
+    service = await world.client.get(SERVICES, "bert", world.namespace)
+    assert service["spec"]["selector"] == {names.LABEL_RUN_UID: new}
+    await edit(world, "bert-1-1", finalizers=None)
+    await world.until(lambda: {pod.run_uid for pod in pods(world)} == {new}, "the old Pod is gone")
+    assert world.status("bert").phase is Phase.RUNNING
+
+
+async def test_a_namespace_goes_with_all_its_runs(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Running, waiting and ended ones: nothing is left, nobody stumbles, and the nodes are free for others."""
+    caplog.set_level(logging.WARNING)
+    world.start_controller()
+    await world.submit("big", replicas=NODES_COUNT, resources=WHOLE, restarts=3)
+    await world.submit("ended")
+    await world.reaches("big", Phase.RUNNING)
+    await world.reaches("ended", Phase.RUNNING)
+    await world.succeed("ended")
+    await world.reaches("ended", Phase.SUCCEEDED)
+    await world.submit("waiting", resources=WHOLE)
+    await world.until(lambda: world.status("waiting").reason is Reason.WAITING_FOR_GPU, "it waits")
+    gone, world.namespace = world.namespace, f"{world.namespace}-next"
+    await world.client.create(NAMESPACES, {"metadata": {"name": world.namespace}})
+    await world.submit("neighbour", replicas=NODES_COUNT, resources=WHOLE)
+    await world.client.delete(NAMESPACES, gone)
+    await world.reaches("neighbour", Phase.RUNNING)
+
+    def left() -> list[tuple[str, str]]:
+        return [key for key in (*world.mirror.runs, *world.mirror.pods) if key[0] == gone]
+
+    await world.until(lambda: not left(), "nothing is left")
+    for _ in range(100):
+        try:
+            await world.client.get(NAMESPACES, gone)
+        except NotFound:
+            break
+        await asyncio.sleep(0.1)
+    else:
+        raise AssertionError("the namespace is still there")
+    assert not [record.getMessage() for record in caplog.records if record.exc_info]
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("kajitori.controllers")]
+    assert len(ours) < 5, ours
