@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: install demo test unit check lint types layers lock docs clean
 
@@ -19,10 +20,14 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 demo: install
 	$(BIN)/kaji demo
 
-test: check unit
+test: lint layers  ## All of `check` and `unit`; types are checked while the tests run, which leave a core idle at times.
+	@types=$$(mktemp); echo "$(BIN)/mypy, meanwhile"; $(BIN)/mypy >$$types 2>&1 & check=$$!; \
+	trap "kill $$check 2>/dev/null; rm -f $$types" EXIT; \
+	$(PYTEST); tests=$$?; \
+	wait $$check || { cat $$types; exit 1; }; exit $$tests
 
 unit: install
-	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
+	$(PYTEST)
 
 check: lint types layers
 

@@ -18,21 +18,37 @@ __all__ = [
     "world",
 ]
 
-LONGEST_FIRST = ("e2e/test_tutorial.py", "cluster/test_parts_alone.py", "e2e/", "cluster/")
-"""So that no worker is left with a long test when the others have nothing to do any more."""
+LONGEST_FIRST = ("runs", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e2e-ordinary-user")
+"""Groups that begin first, so that no worker is left with a long one when the others have nothing to do any more."""
 
-SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs"}
+SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs", "stage": "runs"}
 """Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
+
+OF_A_MODULE = "stage"
+"""A fixture of which each module has one, on the embedded server too."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a real API server go to one worker: all that use a shared fixture, else those of a module."""
-    items.sort(key=lambda item: [not item.nodeid.startswith(f"tests/{place}") for place in LONGEST_FIRST])
-    for item in items:
-        if item.get_closest_marker("xdist_group"):
-            continue
-        used = getattr(item, "fixturenames", ())
-        group = next((SHARED[name] for name in SHARED if name in used), item.path.stem)
-        if item.get_closest_marker("real") or group == "platform":
+    """Each group of tests goes to one worker, the longest groups first, unit tests last."""
+    groups = {item: _group(item) for item in items}
+    items.sort(key=lambda item: _place(groups[item], item.nodeid))
+    for item, group in groups.items():
+        if group and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group(item: pytest.Item) -> str:
+    """Which tests share servers: those with a mark, those on the same real API server, those on a module's own."""
+    marked = item.get_closest_marker("xdist_group")
+    if marked:
+        return str(marked.args[0])
+    used = getattr(item, "fixturenames", ())
+    if item.get_closest_marker("real") or "platform" in used:
+        return next((SHARED[name] for name in SHARED if name in used), item.path.stem)
+    return item.path.stem if OF_A_MODULE in used else ""
+
+
+def _place(group: str, nodeid: str) -> tuple[int, bool, bool]:
+    first = LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
+    return first, not group, nodeid.startswith("tests/unit")

@@ -23,7 +23,7 @@ from kajitori.controllers import runs
 from kajitori.core.reasons import Phase
 from kajitori.kube.resources import PODS, RUNS, Resource
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("bad-apiserver")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SPEC: dict[str, Any] = {
     "image": "bert:3",
@@ -41,7 +41,8 @@ SOON_SECONDS = 15.0
 )
 async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """One cluster for all tests of this module; controller and Web API reach it through a proxy."""
-    async with staged(tmp_path_factory.mktemp("stage"), real=request.param == "real", policy={}, faulty=True) as there:
+    real = request.getfixturevalue("runs_server") if request.param == "real" else None
+    async with staged(tmp_path_factory.mktemp("stage"), real, policy={}, faulty=True) as there:
         yield there
 
 

@@ -22,7 +22,7 @@ from kajitori.core.reasons import Phase, Reason
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS, RUNS, SERVICES
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("bad-input")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SPEC: dict[str, Any] = {
     "image": "bert:3",
@@ -176,7 +176,8 @@ CASES = {
 async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """One cluster of eight nodes with eight GPUs for all tests of this module."""
     folder = tmp_path_factory.mktemp("stage")
-    async with staged(folder, real=request.param == "real", policy=POLICY) as there:
+    real = request.getfixturevalue("runs_server") if request.param == "real" else None
+    async with staged(folder, real, policy=POLICY) as there:
         yield there
 
 

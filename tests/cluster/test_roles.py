@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
+from tests.helpers.real_cluster import RealCluster
 from tests.helpers.stage import Completed, Stage, manifest, staged
 
 from kajitori.core import names
@@ -22,11 +23,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.install import install
 from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, NODES, PODS, PRIORITY_CLASSES, RUNS, SECRETS
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.xdist_group("roles"),
-]
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
 ROLES = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
 PEOPLE = {
@@ -62,9 +59,10 @@ class Town:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
+async def town(runs_server: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     """The roles as they are delivered, bound to service accounts."""
-    async with staged(tmp_path_factory.mktemp("town"), real=True, policy={"checkpoint": {"kind": "claim"}}) as stage:
+    policy = {"checkpoint": {"kind": "claim"}}
+    async with staged(tmp_path_factory.mktemp("town"), runs_server, policy=policy) as stage:
         namespace = stage.world.namespace
         documents = [each for each in yaml.safe_load_all(ROLES.read_text()) if each and each["kind"] == "ClusterRole"]
         bindings = [("RoleBinding", person, role) for person, roles in PEOPLE.items() for role in roles]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
+from tests.helpers.real_cluster import RealCluster, require_binaries
 
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES, PODS
@@ -32,6 +32,10 @@ async def simulated(server: RealCluster, settings: SimSettings) -> AsyncIterator
         finally:
             stop.set()
             await task
+            await client.delete_collection(PODS, NS, label_selector="", grace_seconds=0)
+            for node in (await client.list(NODES)).items:
+                if node["metadata"]["name"].startswith(settings.prefix):
+                    await client.delete(NODES, node["metadata"]["name"])
 
 
 async def running_pods(client: KubeClient, count: int, **spec: Any) -> list[dict[str, Any]]:
@@ -55,23 +59,23 @@ async def running_pods(client: KubeClient, count: int, **spec: Any) -> list[dict
         await asyncio.sleep(0.1)
 
 
-async def test_kube_scheduler_places_pods_on_simulated_nodes() -> None:
+async def test_kube_scheduler_places_pods_on_simulated_nodes(real_cluster: RealCluster) -> None:
     """Without kube-controller-manager the simulator takes the taint of new nodes away itself."""
-    require_binaries("kube-apiserver", "etcd", "kube-scheduler")
+    require_binaries("kube-scheduler")
     settings = SimSettings(count=3, prefix="gpu-", gpus=8, gpu_product="H100", remove_not_ready_taint=True)
-    with running_cluster() as server, server.scheduler():
-        async with simulated(server, settings) as client:
+    with real_cluster.scheduler():
+        async with simulated(real_cluster, settings) as client:
             pods = await running_pods(client, 6, nodeSelector={"nvidia.com/gpu.product": "H100"})
             assert {pod["spec"]["nodeName"] for pod in pods} == {"gpu-00001", "gpu-00002", "gpu-00003"}
             assert len({pod["status"]["podIP"] for pod in pods}) == 6
 
 
-async def test_kube_controller_manager_finds_simulated_nodes_healthy() -> None:
+async def test_kube_controller_manager_finds_simulated_nodes_healthy(real_cluster: RealCluster) -> None:
     """It takes the taint of new nodes away, and its Pods' end is final: all of them can be deleted."""
-    require_binaries("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
+    require_binaries("kube-scheduler", "kube-controller-manager")
     settings = SimSettings(count=2, prefix="gpu-", gpus=8, heartbeat_seconds=1.0)
-    with running_cluster() as server, server.scheduler(), server.controller_manager():
-        async with simulated(server, settings) as client:
+    with real_cluster.scheduler(), real_cluster.controller_manager():
+        async with simulated(real_cluster, settings) as client:
             await running_pods(client, 2)
             nodes = (await client.list(NODES)).items
             assert not any(node["spec"].get("taints") for node in nodes)

@@ -16,7 +16,7 @@ import yaml
 from tests.helpers.apiserver import embedded_apiserver
 from tests.helpers.faulty_proxy import FaultyProxy
 from tests.helpers.platform import kubectl_binary
-from tests.helpers.real_cluster import require_binaries, running_cluster
+from tests.helpers.real_cluster import RealCluster
 from tests.helpers.world import POLICY, World
 
 from kajitori.api.app import create_app
@@ -122,18 +122,17 @@ def manifest(name: str, spec: dict[str, Any]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def staged(folder: Path, *, real: bool, policy: dict[str, Any], faulty: bool = False) -> AsyncIterator[Stage]:
-    """A stage on the embedded API server, or on a real one with a real kube-scheduler. All of it is gone at the end.
+async def staged(
+    folder: Path, real: RealCluster | None, *, policy: dict[str, Any], faulty: bool = False
+) -> AsyncIterator[Stage]:
+    """A stage on a real cluster (the fixture `runs_server`), or on an embedded one of its own. It is gone at the end.
 
     faulty: controller and Web API reach the API server through a proxy that fails on demand (`Stage.proxy`).
     """
     async with contextlib.AsyncExitStack() as closing:
-        if real:
-            require_binaries("kube-apiserver", "etcd", "kube-scheduler")
-            cluster = closing.enter_context(running_cluster())
-            closing.enter_context(cluster.scheduler("--kube-api-qps=500", "--kube-api-burst=1000"))
-            kubeconfig = cluster.kubeconfig
-            client = await closing.enter_async_context(cluster.client())
+        if real is not None:
+            kubeconfig = real.kubeconfig
+            client = await closing.enter_async_context(real.client())
         else:
             embedded = await closing.enter_async_context(embedded_apiserver())
             kubeconfig = embedded.kubeconfig
