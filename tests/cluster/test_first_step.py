@@ -20,11 +20,10 @@ from kajitori.core.policy import with_first_step
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.tickets import Ticket, verify
 from kajitori.errors import AlreadyExists
-from kajitori.kube.resources import NAMESPACES, PODS, Resource
+from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS
 from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
 
-LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 SMALL = {"cpu": 0.1, "memory": "64Mi"}
 LOOK = """
 import json, os, socket

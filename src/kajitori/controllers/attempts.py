@@ -10,12 +10,13 @@ from kajitori.core import first_step, manifests, names
 from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
 from kajitori.core.quota import quota_shortage
 from kajitori.core.reasons import Reason
+from kajitori.core.refused_pods import is_said_by_webhook, may_be_limit_range, name_limit_ranges, reason_of_refusal
 from kajitori.core.run import RunSpec
 from kajitori.core.status import Attempt, RunStatus, to_document
-from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound, Unavailable
+from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import CLAIMS, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
+from kajitori.kube.resources import CLAIMS, LIMIT_RANGES, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
 from kajitori.kube.ticket_key import ensure_ticket_key
 
 
@@ -168,11 +169,23 @@ async def _create(
         await client.create(PODS, pod, namespace, dry_run=dry_run)
     except AlreadyExists:
         await _check_ours(client, run, attempt, name)
-    except Forbidden as error:
-        reason = Reason.QUOTA if "exceeded quota" in error.message else Reason.ADMISSION
-        raise StartRefused(reason, error.message) from error
-    except InvalidInput as error:
-        raise StartRefused(Reason.ADMISSION, error.message) from error
+    except (Forbidden, InvalidInput) as error:
+        said = await _named(client, namespace, error.message)
+        raise StartRefused(reason_of_refusal(said), said) from error
+    except Unavailable as error:
+        if is_said_by_webhook(error.message):
+            raise StartRefused(Reason.ADMISSION, error.message) from error
+        raise
+
+
+async def _named(client: KubeClient, namespace: str, refusal: str) -> str:
+    """The refusal, with the LimitRange's name where it is one's."""
+    if not may_be_limit_range(refusal):
+        return refusal
+    try:
+        return name_limit_ranges(refusal, (await client.list(LIMIT_RANGES, namespace)).items)
+    except KajitoriError:
+        return refusal  # it says enough
 
 
 async def _check_ours(client: KubeClient, run: RunObject, attempt: Attempt, name: str) -> None:
