@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -46,10 +46,6 @@ BOARD_SECONDS = 1.0
 _MAX_EXPECTED = 1024
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ApiDependencies:
     """What the Web API is made of. All of it belongs to the event loop that serves the API.
@@ -57,7 +53,8 @@ class ApiDependencies:
     client: the server's own credentials; mirror: Nodes, Pods and Runs, started by whoever made it; policy: the policy
     in force; user_client: a client for a caller's own token, by default the same API server with that token;
     namespace: where runs go that name none, by default the client's own; controller_namespace: where the controller
-    keeps the key of members' tickets; kept_logs: logs of Pods that are gone; code: what people uploaded.
+    keeps the key of members' tickets; kept_logs: logs of Pods that are gone; code: what people uploaded; now: by
+    default the API server's time.
     """
 
     client: KubeClient
@@ -69,7 +66,7 @@ class ApiDependencies:
     kept_logs: KeptLogs | None = None
     code: CodeStore | None = None
     registry: CollectorRegistry | None = None
-    now: Callable[[], datetime] = _utc_now
+    now: Callable[[], datetime] | None = None
     clock: Callable[[], float] = time.monotonic
 
 
@@ -84,7 +81,7 @@ class Api:
         self.code = deps.code
         self.uploads = Uploads()
         self.namespace = deps.namespace or deps.client.config.namespace
-        self.now = deps.now
+        self.now = deps.now or deps.mirror.now
         self.clock = deps.clock
         self.registry = deps.registry or new_registry()
         self.metrics = ApiMetrics(self.registry)

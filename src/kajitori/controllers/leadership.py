@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from typing import Any
 
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
+from kajitori.kube.clock import steady_seconds
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import LEASES
 from kajitori.kube.retry import RetryPolicy
@@ -79,7 +79,7 @@ class Leadership:
         identity: str,
         *,
         terms: Terms | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = steady_seconds,
     ) -> None:
         self._config = config
         self._namespace = namespace

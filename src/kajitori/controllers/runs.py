@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -111,7 +111,7 @@ class RunController:
         namespace: str = LEASE_NAMESPACE,
         kept_logs: KeptLogs | None = None,
         code: CodeStore | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] | None = None,
         node_patience: timedelta = NODE_PATIENCE,
     ) -> None:
         """`namespace` is where the key of members' tickets lies; without `kept_logs` logs go with their Pods;
@@ -120,7 +120,7 @@ class RunController:
         self._namespace = namespace
         self._mirror = mirror
         self._cluster = cluster
-        self._now = now
+        self._now = now = now or mirror.now
         self._node_patience = node_patience
         self._silent_since: dict[str, datetime] = {}
         """Nodes that don't answer, and since when that is known here."""
@@ -155,6 +155,7 @@ class RunController:
         try:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
+            await self._mirror.set_clock()  # by which he judged, too
             self._first_look.update(self._mirror.runs)
             self._changed.update(self._mirror.runs)
             for node in self._mirror.nodes:

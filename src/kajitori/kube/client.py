@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
@@ -93,6 +94,15 @@ class KubeClient:
         """Closes all connections, those of open streams included."""
         await self._transport.close()
         await asyncio.sleep(0)  # lets the transports say goodbye before the loop may end
+
+    def now(self) -> datetime:
+        """The API server's time, as far as it has told it."""
+        return self._transport.clock.now()
+
+    async def set_clock(self) -> None:
+        """Asks the API server for its time, and believes it, however long this machine was stopped."""
+        self._transport.clock.set_anew()
+        await self._transport.request("GET", "/version", idempotent=True)
 
     # ------------------------------------------------------------------------------------------ reading
 

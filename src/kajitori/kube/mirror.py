@@ -11,8 +11,9 @@ import gc
 import logging
 import math
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
@@ -132,6 +133,15 @@ class Mirror:
         now = self._clock()
         ages = [now - s.stale_since for s in self._states.values() if s.stale_since is not None and s.stale_until > now]
         return max(ages, default=0.0)
+
+    def now(self) -> datetime:
+        """The API server's time: all who judge by the same Runs have to go by the same clock."""
+        return self._client.now()
+
+    async def set_clock(self) -> None:
+        """Asks the API server for its time anew. While it is away, the old idea of it has to do."""
+        with suppress(KajitoriError):
+            await self._client.set_clock()
 
     async def stop(self) -> None:
         """Stops watching; what was read stays readable."""

@@ -17,6 +17,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from kajitori.kube.clock import ServerClock
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.credentials import Credential, CredentialSource
@@ -36,6 +37,8 @@ class Environment:
     """What a test replaces: time, sleep and chance."""
 
     clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    """This machine's own idea of the time, which may be wrong."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 
@@ -63,6 +66,7 @@ class Transport:
         self._retry = retry
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, connect=CONNECT_SECONDS)
         self._environment = environment
+        self.clock = ServerClock(own=environment.wall)
         self._proxy = proxy_for(config)
         self._http: aiohttp.ClientSession | None = None
         self._is_closed = False
@@ -144,6 +148,7 @@ class Transport:
                         **self._identity(credential, headers),
                     ) as response:
                         answer = await response.read()
+                self.clock.note(response.headers.get("Date"))
                 try:
                     raise_for_status(response.status, answer, response.headers)
                 except UnauthorizedError:
@@ -193,6 +198,7 @@ class Transport:
                     read_bufsize=buffer_bytes,
                     **self._identity(credential, {"Accept": accept}),
                 )
+                self.clock.note(response.headers.get("Date"))
                 if response.status < 400:
                     return response
                 async with response:
