@@ -24,6 +24,8 @@ ANNOTATION_DELETE_CHECKPOINT = f"{GROUP}/delete-checkpoint"
 ANNOTATION_DRAIN = f"{GROUP}/drain"
 """On a Node that takes nothing new: for whom it is emptied of runs."""
 FINALIZER = f"{GROUP}/members"
+CONDITION_MEMORY_PEAK = f"{GROUP}/memory-peak"
+"""Of a Pod that has ended on a node whose kubelet is ours: the most that each container held, as `main=1048576`."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 

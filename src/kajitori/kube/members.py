@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from kajitori.core import first_step, names
 from kajitori.core.gang import Member, MemberState
+from kajitori.core.quantity import round_memory
 from kajitori.core.reasons import Reason
+from kajitori.kube.evictions import is_own_disk_limit, memory_excess
 from kajitori.kube.objects import ContainerStatus, Node, Pod, Terminated
+from kajitori.kube.usage import memory_limit
 
 _WAITING = {
     "ErrImagePull": Reason.IMAGE_PULL,
@@ -61,14 +64,18 @@ _UNSUPPORTED = "Unsupported"
 _NOT_ROOT = "runAsNonRoot"
 """In what kubelets say of a container that may not run as root, and would; or they can't tell."""
 
+_SPARED = "killed when its node ran out of memory, though it was within what it had asked for"
+
 _CANNOT_RUN = ("ContainerCannotRun", "StartError")
 _NOT_FOUND_EXIT_CODES = (126, 127)
 
 
-def member_of(pod: Pod, nodes: Mapping[str, Node]) -> Member | None:
+def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) -> Member | None:
     """The member that a Pod of a run stands for, as its name says; None where that is not a member's.
 
     nodes: all Nodes by name; a Pod on a node that is not among them, or is not ready, is on a dead node.
+    spared: UIDs of Pods that were killed for memory though they were within what they had asked for: kubelets write the
+    same of them as of those that were not.
     """
     read = names.read_pod_name(pod.metadata.name)
     if read is None:
@@ -76,7 +83,7 @@ def member_of(pod: Pod, nodes: Mapping[str, Node]) -> Member | None:
     _, attempt, rank = read
     node_name = pod.spec.node_name
     node = nodes.get(node_name)
-    state, reason, message, exit_code, ended_at = _state(pod)
+    state, reason, message, exit_code, ended_at = _state(pod, spared)
     return Member(
         rank=rank,
         attempt=attempt,
@@ -95,13 +102,13 @@ def member_of(pod: Pod, nodes: Mapping[str, Node]) -> Member | None:
     )
 
 
-def _state(pod: Pod) -> tuple[MemberState, Reason, str, int | None, str]:
+def _state(pod: Pod, spared: Container[str]) -> tuple[MemberState, Reason, str, int | None, str]:
     status = pod.status
-    container = _main(pod)
+    container = main_container(pod)
     if status.phase == "Succeeded":
         return MemberState.SUCCEEDED, Reason.NONE, "", 0, _ended_at(container)
     if status.phase == "Failed":
-        reason, message, exit_code = _why_failed(pod, container)
+        reason, message, exit_code = _why_failed(pod, container, spared)
         return MemberState.FAILED, reason, message, exit_code, _ended_at(container)
     disruption = _disruption(pod)
     if status.phase == "Running" and container is not None and container.state.running is not None:
@@ -110,19 +117,30 @@ def _state(pod: Pod) -> tuple[MemberState, Reason, str, int | None, str]:
     return MemberState.PENDING, disruption or reason, message, None, ""
 
 
-def _main(pod: Pod) -> ContainerStatus | None:
+def main_container(pod: Pod) -> ContainerStatus | None:
+    """What is said of the container that runs the user's program."""
     for container in pod.status.container_statuses:
         if container.name == names.MEMBER_CONTAINER:
             return container
     return None
 
 
-def _why_failed(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, str, int | None]:
+def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[str]) -> tuple[Reason, str, int | None]:
     """What a failed Pod died of. The kubelet's own words about the Pod come before the container's exit code."""
     status = pod.status
     terminated = container.state.terminated if container else None
     if terminated is not None and terminated.reason == "OOMKilled":
-        return Reason.OUT_OF_MEMORY, "used more memory than its limit", terminated.exit_code
+        if pod.metadata.uid in spared:
+            return Reason.NODE_OUT_OF_MEMORY, _SPARED, terminated.exit_code
+        limit = memory_limit(pod.spec)
+        said = f"used more memory than its limit of {limit}" if limit else "used more memory than its node has"
+        return Reason.OUT_OF_MEMORY, said, terminated.exit_code
+    if status.reason == "Evicted" and (excess := memory_excess(status.message)) is not None:
+        used, asked = round_memory(excess.used_bytes), round_memory(excess.asked_bytes)
+        said = f"evicted when its node ran short of memory, of which it used {used} and had asked for {asked}"
+        return Reason.OUT_OF_MEMORY, said, terminated.exit_code if terminated else None
+    if status.reason == "Evicted" and is_own_disk_limit(status.message):
+        return Reason.PROGRAM_FAILED, status.message.strip(), terminated.exit_code if terminated else None
     disruption = _disruption(pod)
     for init in pod.status.init_container_statuses:
         if init.state.terminated is not None and init.state.terminated.exit_code:

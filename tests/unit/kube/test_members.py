@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kajitori.core import first_step, names
 from kajitori.core.gang import Member, MemberState
@@ -22,10 +24,10 @@ def node(ready: str) -> Node:
 READY = {"n1": node("True")}
 
 
-def pod(status: dict[str, Any], **metadata: Any) -> Pod:
+def pod(status: dict[str, Any], *, spec: dict[str, Any] | None = None, **metadata: Any) -> Pod:
     labels = {names.LABEL_RANK: "3", names.LABEL_ATTEMPT: "2"}
     meta = {"name": "bert-2-3", "uid": "u", "labels": labels, **metadata}
-    return msgspec.convert({"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}, Pod)
+    return msgspec.convert({"metadata": meta, "spec": {"nodeName": "n1", **(spec or {})}, "status": status}, Pod)
 
 
 def seen(status: dict[str, Any], **metadata: Any) -> Member:
@@ -37,6 +39,12 @@ def seen(status: dict[str, Any], **metadata: Any) -> Member:
 def ended(exit_code: int, *, phase: str = "Failed", **more: Any) -> dict[str, Any]:
     terminated = {"exitCode": exit_code, "finishedAt": "2026-11-21T12:00:00Z", **more}
     return {"phase": phase, "containerStatuses": [{"name": "main", "state": {"terminated": terminated}}]}
+
+
+def evicted(message: str) -> dict[str, Any]:
+    """As a kubelet leaves a Pod that it evicted for want of something."""
+    disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    return {**ended(137, reason="Error"), "reason": "Evicted", "message": message, "conditions": [disruption]}
 
 
 def waiting(reason: str, message: str = "") -> dict[str, Any]:
@@ -107,6 +115,73 @@ def test_why_a_member_failed(status: dict[str, Any], reason: Reason) -> None:
     """Culprit and victim are told apart (rule 7): a memory kill over the own limit, and an eviction."""
     member = seen(status)
     assert (member.state, member.reason) == (MemberState.FAILED, reason)
+
+
+LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. "
+LIMITED = {"containers": [{"name": "main", "resources": {"limits": {"memory": "2Gi"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (LOW, Reason.EVICTED),
+        (
+            LOW + "Container main was using 5Gi, request is 1Gi, has larger consumption of memory. ",
+            Reason.OUT_OF_MEMORY,
+        ),
+        (LOW + "Container main was using 5242880Ki, which exceeds its request of 1Gi. ", Reason.OUT_OF_MEMORY),
+        (
+            LOW + "Container main was using 12345, request is 0, has larger consumption of memory. ",
+            Reason.OUT_OF_MEMORY,
+        ),
+        (LOW + "Container main was using 1Gi, request is 1Gi, has larger consumption of memory. ", Reason.EVICTED),
+        (LOW + "Container sidecar was using 5Gi, request is 1Gi, has larger consumption of memory. ", Reason.EVICTED),
+        (LOW + "Container main was using lots, request is 1Gi, has larger consumption of memory. ", Reason.EVICTED),
+        (LOW + "Container main was using 9999Xi, request is 1Gi, has larger consumption of memory. ", Reason.EVICTED),
+        (
+            "The node was low on resource: ephemeral-storage. Container main was using 5Gi, request is 0, has larger "
+            "consumption of ephemeral-storage. ",
+            Reason.EVICTED,
+        ),
+        ("The node had condition: [DiskPressure]. ", Reason.EVICTED),
+        ('Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ', Reason.PROGRAM_FAILED),
+        ('Container main exceeded its local ephemeral storage limit "1Gi". ', Reason.PROGRAM_FAILED),
+        ("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", Reason.PROGRAM_FAILED),
+    ],
+)
+def test_whose_fault_an_eviction_is(message: str, reason: Reason) -> None:
+    """Who used more memory than he had asked for is the culprit, wherever he goes; so is who wrote more than he may.
+    Who kept to what he had asked for is the victim (rule 7). What can't be read proves nothing."""
+    assert seen(evicted(message)).reason is reason
+
+
+def test_the_culprit_of_an_eviction_is_told_the_figures() -> None:
+    message = LOW + "Container main was using 5Gi, request is 1Gi, has larger consumption of memory. "
+    assert seen(evicted(message)).message == (
+        "evicted when its node ran short of memory, of which it used 5Gi and had asked for 1Gi"
+    )
+
+
+@given(st.text(), st.from_regex(r"[0-9a-zA-Z. ,]{0,40}"), st.text(max_size=20))
+def test_no_message_of_an_eviction_breaks_anything(before: str, used: str, asked: str) -> None:
+    """Many kubelets write it, in many versions."""
+    said = f"{before}The node was low on resource: memory. Container main was using {used}, request is {asked}, has"
+    assert seen(evicted(said)).reason in (Reason.EVICTED, Reason.OUT_OF_MEMORY, Reason.PROGRAM_FAILED)
+
+
+def test_a_memory_kill_says_which_limit() -> None:
+    status = ended(137, reason="OOMKilled")
+    member = member_of(pod(status, spec=LIMITED), READY)
+    assert member is not None and member.message == "used more memory than its limit of 2Gi"
+    assert seen(status).message == "used more memory than its node has"
+
+
+def test_who_was_killed_though_he_was_within_what_he_had_asked_for_is_a_victim() -> None:
+    """When a node runs out of memory its kernel kills whom it likes, and the kubelet's words are the same."""
+    member = member_of(pod(ended(137, reason="OOMKilled")), READY, {"u"})
+    assert member is not None and (member.reason, member.exit_code) == (Reason.NODE_OUT_OF_MEMORY, 137)
+    other = member_of(pod(ended(137, reason="OOMKilled")), READY, {"v"})
+    assert other is not None and other.reason is Reason.OUT_OF_MEMORY
 
 
 @pytest.mark.parametrize(

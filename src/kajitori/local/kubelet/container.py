@@ -40,6 +40,8 @@ class ContainerState(msgspec.Struct, frozen=True):
     finished_at: float = 0.0
     exit_code: int | None = None
     oom_killed: bool = False
+    within_limit: bool = False
+    """It was killed for memory though its own limit never stood in the way: the machine had none left."""
     peak_bytes: int = 0
     message: str = ""
     lost: bool = False

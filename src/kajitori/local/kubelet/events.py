@@ -12,6 +12,12 @@ class EventRecorder(events.EventRecorder):
 
     def __init__(self, cluster: Cluster, node_name: str) -> None:
         super().__init__(cluster, "kubelet", host=node_name)
+        self._node_name = node_name
+
+    def record_system_oom(self, process: int) -> None:
+        """Says of the node that it ran out of memory, in the words of Kubernetes' kubelet."""
+        about = events.About("Node", self._node_name, self._node_name)
+        self.say(about, "Warning", "SystemOOM", f"System OOM encountered, victim process: main, pid: {process}")
 
     def record(self, pod: Manifest, reason: str, message: str, *, warning: bool = False) -> None:
         """Says something about a Pod."""

@@ -11,13 +11,26 @@ from kajitori.local.kubelet.settings import EvictionThresholds
 
 
 @dataclass(frozen=True)
+class ContainerUse:
+    """What a running container holds, and what was asked for it."""
+
+    name: str
+    usage_bytes: int
+    request_bytes: int
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A running Pod and what it holds of the machine's memory."""
 
     uid: str
-    usage_bytes: int
+    containers: tuple[ContainerUse, ...]
     request_bytes: int
     priority: int = 0
+
+    @property
+    def usage_bytes(self) -> int:
+        return sum(container.usage_bytes for container in self.containers)
 
     @property
     def above_request_bytes(self) -> int:
@@ -33,10 +46,16 @@ def rank(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def message(candidate: Candidate, available_bytes: int, threshold_bytes: int) -> str:
+    """In the words of Kubernetes' kubelet, which names those containers only that are above their request."""
+    above = "".join(
+        f"Container {container.name} was using {format_memory(container.usage_bytes)}, "
+        f"request is {format_memory(container.request_bytes)}, has larger consumption of memory. "
+        for container in candidate.containers
+        if container.usage_bytes > container.request_bytes
+    )
     return (
         f"The node was low on resource: memory. Threshold quantity: {format_memory(threshold_bytes)}, "
-        f"available: {format_memory(available_bytes)}. The Pod was using {format_memory(candidate.usage_bytes)}, "
-        f"request is {format_memory(candidate.request_bytes)}."
+        f"available: {format_memory(available_bytes)}. {above}"
     )
 
 

@@ -226,10 +226,10 @@ class Kubelet:
         if not low:
             return None
         running = [worker for worker in self.workers.values() if worker.active and not worker.record.failed_reason]
-        usages = await asyncio.to_thread(lambda: [self._statistics.pod_usage_bytes(worker) for worker in running])
+        usages = await asyncio.to_thread(lambda: [self._statistics.container_uses(worker) for worker in running])
         candidates = [
-            Candidate(worker.uid, used, pods.pod_request(worker.pod).memory_bytes, pods.priority(worker.pod))
-            for worker, used in zip(running, usages, strict=True)
+            Candidate(worker.uid, uses, pods.pod_request(worker.pod).memory_bytes, pods.priority(worker.pod))
+            for worker, uses in zip(running, usages, strict=True)
         ]
         if not candidates:
             return None

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.core.times import format_time
+from kajitori.local.kubelet.eviction import ContainerUse
+from kajitori.local.kubelet.pod import container_request
 from kajitori.local.kubelet.shim import tree
 from kajitori.local.kubelet.slot import Slot
 from kajitori.local.kubelet.worker import PodWorker
@@ -26,20 +28,20 @@ class Statistics:
     def __init__(self) -> None:
         self._peaks: dict[tuple[str, str], int] = {}
 
-    def pod_usage_bytes(self, worker: PodWorker) -> int:
+    def container_uses(self, worker: PodWorker) -> tuple[ContainerUse, ...]:
         """Blocks for as long as the kernel counts pages."""
-        total = 0
+        uses = []
         for slot in worker.slots.values():
             used = container_usage_bytes(slot)
             key = (worker.uid, slot.name)
             self._peaks[key] = max(self._peaks.get(key, 0), used)
-            total += used
-        return total
+            uses.append(ContainerUse(slot.name, used, container_request(slot.spec).memory_bytes))
+        return tuple(uses)
 
     def peak_bytes(self, worker: PodWorker, slot: Slot) -> int:
-        group = slot.container.memory_cgroup() if slot.container is not None and slot.running else None
-        kernel = group.peak_bytes() if group is not None else slot.state.peak_bytes if slot.state else 0
-        return max(kernel, self._peaks.get((worker.uid, slot.name), 0))
+        """The most that the container was seen to hold; more exactly once it has ended."""
+        ended = slot.state.peak_bytes if slot.state else 0
+        return max(ended, self._peaks.get((worker.uid, slot.name), 0))
 
     def forget(self, uid: str) -> None:
         self._peaks = {key: peak for key, peak in self._peaks.items() if key[0] != uid}
@@ -51,7 +53,7 @@ class Statistics:
         for worker in workers:
             if not worker.active:
                 continue
-            used = self.pod_usage_bytes(worker)
+            uses = self.container_uses(worker)
             metadata = worker.pod["metadata"]
             shown.append(
                 {
@@ -60,17 +62,17 @@ class Statistics:
                         "namespace": metadata.get("namespace", "default"),
                         "uid": worker.uid,
                     },
-                    "memory": {"time": now, "workingSetBytes": used},
+                    "memory": {"time": now, "workingSetBytes": sum(use.usage_bytes for use in uses)},
                     "containers": [
                         {
-                            "name": slot.name,
+                            "name": use.name,
                             "memory": {
                                 "time": now,
-                                "workingSetBytes": container_usage_bytes(slot),
-                                "peakBytes": self.peak_bytes(worker, slot),
+                                "workingSetBytes": use.usage_bytes,
+                                "peakBytes": self.peak_bytes(worker, worker.slots[use.name]),
                             },
                         }
-                        for slot in worker.slots.values()
+                        for use in uses
                     ],
                 }
             )

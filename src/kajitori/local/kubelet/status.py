@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from kajitori.core import names
 from kajitori.core.times import format_time
 from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.container import ContainerState
@@ -33,6 +34,11 @@ class ContainerView:
     termination_message: str = ""
     ready: bool = False
     started: bool = False
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that it held, in this attempt and in the one before."""
+        return max((each.peak_bytes for each in (self.state, self.previous) if each is not None), default=0)
 
 
 def build_status(
@@ -91,6 +97,9 @@ def build_status(
     }
     if inits:
         status["initContainerStatuses"] = _statuses(pods.init_containers(pod), containers, phase)
+    peaks = ",".join(f"{view.name}={view.peak_bytes}" for view in mains if view.peak_bytes)
+    if final and peaks:
+        status["conditions"].append(_peak_condition(known, peaks, now))
     return status
 
 
@@ -168,6 +177,18 @@ def _condition(
         "lastProbeTime": None,
         "reason": reason if reason and keeps_reason else None,
         "message": message if message and not holds else None,
+    }
+
+
+def _peak_condition(known: Mapping[str, Mapping[str, Any]], peaks: str, now: datetime) -> dict[str, Any]:
+    """Said with the end itself, so that nobody has to ask in time."""
+    old = known.get(names.CONDITION_MEMORY_PEAK) or {}
+    return {
+        "type": names.CONDITION_MEMORY_PEAK,
+        "status": "True",
+        "lastTransitionTime": old.get("lastTransitionTime") or format_time(now),
+        "reason": "Counted",
+        "message": peaks,
     }
 
 

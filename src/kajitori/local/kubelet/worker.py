@@ -56,6 +56,7 @@ class PodWorker:
         self._reported: dict[str, Any] | None = None
         self._resync_at = 0.0
         self._mounts_checked = False
+        self._told_system_oom: set[int] = set()
         self._taken_down = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._backoff = Backoff(
@@ -179,6 +180,7 @@ class PodWorker:
 
     async def _advance(self) -> float | None:
         now = self.context.clock()
+        self._tell_system_oom()
         await self._refresh(now)
         steps = self._steps(now)
         waits = [max(0.05, self._resync_at - now)]
@@ -206,6 +208,14 @@ class PodWorker:
             ends_at = self.record.started_at + float(self.pod["spec"]["activeDeadlineSeconds"])
             waits.append(max(0.05, ends_at - now))
         return min(waits)
+
+    def _tell_system_oom(self) -> None:
+        """Before the status that says no more than OOMKilled, so that the victim can be told from a culprit."""
+        for slot in self.slots.values():
+            state = slot.state
+            if state is not None and not slot.running and state.within_limit and state.pid not in self._told_system_oom:
+                self._told_system_oom.add(state.pid)
+                self.context.events.record_system_oom(state.pid)
 
     def _steps(self, now: float) -> Steps:
         observed = {name: slot.observed(self.record.rows.get(name, 0)) for name, slot in self.slots.items()}

@@ -146,6 +146,20 @@ async def test_memory_limit_without_cgroups(bench: Bench) -> None:
     await ended(container)
     assert container.state.oom_killed
     assert container.state.exit_code == 137
+    assert container.state.peak_bytes > 64 << 20
+
+
+async def test_the_peak_without_cgroups(bench: Bench) -> None:
+    """Of a program that is gone in a moment, its largest process; of one that stays, shared pages counted once."""
+    quick = bench.container()
+    await quick.launch(bench.python("a = bytearray(96 << 20)"))
+    await ended(quick)
+    assert 96 << 20 < quick.state.peak_bytes < 192 << 20
+    forks = "import os, time\na = bytearray(64 << 20)\nfor _ in range(4): os.fork() or time.sleep(60)\ntime.sleep(1.6)"
+    shared = bench.container("shared")
+    await shared.launch(bench.python(forks, name="shared"))
+    await ended(shared)
+    assert 64 << 20 < shared.state.peak_bytes < 160 << 20
 
 
 async def test_exec_beside_the_program(bench: Bench) -> None:

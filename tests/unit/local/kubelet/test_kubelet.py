@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from kajitori.core import names
 from kajitori.errors import Unavailable
 from kajitori.kube import resources
+from kajitori.kube.evictions import memory_excess
 
 from .conftest import Machine, alive, until
 
@@ -33,6 +35,7 @@ async def test_a_pod_runs_to_its_end(machine: Machine) -> None:
         "Initialized": "True",
         "ContainersReady": "False",
         "Ready": "False",
+        names.CONDITION_MEMORY_PEAK: "True",
     }
     assert machine.log("p").endswith("stdout F hello\n")
 
@@ -352,6 +355,8 @@ async def test_eviction(machine: Machine) -> None:
     status = await machine.phase("above", "Failed")
     assert status["reason"] == "Evicted"
     assert "low on resource: memory" in status["message"]
+    excess = memory_excess(status["message"])
+    assert excess is not None and excess.used_bytes > 64 << 20 and excess.asked_bytes == 0
     await until(
         lambda: (
             ("MemoryPressure", "True")
@@ -360,6 +365,29 @@ async def test_eviction(machine: Machine) -> None:
     )
     await until(lambda: machine.cluster.node()["spec"]["taints"])
     assert machine.cluster.phase("within") == "Running"
+
+
+async def test_a_machine_without_memory_is_told_from_a_limit(tmp_path: Path) -> None:
+    """A Pod that was killed within its limit says no more than another; what the node says tells them apart."""
+    machine = Machine(tmp_path / "kubelet", cgroups=True)
+    await machine.start()
+    try:
+        layout = machine.kubelet.context.machine.cgroups
+        if not layout.limits_memory:
+            pytest.skip(f"no memory control group: {layout.why_not}")
+        for hierarchy in layout.hierarchies:
+            if "memory" in hierarchy.controllers:
+                file = "memory.max" if hierarchy.version == 2 else "memory.limit_in_bytes"
+                (hierarchy.path / file).write_text(str(64 << 20))
+        limits = {"resources": {"limits": {"memory": "256Mi"}}}
+        hog = (sys.executable, "-I", "-S", "-c", "a = bytearray(160 << 20)")
+        await machine.cluster.submit("victim", *hog, container=limits)
+        await machine.phase("victim", "Failed")
+        assert machine.cluster.container("victim")["state"]["terminated"]["reason"] == "OOMKilled"
+        await until(lambda: machine.cluster.events("SystemOOM"))
+        assert machine.cluster.events("SystemOOM")[0].startswith("System OOM encountered, victim process: main, pid: ")
+    finally:
+        await machine.tear_down()
 
 
 async def test_members_find_each_other(machine: Machine) -> None:

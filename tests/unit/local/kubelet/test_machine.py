@@ -53,6 +53,42 @@ async def test_within_the_limit(bench: Bench, layout: CgroupLayout) -> None:
     await container.launch(bench.python("a = bytearray(16 << 20)", memory_limit_bytes=64 << 20, cgroups=groups))
     await asyncio.wait_for(container.ended.wait(), BOUND_SECONDS)
     assert (container.state.exit_code, container.state.oom_killed) == (0, False)
+    assert 16 << 20 <= container.state.peak_bytes < 64 << 20
+
+
+async def test_files_that_were_read_are_no_memory_that_was_needed(bench: Bench, layout: CgroupLayout) -> None:
+    """The kernel counts their pages and drops them when it needs room: nobody is killed for them."""
+    if not layout.limits_memory:
+        pytest.skip(f"no memory control group: {layout.why_not}")
+    container = bench.container()
+    groups = layout.for_container("c", cpu_request_millis=100, cpu_limit_millis=0, memory_limit_bytes=64 << 20)
+    script = f"p = {str(bench.root / 'data')!r}; open(p, 'wb').write(bytes(24 << 20)); open(p, 'rb').read(1 << 20)"
+    await container.launch(bench.python(script, memory_limit_bytes=64 << 20, cgroups=groups))
+    await asyncio.wait_for(container.ended.wait(), BOUND_SECONDS)
+    assert 0 < container.state.peak_bytes < 44 << 20
+
+
+def shrink_machine(layout: CgroupLayout, size_bytes: int) -> None:
+    """What is around all containers has only so much memory, as a machine that is nearly full."""
+    for hierarchy in layout.hierarchies:
+        if "memory" in hierarchy.controllers:
+            name = "memory.max" if hierarchy.version == 2 else "memory.limit_in_bytes"
+            (hierarchy.path / name).write_text(str(size_bytes))
+
+
+@pytest.mark.parametrize(("own", "around", "within"), [(64, 256, False), (256, 64, True)])
+async def test_whose_limit_killed_a_container(
+    bench: Bench, layout: CgroupLayout, own: int, around: int, within: bool
+) -> None:
+    """Its own, or that its machine had nothing left: the kernel's count of kills is the same for both."""
+    if not layout.limits_memory:
+        pytest.skip(f"no memory control group: {layout.why_not}")
+    shrink_machine(layout, around << 20)
+    container = bench.container()
+    groups = layout.for_container("c", cpu_request_millis=100, cpu_limit_millis=0, memory_limit_bytes=own << 20)
+    await container.launch(bench.python("a = bytearray(160 << 20)", memory_limit_bytes=own << 20, cgroups=groups))
+    await asyncio.wait_for(container.ended.wait(), BOUND_SECONDS)
+    assert (container.state.oom_killed, container.state.within_limit) == (True, within)
 
 
 def fake_machine(tmp_path: Path, own: str, mountinfo: str) -> Path:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+V1_CHARGED_AHEAD_BYTES = 1 << 20
+"""A processor takes some pages at once: so close to its limit a group can't get any more."""
+
+
 class Cgroup:
     """One directory in one hierarchy. `writes` are (file, value, required) in the order in which they are written."""
 
@@ -84,13 +88,30 @@ class Cgroup:
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         return self._keyed(name).get("oom_kill", 0)
 
+    def reached_limit(self) -> bool:
+        """Whether the group's own limit ever stood in the way. Where it never did, it was not the limit that killed."""
+        if self.version == 2:
+            return self._keyed("memory.events").get("oom", 0) > 0
+        # Not memory.failcnt: where swap is limited, too, it stays at 0.
+        return self.peak_bytes() + V1_CHARGED_AHEAD_BYTES >= self._number("memory.limit_in_bytes")
+
     def usage_bytes(self) -> int:
         """The working set, as Kubernetes counts it: what is used without file pages that could be dropped at once."""
+        return self.usage_and_cache_bytes()[0]
+
+    def usage_and_cache_bytes(self) -> tuple[int, int]:
+        """The working set, and all pages of files on disks."""
+        stat = self._keyed("memory.stat")
         if self.version == 2:
-            return max(0, self._number("memory.current") - self._keyed("memory.stat").get("inactive_file", 0))
-        return max(0, self._number("memory.usage_in_bytes") - self._keyed("memory.stat").get("total_inactive_file", 0))
+            used = self._number("memory.current") - stat.get("inactive_file", 0)
+            return max(0, used), max(0, stat.get("file", 0) - stat.get("shmem", 0))
+        used = self._number("memory.usage_in_bytes") - stat.get("total_inactive_file", 0)
+        return max(0, used), max(0, stat.get("total_cache", 0) - stat.get("total_shmem", 0))
 
     def peak_bytes(self) -> int:
+        """The most that was ever used, pages of files included: a program that reads much comes to its limit by these
+        alone, and is not killed for it.
+        """
         return self._number("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
 
     def _number(self, name: str) -> int:

@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .cgroups import Cgroup
+
 STATE_FILE = "state.json"
 LOCK_FILE = "lock"
 CONTROL_SOCKET = "control"
@@ -28,6 +30,8 @@ READ_BYTES = 64 * 1024
 RUNNING, EXITED, FAILED = "running", "exited", "failed"
 
 WATCH_SECONDS = 0.25
+MEASURE_SECONDS = 1.0
+"""Between two looks at page tables, while a new peak is all that they could tell."""
 KILL_AGAIN_SECONDS = 0.02
 
 
@@ -63,6 +67,10 @@ class Shim:
         self.kill_at: float | None = None
         self.over_memory_limit = False
         self.peak_bytes = 0
+        self.page_cache_bytes = 0
+        self.largest_process_bytes = 0
+        self.watch_at = 0.0
+        self.measure_at = 0.0
         self.state: dict[str, Any] = {
             "shim_pid": os.getpid(),
             "boot_id": boot_id(),
@@ -71,6 +79,7 @@ class Shim:
             "finished_at": 0.0,
             "exit_code": None,
             "oom_killed": False,
+            "within_limit": False,
             "peak_bytes": 0,
             "message": "",
         }
@@ -172,24 +181,23 @@ class Shim:
         now = time.monotonic()
         if self.kill_at is not None and now >= self.kill_at:
             self.killing = True
-        if self.memory_limit_bytes and not self.killing:
-            self._watch_memory()
+        if now >= self.watch_at and not self.killing:
+            self.watch_at = now + WATCH_SECONDS
+            self._watch_memory(now)
         if self.killing:
             self._kill_everything()
         if self.log.partial_since is not None and now - self.log.partial_since >= PARTIAL_AFTER_SECONDS:
             self.log.flush_partial()
 
-    def _timeout_milliseconds(self) -> int | None:
+    def _timeout_milliseconds(self) -> int:
         if self.killing:
             return int(KILL_AGAIN_SECONDS * 1000)
-        waits = []
-        if self.memory_limit_bytes:
-            waits.append(WATCH_SECONDS)
+        waits = [WATCH_SECONDS]
         if self.log.partial_since is not None:
             waits.append(PARTIAL_AFTER_SECONDS)
         if self.kill_at is not None:
             waits.append(max(0.0, self.kill_at - time.monotonic()))
-        return int(min(waits) * 1000) + 1 if waits else None
+        return int(min(waits) * 1000) + 1
 
     def _read_stream(self, fd: int) -> None:
         try:
@@ -214,11 +222,12 @@ class Shim:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
+            self.largest_process_bytes = max(self.largest_process_bytes, usage.ru_maxrss * 1024)
             code = os.waitstatus_to_exitcode(status)
             code = 128 - code if code < 0 else code
             if pid == self.leader:
@@ -244,15 +253,31 @@ class Shim:
                 cgroup.kill()
         tree.kill_all(tree.descendants(os.getpid()))
 
-    def _watch_memory(self) -> None:
+    def _watch_memory(self, now: float) -> None:
         if self.memory_cgroup is not None:
             self.over_memory_limit = self.memory_cgroup.oom_kills() > 0
+            self._note_peak(self.memory_cgroup)
         else:
-            used = tree.memory_bytes(tree.descendants(os.getpid()), at_least=self.memory_limit_bytes)
-            self.peak_bytes = max(self.peak_bytes, used)
-            self.over_memory_limit = used > self.memory_limit_bytes
+            self._measure_tree(now)
         # Half a container is worth nothing: what the limit hit goes as a whole, as with memory.oom.group.
         self.killing = self.over_memory_limit
+
+    def _note_peak(self, group: Cgroup) -> None:
+        """The largest working set seen; or what the kernel saw between two looks, without the files of any look."""
+        used, cache = group.usage_and_cache_bytes()
+        self.page_cache_bytes = max(self.page_cache_bytes, cache)
+        self.peak_bytes = max(self.peak_bytes, used, group.peak_bytes() - self.page_cache_bytes)
+
+    def _measure_tree(self, now: float) -> None:
+        pids = tree.descendants(os.getpid())
+        resident = tree.resident_bytes(pids)
+        may_be_over = 0 < self.memory_limit_bytes < resident
+        may_be_peak = resident > self.peak_bytes and now >= self.measure_at
+        if may_be_over or may_be_peak:
+            used = tree.memory_bytes(pids)
+            self.measure_at = now + MEASURE_SECONDS
+            self.peak_bytes = max(self.peak_bytes, used)
+            self.over_memory_limit = 0 < self.memory_limit_bytes < used
 
     # Orders
 
@@ -284,11 +309,16 @@ class Shim:
         oom_killed = self.over_memory_limit or oom_kills > 0
         if oom_killed and not self.exit_code:
             self.exit_code = 137  # a shell survives its child's death and exits with 0
+        within_limit = False
         if self.memory_cgroup is not None:
-            self.peak_bytes = self.memory_cgroup.peak_bytes()
+            self._note_peak(self.memory_cgroup)
+            within_limit = oom_killed and not self.memory_cgroup.reached_limit()
+        else:
+            self.peak_bytes = max(self.peak_bytes, self.largest_process_bytes)
         self.state.update(
             exit_code=self.exit_code,
             oom_killed=oom_killed,
+            within_limit=within_limit,
             peak_bytes=self.peak_bytes,
             message=message,
             finished_at=self.state["finished_at"] or time.time(),

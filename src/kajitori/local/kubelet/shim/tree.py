@@ -60,19 +60,19 @@ def start_ticks(pid: int) -> int | None:
         return None
 
 
-def memory_bytes(pids: Iterable[int], at_least: int = 0) -> int:
-    """What the processes hold together, shared pages counted once (proportional set size).
-
-    The kernel walks page tables for that; so where even the cheap, too high sum (resident set sizes) stays below
-    `at_least`, that one is the answer.
-    """
-    pids = list(pids)
+def resident_bytes(pids: Iterable[int]) -> int:
+    """What the processes hold together, shared pages counted for each that has them: cheap, and never too low."""
     resident = 0
     for pid in pids:
         with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/statm", "rb") as file:
             resident += int(file.read().split()[1]) * PAGE_BYTES
-    if resident <= at_least:
-        return resident
+    return resident
+
+
+def memory_bytes(pids: Iterable[int]) -> int:
+    """What the processes hold together, shared pages counted once (proportional set size). The kernel walks page tables
+    for that.
+    """
     return sum(_proportional_bytes(pid) for pid in pids)
 
 

@@ -1,0 +1,60 @@
+"""What kubelets say when they evict a Pod: who used more than it had asked for.
+
+Their words: `The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. Container main was using
+5Gi, request is 1Gi, has larger consumption of memory.` Only containers above their request are named. Kubelets before
+1.27 write `which exceeds its request of 1Gi`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kajitori.core import names
+from kajitori.core.quantity import parse_memory_bytes
+
+SHORT_OF_MEMORY = "low on resource: memory"
+
+_QUANTITY = r"(\d{1,30}(?:\.\d{1,30})?[A-Za-z]{0,2})"
+_USED = re.compile(
+    rf"Container (\S{{1,63}}) was using {_QUANTITY}, (?:request is|which exceeds its request of) {_QUANTITY}"
+)
+
+_OWN_DISK_LIMIT = (
+    "Usage of EmptyDir volume",
+    "exceeded its local ephemeral storage limit",
+    "ephemeral local storage usage exceeds the total limit",
+)
+"""Nothing of the node was short: the Pod wrote more than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """How much memory the program of a member used, and how much it had asked for."""
+
+    used_bytes: int
+    asked_bytes: int
+
+
+def memory_excess(message: str) -> Excess | None:
+    """By how much a Pod that was evicted used more memory than it had asked for; None where it did not, or nobody said.
+
+    Only the program counts: what a webhook put beside it is not its fault. What can't be read is no proof.
+    """
+    if SHORT_OF_MEMORY not in message:
+        return None
+    for container, used, asked in _USED.findall(message):
+        if container != names.MEMBER_CONTAINER:
+            continue
+        try:
+            found = Excess(parse_memory_bytes(used), parse_memory_bytes(asked))
+        except ValueError:
+            continue
+        if found.used_bytes > found.asked_bytes:
+            return found
+    return None
+
+
+def is_own_disk_limit(message: str) -> bool:
+    """Whether a Pod was evicted because it wrote more to its disk than it may, wherever it is."""
+    return any(said in message for said in _OWN_DISK_LIMIT)
