@@ -57,7 +57,8 @@ async def test_what_is_under_way_is_kept_and_can_be_ended(world: World) -> None:
     path = world.use_policy_file()
     held_up = asyncio.Event()
 
-    async def hold_up(name: str) -> None:
+    async def hold_up(pod: dict[str, Any]) -> None:
+        name = pod["metadata"]["name"]
         if name.startswith("begun-") and not name.endswith("-0"):
             held_up.set()
             await asyncio.Event().wait()

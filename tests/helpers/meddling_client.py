@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -11,9 +12,9 @@ from kajitori.kube.resources import PODS, Resource
 
 
 class MeddlingClient(KubeClient):
-    """Everything passes; before each Pod, dry runs left out, `before` is awaited with its name."""
+    """Everything passes; before each Pod, dry runs left out, `before` is awaited with it, and may change it."""
 
-    def __init__(self, config: KubeConfig, before: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, config: KubeConfig, before: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         super().__init__(config)
         self._before = before
 
@@ -26,5 +27,6 @@ class MeddlingClient(KubeClient):
         dry_run: bool = False,
     ) -> Object:
         if resource == PODS and not dry_run and not isinstance(body, bytes):
-            await self._before(body["metadata"]["name"])
+            body = copy.deepcopy(dict(body))
+            await self._before(body)
         return await super().create(resource, body, namespace, dry_run=dry_run)

@@ -311,6 +311,14 @@ def test_a_run_whose_status_was_damaged_ends_its_members_and_learns_from_them_ho
     assert gang.place_on(again.status, (0, 1), "n[0-1]", {}, 0, 2, NOW).attempts == 5
 
 
+def test_nodes_that_members_were_not_let_onto_are_left_in_the_end() -> None:
+    """A volume in another zone, a foreign Pod that is always quicker: what was planned is blamed."""
+    for subject in (run(replicas=3, phase=Phase.STARTING), replace(service(), status=run(replicas=3).status)):
+        stuck = [member(rank, PENDING, reason=Reason.UNSCHEDULED, node="") for rank in (1, 2)]
+        answer = step(subject, member(0), *stuck, at=timedelta(seconds=600))
+        assert answer.status.avoid_nodes == {"n1": 1, "n2": 1}
+
+
 def test_a_change_of_replicas_is_for_the_next_attempt() -> None:
     """Two members run as two, whatever the spec says since; the next attempt has as many as it says then."""
     for replicas in (1, 5):

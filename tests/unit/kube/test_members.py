@@ -103,6 +103,7 @@ def test_labels_that_somebody_edited_are_not_believed() -> None:
         ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}, Reason.EVICTED),
         ({**ended(137), "reason": "Evicted"}, Reason.EVICTED),
         ({"phase": "Failed", "reason": "OutOfcpu"}, Reason.KUBELET_REFUSED),
+        ({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no"}, Reason.KUBELET_REFUSED),
         ({"phase": "Failed", "reason": "OutOfnvidia.com/gpu"}, Reason.KUBELET_REFUSED),
         ({"phase": "Failed", "reason": "NodeAffinity"}, Reason.KUBELET_REFUSED),
         ({"phase": "Failed"}, Reason.KUBELET_REFUSED),

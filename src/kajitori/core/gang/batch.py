@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.core.gang.progress import (
+    blame_late,
     blame_node,
     count_members,
     counted,
@@ -217,7 +218,7 @@ def _within_deadline(run: Run, step: Step, waiting: Sequence[Member], now: datet
     """The step, unless the attempt has been starting for too long."""
     attempt = step.status.attempt
     planned = parse_time(attempt.planned_at) if attempt else None
-    if planned is None:
+    if attempt is None or planned is None:
         return step
     worst = worst_of(waiting)
     patience = start_patience_seconds(run.limits, worst)
@@ -227,5 +228,6 @@ def _within_deadline(run: Run, step: Step, waiting: Sequence[Member], now: datet
     reason = worst.reason if worst and worst.reason is not Reason.NONE else Reason.START_DEADLINE
     what = f"member {worst.rank}: {worst.message or worst.reason}" if worst else "its members were not created"
     message = f"did not start within {patience} s: {what}"
-    status = blame_node(step.status, worst) if worst else step.status
+    culprits = [member for member in waiting if member is worst or member.reason is Reason.UNSCHEDULED]
+    status = blame_late(step.status, attempt, culprits)
     return failed_start(run, status, reason, message, now)

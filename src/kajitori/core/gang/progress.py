@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -196,6 +197,14 @@ def blame_node(status: RunStatus, member: Member) -> RunStatus:
     while len(failures) > _REMEMBERED_NODES:
         del failures[next(iter(failures))]
     return msgspec.structs.replace(status, avoid_nodes=failures)
+
+
+def blame_late(status: RunStatus, attempt: Attempt, late: Iterable[Member]) -> RunStatus:
+    """Remembers on which nodes members did not come up: those that were planned, where nobody let them there."""
+    planned = node_by_rank(attempt)
+    for member in late:
+        status = blame_node(status, replace(member, node=member.node or planned.get(member.rank, "")))
+    return status
 
 
 _NOT_THE_NODE = (

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.core.gang.progress import (
+    blame_late,
     blame_node,
     count_members,
     counted,
@@ -57,8 +58,10 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     refused = [m for m in failed if m.reason in START_FAILURES and (m.rank, m.attempt) not in noted]
     not_before = parse_time(status.not_before)
     is_pausing = not_before is not None and now < not_before  # then these were counted already
-    if not is_pausing and (refused or any(not member.terminating for member in late)):
+    newly_late = [member for member in late if not member.terminating]
+    if not is_pausing and (refused or newly_late):
         status, _ = pause(status, run.limits, now)
+        status = blame_late(status, attempt, newly_late) if attempt else status
     status = count_members(run, status, [*kept.values(), *failed])
 
     covered = set(expand_ranks(attempt.ranks)) if attempt and attempt.ranks else set(range(run.replicas))

@@ -1,0 +1,129 @@
+"""One of many members cannot start: the gang is freed at the start deadline, others get its nodes, and it comes back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.helpers.meddling_client import MeddlingClient
+from tests.helpers.world import GPUS, NODES_COUNT, SIM, World
+
+from kajitori.core import names
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.times import parse_time
+from kajitori.kube.resources import CLAIMS, PERSISTENT_VOLUMES, PODS
+
+WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
+START = {"pause": "1s", "longestPause": "2s", "deadline": "2s", "restartGrace": "1s"}
+
+
+async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(world: World) -> None:
+    """Whoever waits gets them meanwhile; the pauses grow; in the end it runs, and no restart was counted."""
+    world.use_policy(start=START)
+    pauses: dict[int, timedelta] = {}
+
+    async def spoil(pod: dict[str, Any]) -> None:
+        _, attempt, rank = names.read_pod_name(pod["metadata"]["name"]) or ("", 0, 0)
+        if pod["metadata"]["labels"][names.LABEL_RUN] == "big" and rank == 3 and attempt < 3:
+            pod["metadata"].setdefault("annotations", {})[f"{SIM}image-pull"] = "fail"
+
+    def note(*_: object) -> None:
+        status = world.status("big")
+        before = parse_time(status.not_before)
+        if status.failed_starts and before is not None and status.failed_starts not in pauses:
+            asked = parse_time(status.attempt.planned_at) if status.attempt else None
+            assert asked is not None
+            pauses[status.failed_starts] = before - asked - timedelta(seconds=2)
+
+    world.mirror.on_change(note)
+    async with MeddlingClient(world.client.config, spoil) as client:
+        controller = world.start_controller(client=client)
+        await world.submit("big", replicas=NODES_COUNT, resources=WHOLE, restarts=0)
+        await world.until(lambda: world.pods("big"), "its members")
+        await world.submit("next", replicas=NODES_COUNT, resources=WHOLE)
+        status = await world.until(lambda: (s := world.status("big")).failed_starts and s, "a failed start")
+        assert status and (status.phase, status.reason) == (Phase.QUEUED, Reason.IMAGE_PULL)
+        assert "member 3: simulated: the image can't be pulled" in status.message
+        await world.reaches("next", Phase.RUNNING)
+        assert not world.pods("big")
+        await world.succeed("next")
+        status = await world.reaches("big", Phase.RUNNING, attempt=3)
+        assert (status.restarts, status.interruptions, status.failed_starts) == (0, 2, 0)
+        await world.stop_controller(controller)
+    assert timedelta(seconds=1) <= pauses[1] < timedelta(seconds=2) <= pauses[2] < timedelta(seconds=4)
+
+
+@pytest.mark.parametrize("bind", ["scheduler", "direct"])
+async def test_a_foreign_pod_that_was_quicker(world: World, bind: str) -> None:
+    """Between plan and Pod: the scheduler, or with direct binding the kubelet, says no; the gang goes elsewhere."""
+    world.use_policy(start=START, binding={"bind": bind})
+    taken: list[str] = []
+
+    async def be_quicker(pod: dict[str, Any]) -> None:
+        if taken or not pod["metadata"]["name"].endswith("-1"):
+            return
+        taken.append(world.nodes_of("bert")[1])
+        amounts = {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: str(GPUS)}
+        container = {"name": "x", "image": "x", "resources": {"limits": amounts}}
+        spec = {"nodeName": taken[0], "containers": [container]}
+        await world.client.create(PODS, {"metadata": {"name": "quicker"}, "spec": spec}, world.namespace)
+
+    async with MeddlingClient(world.client.config, be_quicker) as client:
+        controller = world.start_controller(client=client)
+        await world.submit("bert", replicas=3, resources=WHOLE, restarts=0)
+        status = await world.until(lambda: (s := world.status("bert")).failed_starts and s, "a failed start")
+        assert status and status.reason is (Reason.UNSCHEDULED if bind == "scheduler" else Reason.KUBELET_REFUSED)
+        assert "nvidia.com/gpu" in status.message
+        status = await world.reaches("bert", Phase.RUNNING, attempt=2)
+        assert (status.restarts, status.interruptions) == (0, 1)
+        assert taken and taken[0] not in world.nodes_of("bert")
+        assert not world.pods("bert", 1)
+        await world.stop_controller(controller)
+
+
+async def test_a_volume_in_another_zone(world: World) -> None:
+    """No scheduler lets a member where its volume is not: it says so, and nodes that did not do are left in the end."""
+    world.use_policy(start=START | {"longestPause": "1s"}, volumes={"data": {"claim": "data"}})
+    there = sorted(world.mirror.nodes)[2:]
+    await bound_claim(world, there)
+    world.start_controller()
+    mount = [{"name": "data", "path": "/data"}]
+    await world.submit("bert", replicas=2, resources=WHOLE, restarts=0, volumes=mount)
+    status = await world.until(lambda: (s := world.status("bert")).failed_starts and s, "a failed start")
+    assert status and status.reason is Reason.UNSCHEDULED and "PersistentVolume's node affinity" in status.message
+    assert not set(world.nodes_of("bert")) & set(there)
+    status = await world.reaches("bert", Phase.RUNNING)
+    assert set(world.nodes_of("bert")) <= set(there)
+    assert status.restarts == 0
+    await world.client.delete(PERSISTENT_VOLUMES, world.namespace)
+
+
+async def bound_claim(world: World, nodes: list[str]) -> None:
+    """A claim `data` bound to a volume that only these nodes reach, as whoever binds claims leaves the two."""
+    size = {"storage": "1Gi"}
+    affinity = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
+    common: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    completed = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+    claim = await world.client.create(
+        CLAIMS,
+        {
+            "metadata": {"name": "data", "annotations": completed},
+            "spec": {**common, "resources": {"requests": size}, "volumeName": world.namespace},
+        },
+        world.namespace,
+    )
+    reference = {"name": "data", "namespace": world.namespace, "uid": claim["metadata"]["uid"]}
+    volume = {
+        "metadata": {"name": world.namespace},
+        "spec": {
+            **common,
+            "capacity": size,
+            "hostPath": {"path": "/data"},
+            "claimRef": {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **reference},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [affinity]}]}},
+        },
+    }
+    await world.client.create(PERSISTENT_VOLUMES, volume)
+    bound = {"status": {"phase": "Bound", "accessModes": ["ReadWriteMany"], "capacity": size}}
+    await world.client.patch(CLAIMS, "data", bound, world.namespace, subresource="status")
