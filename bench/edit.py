@@ -1,0 +1,105 @@
+"""How long a researcher waits for the first line of a program that he has just changed.
+
+    python -m bench.edit            twenty changes
+    python -m bench.edit --small    five
+
+`kaji up` runs in a process of its own. Each time a file among a hundred of a folder is changed, and `kaji run --code .`
+typed: the folder is packed and uploaded, the run checked, planned, bound and started with its first step, the code
+fetched, and the program's first line printed by the command. Beside it, in turns: the program started by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench.common import Limit, median_and_range, print_limits, print_table
+
+LIMIT_SECONDS = 2.0
+OTHER_FILES = 99
+PATIENCE_SECONDS = 60.0
+
+
+def main() -> int:
+    """Prints what was measured; 0 if the promise was kept."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--small", action="store_true", help="five changes")
+    changes = 5 if parser.parse_args().small else 20
+    with tempfile.TemporaryDirectory(prefix="kajitori-edit-") as place, _up(Path(place)) as environment:
+        project = _project(Path(place) / "project")
+        kaji = [
+            sys.executable,
+            "-m",
+            "kajitori.cli",
+            "run",
+            "-q",
+            "--rm",
+            "--code",
+            ".",
+            "python",
+            "python3",
+            "train.py",
+        ]
+        by_kaji, by_hand = [], []
+        for change in range(changes + 1):
+            (project / "train.py").write_text(f"print('this is change {change}', flush=True)\n")
+            for command, times in ((kaji, by_kaji), ([sys.executable, "train.py"], by_hand)):
+                times.append(_first_line_seconds(command, f"this is change {change}", project, environment))
+    rows = [
+        (name, median_and_range(times[1:]))  # the first also fills caches
+        for name, times in (("kaji run --code .", by_kaji), ("by hand", by_hand))
+    ]
+    print_table(f"from an edited file to the first line, {changes} changes", ("", "seconds"), rows)
+    middle = statistics.median(by_kaji[1:])
+    return print_limits([Limit("median of kaji run --code", middle, most=LIMIT_SECONDS, unit=" s")])
+
+
+@contextlib.contextmanager
+def _up(place: Path) -> Iterator[dict[str, str]]:
+    """`kaji up`, ready; the environment of somebody whose home is there."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
+    environment["HOME"] = str(place)
+    command = [sys.executable, "-m", "kajitori.cli", "up", "--data", str(place / "data"), "--port", "0"]
+    asking = [sys.executable, "-m", "kajitori.cli", "ps", "-q"]
+    with (place / "log").open("wb") as log, subprocess.Popen(command, stderr=log, env=environment) as server:
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while subprocess.run(asking, env=environment, capture_output=True, check=False).returncode:
+                if server.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError((place / "log").read_text())
+            yield environment
+        finally:
+            server.terminate()
+
+
+def _project(folder: Path) -> Path:
+    """A folder with some files that stay as they are."""
+    folder.mkdir()
+    for number in range(OTHER_FILES):
+        (folder / f"module_{number}.py").write_text(f"ANSWER = {number}\n" * 100)
+    return folder
+
+
+def _first_line_seconds(command: Sequence[str], line: str, folder: Path, environment: dict[str, str]) -> float:
+    """From starting a command to reading the line that it has to print first."""
+    began = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline().strip()
+        seconds = time.monotonic() - began
+        code = process.wait(PATIENCE_SECONDS)
+    if first != line or code:
+        raise RuntimeError(f"{' '.join(command)} printed {first!r} and ended with {code}")
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())
