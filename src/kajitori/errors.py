@@ -11,6 +11,7 @@ KajitoriError
 ├── Forbidden             known, but not allowed                                        exit 2, HTTP 403
 ├── TooLarge              a body over the limit                                         exit 2, HTTP 413
 ├── Unavailable           a part of the platform does not answer                        exit 125, HTTP 503
+│   └── StorageFull       its disk has no room; nothing was changed                     exit 125, HTTP 507
 └── Unsupported           this machine or cluster can't do it; says what is missing     exit 125, HTTP 501
 
 `kube.errors` translates what an API server answers into these, at one place.
@@ -124,6 +125,13 @@ class TooLarge(KajitoriError):
 class Unavailable(KajitoriError):
     code = "Unavailable"
     http_status = 503
+
+
+class StorageFull(Unavailable):
+    """Somebody has to make room first: trying again soon is of no use."""
+
+    code = "StorageFull"
+    http_status = 507
 
 
 class Unsupported(KajitoriError):

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from kajitori.core.suggest import did_you_mean
 from kajitori.core.validation import path_of, show
-from kajitori.errors import Fault, Forbidden, InvalidInput, KajitoriError, Unauthenticated, Unavailable
+from kajitori.errors import Fault, Forbidden, InvalidInput, KajitoriError, StorageFull, Unauthenticated, Unavailable
 from kajitori.kube.errors import ApiError, TooManyRequestsError
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def error_response(error: KajitoriError) -> Response:
     headers = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable) and not isinstance(error, StorageFull):
         after = getattr(error, "retry_after_seconds", None)
         headers["Retry-After"] = str(max(1, round(after))) if after is not None else str(RETRY_AFTER_SECONDS)
     return problem_response(problem_of(error), headers)

@@ -29,7 +29,7 @@ from kajitori.core.run import RunSpec, name_fault, to_document
 from kajitori.core.run_names import make_name
 from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.core.validation import Document, read
-from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused
+from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused, StorageFull
 from kajitori.kube.errors import ConnectionFailed, ServerError
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS, SECRETS
@@ -234,7 +234,7 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
                 hint=_choose_another(name),
             ) from error
         except (ConnectionFailed, ServerError) as error:
-            if not dry_run and getattr(error, "maybe_applied", True):
+            if not dry_run and not isinstance(error, StorageFull) and getattr(error, "maybe_applied", True):
                 error.hint = f"it may have been made all the same; before you try again: kaji describe {name}"
             raise
     raise AssertionError("unreachable")

@@ -9,7 +9,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.http import Api
 from kajitori.cli.problems import say
 from kajitori.cli.streams import Patience
-from kajitori.errors import Unavailable
+from kajitori.errors import StorageFull, Unavailable
 
 if TYPE_CHECKING:
     from kajitori.codepack.packing import Pack
@@ -57,11 +57,15 @@ class Code:
                 try:
                     ask = next(conversation)
                     while True:
-                        ask = conversation.send(api.exchange(ask))
-                        patience.worked()
+                        reply = api.exchange(ask)
+                        if ask.method == "PUT":  # what is asked before may work for ever, and nothing get on
+                            patience.worked()
+                        ask = conversation.send(reply)
                 except StopIteration as ended:
                     uploaded = ended.value
                     break
+                except StorageFull:
+                    raise
                 except Unavailable as error:
                     patience.failed(error)
         finally:

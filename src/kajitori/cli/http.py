@@ -26,6 +26,7 @@ from kajitori.errors import (
     KajitoriError,
     NotFound,
     Refused,
+    StorageFull,
     TooLarge,
     Unauthenticated,
     Unavailable,
@@ -57,6 +58,7 @@ _CLASSES: dict[int, type[KajitoriError]] = {
     502: Unavailable,
     503: Unavailable,
     504: Unavailable,
+    507: StorageFull,
 }
 
 

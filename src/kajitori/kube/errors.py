@@ -13,6 +13,7 @@ KajitoriError
     ├── UnsupportedError             also Unsupported: 405, 406, 415, 501
     ├── TooManyRequestsError         also Unavailable: 429
     └── ServerError                  also Unavailable: 5xx
+        └── StorageFullError         also StorageFull: 507, nothing was changed
 Unavailable
 └── ConnectionFailed                 no answer at all
 """
@@ -106,6 +107,10 @@ class ServerError(ApiError, errors.Unavailable):
     """5xx: the server, or something between it and us, failed."""
 
 
+class StorageFullError(ServerError, errors.StorageFull):
+    """507: the disk of the embedded API server is full; what was to be changed was not."""
+
+
 class ConnectionFailed(errors.Unavailable):
     """No answer: the server could not be reached, or the connection broke.
 
@@ -131,6 +136,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     422: InvalidError,
     429: TooManyRequestsError,
     501: UnsupportedError,
+    507: StorageFullError,
 }
 
 _NOT_SERVED = "404 page not found"
@@ -143,6 +149,7 @@ _HINTS: dict[type[ApiError], str] = {
     UnauthorizedError: "the credentials are missing, wrong or expired; log in to the cluster again",
     TooManyRequestsError: "the API server is busy; try again later",
     ServerError: "the API server has trouble; try again later",
+    StorageFullError: "nothing was changed; make room on the disk of the API server",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kajitori.kube.errors import ApiError, ConnectionFailed, ServerError, TooManyRequestsError
+from kajitori.kube.errors import ApiError, ConnectionFailed, ServerError, StorageFullError, TooManyRequestsError
 
 _SLOW_DOWN = (429, 503)
 
@@ -48,6 +48,8 @@ def worth_retrying(error: ApiError | ConnectionFailed, *, idempotent: bool) -> b
         return idempotent or not error.maybe_applied
     if error.status in _SLOW_DOWN and error.retry_after_seconds is not None:
         return True  # the server says that it did nothing
+    if isinstance(error, StorageFullError):
+        return False  # until somebody makes room
     return idempotent and isinstance(error, ServerError | TooManyRequestsError)
 
 

@@ -1,7 +1,7 @@
 """One interface to a store of blobs: bytes under keys, written whole or not at all.
 
 A key is a path of plain segments (`code/vision/…`). Every store says what went wrong in the same errors: NotFound (no
-such blob), Unavailable (it does not answer, refuses this server, or is full: code `StoreFull`). What these say never
+such blob), Unavailable (it does not answer, or refuses this server), StorageFull. What these say never
 holds credentials: neither those of the URL's options nor what a cloud's answer repeats of them.
 """
 
@@ -17,12 +17,11 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from kajitori.errors import Fault, InvalidInput, NotFound, TooLarge, Unavailable
+from kajitori.errors import Fault, InvalidInput, NotFound, StorageFull, TooLarge
 
 CHUNK_BYTES = 1 << 20
 """Pieces in which blobs are read."""
 
-STORE_FULL = "StoreFull"
 
 _KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199})*", re.ASCII)
 _MAX_KEY_LENGTH = 900  # Azure and S3 take 1024, with the prefix of the URL
@@ -176,7 +175,7 @@ def no_such_blob(key: str, where: str) -> NotFound:
     return NotFound(f"there is no blob {key} in {where}")
 
 
-def store_full(where: str) -> Unavailable:
+def store_full(where: str) -> StorageFull:
     """The error for a store that has no room left."""
     hint = "whoever runs the platform has to make room there; nothing was stored"
-    return Unavailable(f"the store {where} is full", hint=hint, code=STORE_FULL)
+    return StorageFull(f"the store {where} is full", hint=hint)

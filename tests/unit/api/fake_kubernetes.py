@@ -59,6 +59,7 @@ class FakeKubernetes:
         """Method, path and user of every request but watches."""
         self.log_requests: list[dict[str, str]] = []
         self.failing = False
+        self.disk_is_full = False
         self.hold_watches = False
         """Nothing is told to watchers for now."""
         self._version = itertools.count(1000)
@@ -197,6 +198,8 @@ class FakeKubernetes:
         meta = body["metadata"]
         if namespace:
             meta["namespace"] = namespace
+        if self.disk_is_full:
+            return _status(507, "InternalError", "the change could not be stored: database or disk is full")
         if (plural, namespace, meta["name"]) in self.objects:
             return _status(409, "AlreadyExists", f"{plural} {meta['name']} already exists")
         if request.query.get("dryRun"):

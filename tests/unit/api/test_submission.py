@@ -181,6 +181,16 @@ async def test_an_api_server_in_trouble_is_unavailable(world: World) -> None:
     assert response.headers["retry-after"]
 
 
+async def test_a_full_disk_is_told_from_a_failure_after_which_nobody_knows(world: World) -> None:
+    """Nothing was made: nobody is told to look for it."""
+    world.kubernetes.disk_is_full = True
+    answer = await submit(world, {"spec": {"image": "bert:3"}})
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (507, "StorageFull")
+    assert "disk is full" in problem["detail"] and "nothing was changed" in problem["hint"]
+    assert "Retry-After" not in answer.headers
+
+
 async def test_stop_is_an_intent_in_the_spec(world: World) -> None:
     world.kubernetes.put("runs", run("bert", phase="Running"))
     response = await world.http.post("/v1/runs/team/bert/stop", json={"grace": "10s"})

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import Call, FakeWebApi, invoke, problem, view
 
+from kajitori.cli.streams import MAX_FAILURES
 from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import decompress
 
@@ -87,6 +88,17 @@ def test_a_server_that_is_busy_is_asked_again(store: Store, status: int) -> None
     assert run(store, "-q").exit_code == 0
     assert store.paths().count("PUT 0") == 2
     assert store.done
+
+
+@pytest.mark.parametrize(("status", "sent"), [(507, 1), (503, MAX_FAILURES + 1)])
+def test_a_server_that_takes_no_part_is_not_asked_for_ever(store: Store, status: int, sent: int) -> None:
+    """That it still answers other questions changes nothing; where its disk is full, nobody waits for room."""
+    store.failing = [problem(status, "StorageFull", "the store is full")] * 100
+    result = run(store, "-q")
+    assert result.exit_code == 125
+    assert "the store is full" in result.stderr
+    assert store.paths().count("PUT 0") == sent
+    assert store.api.calls_to("POST", "/v1/runs") == []
 
 
 def test_an_upload_is_taken_up_where_it_was(store: Store) -> None:

@@ -34,6 +34,7 @@ def status(code: int, reason: str = "", **more: Any) -> bytes:
         (429, "TooManyRequests", errors.TooManyRequestsError, ours.Unavailable, 125),
         (500, "InternalError", errors.ServerError, ours.Unavailable, 125),
         (504, "Timeout", errors.ServerError, ours.Unavailable, 125),
+        (507, "InternalError", errors.StorageFullError, ours.StorageFull, 125),
         (418, "Teapot", ApiError, ours.KajitoriError, 125),
     ],
 )

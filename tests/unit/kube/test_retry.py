@@ -32,6 +32,7 @@ NEVER_SENT = ConnectionFailed("refused", maybe_applied=False)
         (answered(409), False, False),
         (answered(404), False, False),
         (answered(410), False, False),
+        (answered(507), False, False),
         (answered(401), False, False),
     ],
 )

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kajitori.errors import NotFound, Unavailable
-from kajitori.store.blobs import STORE_FULL, Blobs, open_blobs
+from kajitori.store.blobs import Blobs, open_blobs
 from kajitori.store.folder import TEMPORARY, _Draft
 
 _WRITER = """
@@ -132,7 +132,7 @@ async def test_a_full_disk_is_a_clear_refusal(tmp_path: Path) -> None:
         check=True,
         timeout=60,
     )
-    assert done.stdout.splitlines() == [f"{STORE_FULL} the store {tmp_path.as_uri()} is full"] * 2, done.stderr
+    assert done.stdout.splitlines() == [f"StorageFull the store {tmp_path.as_uri()} is full"] * 2, done.stderr
     assert _files(tmp_path) == []
 
 
