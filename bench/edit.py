@@ -48,7 +48,8 @@ def main() -> int:
             "python3",
             "train.py",
         ]
-        by_kaji, by_hand = [], []
+        by_kaji: list[float] = []
+        by_hand: list[float] = []
         for change in range(changes + 1):
             (project / "train.py").write_text(f"print('this is change {change}', flush=True)\n")
             for command, times in ((kaji, by_kaji), ([sys.executable, "train.py"], by_hand)):
