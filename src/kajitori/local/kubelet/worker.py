@@ -143,11 +143,11 @@ class PodWorker:
         if pods.is_final(pod):
             self.record.final_phase = str(status["phase"])
             return False
+        self.record.started_at = self.context.clock()
+        self.record.pod_ip = self.context.address
         if pods.is_being_deleted(pod):
             self.record.final_phase = "Failed"
             return False
-        self.record.started_at = self.context.clock()
-        self.record.pod_ip = self.context.address
         if status.get("phase") == "Running" and pods.restart_policy(pod) == "Never":
             said = "it ran before, but this node knows nothing of its containers any more"
             return self._refuse(Refusal("ContainerStatusUnknown", said))

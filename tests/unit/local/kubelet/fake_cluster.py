@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import ipaddress
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -56,6 +57,8 @@ class FakeCluster:
         wanted_uid = (patch.get("metadata") or {}).get("uid")
         if wanted_uid and wanted_uid != old["metadata"]["uid"]:
             raise Conflict("the UID in the precondition does not match")
+        for address in (patch.get("status") or {}).get("podIPs") or ():
+            ipaddress.ip_address(address["ip"])  # API servers refuse what is none
         allowed = {"status", "metadata"} if subresource == "status" else set(patch) - {"status"}
         merged = _merge(old, {key: value for key, value in patch.items() if key in allowed})
         self._store((resource.plural, namespace or "", name), merged)

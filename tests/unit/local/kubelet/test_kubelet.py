@@ -151,6 +151,16 @@ async def test_deleted_while_the_kubelet_was_away(machine: Machine) -> None:
     await until(lambda: not alive(pid))
 
 
+async def test_deleted_before_the_kubelet_saw_it(machine: Machine) -> None:
+    """Bound and deleted while no kubelet was there: nothing of it is started, and it goes."""
+    await machine.stop()
+    await machine.cluster.submit("p", *sh("sleep 1000"))
+    await machine.cluster.delete("p", grace_seconds=1)
+    await machine.start()
+    await until(lambda: machine.cluster.pod("p") is None)
+    assert not machine.cluster.events("Started")
+
+
 async def test_api_server_away(machine: Machine) -> None:
     """A program that ends while the API server does not answer is reported once it does."""
     await machine.cluster.submit("p", *sh(f"while [ ! -e {machine.root}/go ]; do sleep 0.01; done; exit 6"))
