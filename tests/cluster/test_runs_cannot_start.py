@@ -1,4 +1,4 @@
-"""One of many members cannot start: the gang is freed at the start deadline, others get its nodes, and it comes back."""
+"""One of many members cannot start: all nodes are freed at the start deadline, others get them, and it comes back."""
 
 from __future__ import annotations
 

@@ -129,6 +129,13 @@ class ClusterView:
             snapshot.used[row, PODS] = usage.pods
             snapshot.members[row] = usage.members
             snapshot.alone[row] = usage.lone_members > 0
+        for pod in self._mirror.nominated():
+            if pod.status.nominated_node_name in table.index:
+                row, wanted = table.index[pod.status.nominated_node_name], self._mirror.usage_of_pod(pod)
+                snapshot.used[row, CPU] += wanted.cpu_millis
+                snapshot.used[row, MEMORY] += wanted.memory_bytes
+                snapshot.used[row, GPU] += wanted.other(resource)
+                snapshot.used[row, PODS] += 1
         return snapshot
 
     def promises(self) -> Iterator[Promise]:

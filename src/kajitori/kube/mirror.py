@@ -63,6 +63,7 @@ class Mirror:
         self._by_run: dict[str, dict[Key, Pod]] = {}
         self._by_node: dict[str, dict[Key, Pod]] = {}
         self._usage: dict[str, NodeUsage] = {}
+        self._nominated: dict[Key, Pod] = {}
         self._callbacks: tuple[Callback, ...] = ()
         self._on_health: tuple[Callable[[], None], ...] = ()
         self._client = client
@@ -191,6 +192,10 @@ class Mirror:
         """What the unfinished Pods on a node take together, or None where there are none. Not to be changed."""
         return self._usage.get(node)
 
+    def nominated(self) -> list[Pod]:
+        """Pods of others that the scheduler is making room for on a node: it lets nobody else have that."""
+        return list(self._nominated.values())
+
     def usage_of_pod(self, pod: Pod) -> PodUsage:
         """What the scheduler reserves for one Pod."""
         return pod_usage(pod.spec)
@@ -246,6 +251,7 @@ class Mirror:
     # ------------------------------------------------------------------------------------------ indexes
 
     def _index(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
+        self._note_nomination(change.object, gone=isinstance(change, Deleted))
         if isinstance(change, Deleted):
             self._unindex_pod(change.object)
         elif isinstance(change, Added):
@@ -286,6 +292,14 @@ class Mirror:
                 self._count(pod, run_uid, -1)
                 if not self._usage[node].pods:
                     del self._usage[node]
+
+    def _note_nomination(self, pod: Pod, *, gone: bool) -> None:
+        key = (pod.metadata.namespace, pod.metadata.name)
+        waits = pod.status.nominated_node_name and not pod.spec.node_name and not pod.is_finished
+        if waits and not gone and not pod.run_uid:
+            self._nominated[key] = pod
+        else:
+            self._nominated.pop(key, None)
 
     def _count(self, pod: Pod, run_uid: str, times: int) -> None:
         whole_node = pod.metadata.labels.get(names.LABEL_WHOLE_NODE) == "true"

@@ -125,6 +125,8 @@ class PodStatus(_Wire, frozen=True):
     pod_ip: str = msgspec.field(name="podIP", default="")
     host_ip: str = msgspec.field(name="hostIP", default="")
     start_time: str = ""
+    nominated_node_name: str = ""
+    """Where the scheduler makes room for it."""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()

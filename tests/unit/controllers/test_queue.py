@@ -16,7 +16,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror import Mirror
-from kajitori.kube.objects import Node, ObjectMeta, RunObject
+from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
+from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -162,3 +163,19 @@ def test_whoever_was_judged_by_an_older_policy_is_known() -> None:
     assert scene.queue.decided_before(0) == set()
     assert scene.queue.decided_before(1) == {("team", "old")}
     assert not scene.queue.plan(scene.queue.decided_before(1), NOW).starts
+
+
+def test_what_the_scheduler_makes_room_for_is_taken_already() -> None:
+    """A foreign Pod that preempts waits for its victims to end; their nodes are not for us, though they look free."""
+    scene = Scene(2)
+    document = {
+        "metadata": {"name": "urgent", "namespace": "team"},
+        "spec": {"containers": [{"name": "x", "resources": GPUS}]},
+        "status": {"phase": "Pending", "nominatedNodeName": "n0"},
+    }
+    waiting = msgspec.convert(document, Pod)
+    scene.mirror._index(Added(waiting))
+    scene.wait("ours", 2)
+    assert scene.starts() == {}
+    scene.mirror._index(Deleted(waiting))
+    assert scene.starts() == {"ours": ("n0", "n1")}
