@@ -34,6 +34,8 @@ from kajitori.kube.install import install
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.kube.watch import WatchSettings
+from kajitori.local.apiserver.certificates import issue_serving
 from kajitori.local.kubelet.kubelet import Kubelet
 from kajitori.local.kubelet.settings import KubeletSettings
 from kajitori.local.manager import Manager
@@ -63,12 +65,16 @@ T = TypeVar("T")
 class World:
     """One test's view of a cluster: its own namespace, eight nodes of eight GPUs, one controller or several."""
 
-    def __init__(self, client: KubeClient, kubeconfig: Path, folder: Path) -> None:
+    def __init__(
+        self, client: KubeClient, kubeconfig: Path, folder: Path, *, watching: WatchSettings | None = None
+    ) -> None:
         self.client = client
         self.kubeconfig = kubeconfig
         self.folder = folder
         self.namespace = f"test-{secrets.token_hex(4)}"
-        self.mirror = Mirror(client)
+        self.mirror = Mirror(client, settings=watching)
+        self.serving: tuple[Path, Path] | None = None
+        """Certificate and key of the simulated nodes' kubelet API, where the API server looks at them."""
         self.use_policy()
         self._changed = asyncio.Event()
         self._controllers: dict[asyncio.Task[None], asyncio.Event] = {}
@@ -90,7 +96,7 @@ class World:
             heartbeat_seconds=5.0,
             remove_not_ready_taint=True,
         )
-        sim = SimulatedNodes(self.client, settings)
+        sim = SimulatedNodes(self.client, settings, serving=self.serving)
         playing = asyncio.create_task(sim.run(stop))
         try:
             async with self.mirror:
@@ -192,8 +198,8 @@ class World:
 
     # ---------------------------------------------------------------------------------------------- runs
 
-    async def submit(self, name: str, **spec: Any) -> None:
-        """Creates a Run as `kubectl apply` does: small members unless the spec says otherwise."""
+    async def submit(self, name: str, **spec: Any) -> dict[str, Any]:
+        """Creates a Run as `kubectl apply` does: small members unless the spec says otherwise. Answers the object."""
         defaults = {"image": "bert:3", "command": ["train"], "resources": {"cpu": 1, "memory": "1Gi"}, "grace": "2s"}
         document = {
             "apiVersion": names.API_VERSION,
@@ -201,7 +207,7 @@ class World:
             "metadata": {"name": name},
             "spec": {**defaults, **spec},
         }
-        await self.client.create(RUNS, document, self.namespace)
+        return await self.client.create(RUNS, document, self.namespace)
 
     async def change(self, name: str, **spec: Any) -> None:
         """Changes a Run's spec."""
@@ -329,7 +335,9 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         stop = asyncio.Event()
         managing = asyncio.create_task(Manager(client, tmp_path / "volumes").run(stop))
         try:
-            async with World(client, embedded.kubeconfig, tmp_path).running() as there:
+            there = World(client, embedded.kubeconfig, tmp_path)
+            there.serving = issue_serving(embedded.certificates, tmp_path / "sim", "sim", ("127.0.0.1",))
+            async with there.running():
                 yield there
         finally:
             stop.set()

@@ -1,0 +1,116 @@
+"""Several controllers at once: one that was stopped and does not know, two that both believe to lead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import yaml
+from tests.helpers.forks import ControllerPart
+from tests.helpers.storm import Chaos, Parts, Watchman
+from tests.helpers.world import World
+
+from kajitori.controllers.leadership import LEASE_NAME, Terms
+from kajitori.core.reasons import Phase
+from kajitori.core.times import parse_time
+from kajitori.kube.resources import LEASES, PODS, RUNS, Resource
+
+TERMS = Terms(lease_seconds=2.0, lead_seconds=1.2, interval_seconds=0.1)
+RUNS_COUNT, MEMBERS, SEEN_OF_BURST = 3, 25, 10
+ACKNOWLEDGED = 25
+
+
+@contextlib.asynccontextmanager
+async def candidates(world: World) -> AsyncIterator[Parts]:
+    """Two processes, of which the first leads."""
+    policy = world.folder / "policy.yaml"
+    policy.write_text(yaml.safe_dump(world.policy_document))
+    parts = Parts()
+    try:
+        parts.add("first", ControllerPart(world.kubeconfig, policy, "first", TERMS, world.namespace))
+        await world.submit("early")
+        await world.reaches("early", Phase.RUNNING)
+        parts.add("second", ControllerPart(world.kubeconfig, policy, "second", TERMS, world.namespace))
+        yield parts
+    finally:
+        parts.kill_all()
+
+
+async def last_writes(world: World) -> dict[str, datetime]:
+    """When each controller last changed anything, as the API server wrote it down."""
+    found: dict[str, datetime] = {}
+    for resource in (RUNS, PODS):
+        for thing in (await world.client.list(resource, world.namespace)).items:
+            for entry in thing["metadata"]["managedFields"]:
+                moment = parse_time(entry["time"])
+                assert moment is not None
+                found[entry["manager"]] = max(moment, found.get(entry["manager"], moment))
+    return found
+
+
+async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_continues(world: World) -> None:
+    """Another took over and finished the burst: one attempt, a Pod for each rank, no node double; and what was deleted
+    meanwhile does not come back."""
+    names = [f"run-{number}" for number in range(RUNS_COUNT)]
+    async with candidates(world) as parts:
+        stopped = asyncio.Event()
+
+        def stop(resource: Resource, namespace: str, name: str) -> None:
+            if sum(len(world.pods(name)) for name in names) >= SEEN_OF_BURST and not stopped.is_set():
+                parts.pause("first")
+                stopped.set()
+
+        unsubscribe = world.mirror.on_change(stop)
+        with Watchman(world, one_writer=True).watching() as watchman:
+            for name in names:
+                await world.submit(name, replicas=MEMBERS, resources={"cpu": "100m", "memory": "16Mi"})
+            async with asyncio.timeout(30):
+                await stopped.wait()
+            unsubscribe()
+            moment = world.mirror.now()
+            await world.client.delete(RUNS, names[0], world.namespace)
+            for name in names[1:]:
+                await world.reaches(name, Phase.RUNNING, attempt=1)
+            await world.until(lambda: not world.run(names[0]) and not world.pods(names[0]), "the deleted one is gone")
+            lease = await world.client.get(LEASES, LEASE_NAME, world.namespace)
+            assert lease["spec"]["holderIdentity"] == "second"
+
+            came_back: list[str] = []
+            unsubscribe = world.mirror.on_change(
+                lambda _resource, _namespace, name: came_back.append(name) if world.pods(names[0]) else None
+            )
+            parts.go_on("first")
+            await asyncio.sleep(TERMS.lead_seconds)
+            await world.behave(f"{names[1]}-1-0", exit_code="1")
+            await world.reaches(names[1], Phase.RUNNING, attempt=2)
+            unsubscribe()
+        assert came_back == []
+        writes = await last_writes(world)
+        assert (writes["first"] - moment).total_seconds() < 1.5 < (writes["second"] - moment).total_seconds(), writes
+    assert watchman.wrong == []
+    for name, attempt in ((names[1], 2), (names[2], 1)):
+        assert [pod.metadata.name for pod in world.pods(name, attempt)] == [
+            f"{name}-{attempt}-{rank}" for rank in range(MEMBERS)
+        ]
+        assert [pod.spec.node_name for pod in world.pods(name, attempt)] == world.nodes_of(name)
+
+
+async def test_two_controllers_at_once_do_no_harm(world: World) -> None:
+    """Nobody asks who leads. Compare-and-swap lets one of them win each step: never two attempts live, no GPU is taken
+    twice, one end per run, and nothing is left of what was deleted."""
+    chaos, over = Chaos(world, random.Random(7)), asyncio.Event()
+    with Watchman(world, one_writer=False).watching() as watchman:
+        world.start_controller()
+        world.start_controller()
+        stream = asyncio.create_task(chaos.stream(over))
+        await world.until(lambda: chaos.acknowledged >= ACKNOWLEDGED, "enough was done")
+        over.set()
+        await stream
+        assert await chaos.broken_promises() == []
+        await chaos.all_end()
+        await chaos.all_gone()
+    assert watchman.wrong == []
+    assert watchman.ends > 5

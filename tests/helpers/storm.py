@@ -1,0 +1,378 @@
+"""Parts of the platform that are killed again and again in a stream of work, and what must never be seen meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.helpers.forks import Fork, Part
+from tests.helpers.world import GPUS, World
+
+from kajitori.core import names
+from kajitori.core.reasons import Phase
+from kajitori.errors import AlreadyExists, KajitoriError
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.resources import PODS, RUNS, Resource
+
+MOST_RUNS = 8
+CHANGES_BETWEEN_KILLS = 5
+"""Changes of runs and Pods that are seen between two kills, on average."""
+QUIET_SECONDS = 3.0
+"""If fewer are seen in this time, the next kill comes all the same."""
+
+HERE = {"kajitori.dev/machine": "this"}
+"""The label of the node whose Pods are processes, where there is one."""
+
+MEMBER = """
+cd "$LOCKS"; me="$KAJI_ATTEMPT.$KAJI_RANK"; echo $$ > "$me.pid"
+exec 9> "$me.lock"; flock 9
+for other in *.lock; do
+  case $other in "$KAJI_ATTEMPT".*) continue;; esac
+  flock -n -s "$other" true || echo "$me beside $other in $LOCKS" >> ../wrong
+done
+exec sleep 600
+"""
+"""A member that holds a lock as long as anything of it lives, and complains of whoever of another attempt does."""
+
+
+class Watchman:
+    """Looks at every change of a Pod or a Run, in the API server's own order, and writes down what must never be.
+
+    one_writer: a Pod that is gone is not made again once its attempt is stored as created. Of two controllers that both
+    create the same attempt, the slower may come too late for that: this is what leadership is for.
+    """
+
+    def __init__(self, world: World, *, one_writer: bool) -> None:
+        self.world = world
+        self.wrong: list[str] = []
+        self.ends = 0
+        self._one_writer = one_writer
+        self._lost: set[str] = set()
+        self._attempts: dict[str, int] = {}
+        self._ended: dict[tuple[str, int], tuple[Phase, str]] = {}
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Watchman]:
+        """As long as the context lasts."""
+        unsubscribe = self.world.mirror.on_change(self._note)
+        try:
+            yield self
+        finally:
+            unsubscribe()
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if namespace != self.world.namespace:
+            return
+        if resource == RUNS:
+            run = self.world.run(name)
+            if run is not None and run.status is not None:
+                self._note_run(run)
+        elif resource == PODS:
+            if self.world.mirror.trouble:  # it is being listed anew: what it shows is whole when the list was read
+                asyncio.get_running_loop().call_soon(self._note_pod, name)
+            else:
+                self._note_pod(name)
+
+    def _note_run(self, run: RunObject) -> None:
+        """The number of attempts never falls; a run ends once, and then again only if it was resumed."""
+        assert run.status is not None
+        uid, status = run.metadata.uid, run.status
+        if status.attempts < self._attempts.get(uid, 0):
+            self.wrong.append(f"{run.metadata.name} went back from attempt {self._attempts[uid]} to {status.attempts}")
+        self._attempts[uid] = status.attempts
+        ended = self._ended.get((uid, status.resumes))
+        if ended is not None and (status.phase, status.finished_at) != ended:
+            self.wrong.append(f"{run.metadata.name} had ended as {ended}, and is {status.phase}, {status.finished_at}")
+        if ended is None and status.phase.is_final:
+            self._ended[uid, status.resumes] = status.phase, status.finished_at
+            self.ends += 1
+
+    def _note_pod(self, name: str) -> None:
+        world = self.world
+        pod = world.mirror.pods.get((world.namespace, name))
+        if pod is None:
+            run_name, attempt_number, _ = name.rsplit("-", 2)
+            attempt = world.status(run_name).attempt
+            if attempt is not None and attempt.number == int(attempt_number) and attempt.created:
+                self._lost.add(f"{_uid(world, run_name)}/{name}")
+            return
+        if self._one_writer and f"{pod.run_uid}/{name}" in self._lost:
+            self.wrong.append(f"{name} was lost, and made again")
+        alive = [each for each in world.mirror.pods_of_run(pod.run_uid) if not each.is_finished]
+        if len({each.metadata.labels[names.LABEL_ATTEMPT] for each in alive}) > 1:
+            self.wrong.append(f"alive at once: {sorted(each.metadata.name for each in alive)}")
+        if pod.spec.node_name:
+            usage = world.mirror.usage_of(pod.spec.node_name)
+            used = usage.other(names.GPU_RESOURCE) if usage else 0
+            if used > GPUS:
+                self.wrong.append(f"{used} GPUs are taken on {pod.spec.node_name}, {name} is there")
+
+
+@dataclass
+class Promise:
+    """What the API server acknowledged about one Run."""
+
+    uid: str
+    spec: dict[str, Any] | None = field(default_factory=dict)
+    """What of its spec was changed; None while nobody knows, since an answer was lost."""
+    deletion: str = ""
+    """`asked` or `promised`."""
+
+
+class Chaos:
+    """A stream of submissions, failures, stops, resumptions and deletions, and what was acknowledged of it."""
+
+    def __init__(self, world: World, chance: random.Random, *, processes: bool = False) -> None:
+        self.world = world
+        self.chance = chance
+        self.acknowledged = 0
+        self._processes = processes
+        self._promises: dict[str, Promise] = {}
+        """By name; the last Run of that name."""
+        self._count = 0
+        self._actions: list[Callable[[], Awaitable[None]]] = [
+            *(self.submit, self.submit, self.submit, self.fail, self.lose, self.stop, self.resume, self.delete)
+        ]
+
+    async def act(self) -> None:
+        """One of them; what is refused because somebody was quicker is nothing to worry about."""
+        with contextlib.suppress(KajitoriError):
+            await self.chance.choice(self._actions)()
+
+    async def stream(self, until: asyncio.Event, *, pause_seconds: float = 0.1) -> None:
+        """One after the other, after pauses of random length."""
+        while not until.is_set():
+            await self.act()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.chance.uniform(0, pause_seconds)):
+                    await until.wait()
+
+    # ------------------------------------------------------------------------------------------ what is done
+
+    async def submit(self) -> None:
+        if len(self.unfinished()) >= MOST_RUNS:
+            return
+        here = self._processes and self.chance.random() < 0.4
+        name = f"run-{self._count - self.chance.choice([0, 0, 5]) if self._count > 5 else self._count}"
+        self._count += 1
+        resources = {"cpu": "100m", "memory": "16Mi", "gpu": self.chance.choice([4, 8]), "gpuType": "h100"}
+        spec: dict[str, Any] = {"replicas": self.chance.randint(1, 6), "restarts": 100, "grace": "1s"}
+        if here:
+            locks = self.world.folder / "locks" / f"{name}.{self._count}"
+            locks.mkdir(parents=True)
+            command = ["sh", "-c", MEMBER]
+            resources = {"cpu": "10m", "memory": "16Mi"}
+            spec |= {"replicas": self.chance.randint(1, 2), "nodeSelector": HERE, "command": command}
+            spec |= {"env": {"LOCKS": str(locks)}}
+        before = self._promises.pop(name, None)
+        try:
+            made = await self.world.submit(name, resources=resources, **spec)
+        except AlreadyExists:
+            if before is not None:
+                self._promises[name] = before
+            raise
+        self._promises[name] = Promise(made["metadata"]["uid"])
+        self.acknowledged += 1
+
+    async def fail(self) -> None:
+        pod = self._some_pod()
+        if pod is None:
+            return
+        if pod.spec.node_name.startswith("gpu-"):
+            await self.world.behave(pod.metadata.name, exit_code="1")
+        else:
+            attempt, rank = (pod.metadata.labels[label] for label in (names.LABEL_ATTEMPT, names.LABEL_RANK))
+            run = self.world.run(pod.metadata.labels[names.LABEL_RUN])
+            if run is not None:
+                locks = Path(msgspec.json.decode(run.spec)["env"]["LOCKS"])
+                with contextlib.suppress(OSError, ValueError):
+                    os.kill(int((locks / f"{attempt}.{rank}.pid").read_text()), signal.SIGKILL)
+
+    async def lose(self) -> None:
+        """Somebody deletes a Pod; at once where no process can be left behind by that."""
+        if pod := self._some_pod():
+            grace = 0 if pod.spec.node_name.startswith("gpu-") else 1
+            await self.world.client.delete(PODS, pod.metadata.name, self.world.namespace, grace_seconds=grace)
+
+    async def stop(self) -> None:
+        await self._change(self.unfinished(), stopped=True)
+
+    async def resume(self) -> None:
+        over = [name for name in self._known() if self.world.status(name).phase.is_final]
+        await self._change(over, stopped=False, resumes=self._count)
+
+    async def _change(self, names: list[str], **spec: Any) -> None:
+        name = self.chance.choice(names) if names else ""
+        promise = self._promises.get(name)
+        if promise is None or promise.deletion:
+            return
+        promised, promise.spec = promise.spec, None
+        await self.world.change(name, **spec)
+        promise.spec = (promised or {}) | spec
+        self.acknowledged += 1
+
+    async def delete(self) -> None:
+        known = [name for name, promise in self._promises.items() if not promise.deletion]
+        if known:
+            await self._delete(self.chance.choice(known))
+
+    async def _delete(self, name: str) -> None:
+        promise = self._promises[name]
+        promise.deletion = "asked"
+        await self.world.client.delete(RUNS, name, self.world.namespace, uid=promise.uid)
+        promise.deletion = "promised"
+        self.acknowledged += 1
+
+    # ------------------------------------------------------------------------------------------ what must be true
+
+    def unfinished(self) -> list[str]:
+        """Runs that wait or run, as far as the mirror knows."""
+        return [name for name in self._known() if not self.world.status(name).phase.is_final]
+
+    def _known(self) -> list[str]:
+        """Of some nobody knows whether they were accepted."""
+        return [name for namespace, name in self.world.mirror.runs if namespace == self.world.namespace]
+
+    def _some_pod(self) -> Pod | None:
+        pods = [pod for name in self.unfinished() for pod in self.world.pods(name) if pod.status.phase == "Running"]
+        return self.chance.choice(pods) if pods else None
+
+    async def broken_promises(self) -> list[str]:
+        """What was acknowledged and is not so."""
+        listing = await self.world.client.list(RUNS, self.world.namespace)
+        found = {run["metadata"]["uid"]: run for run in listing.items}
+        wrong = []
+        for name, promise in self._promises.items():
+            run = found.get(promise.uid)
+            if run is None and not promise.deletion:
+                wrong.append(f"{name} ({promise.uid}) was accepted, and is gone")
+            elif run is not None and promise.deletion == "promised" and not run["metadata"].get("deletionTimestamp"):
+                wrong.append(f"{name} was deleted, and is there")
+            elif run is not None and promise.spec is not None:
+                has = {key: run["spec"].get(key) for key in promise.spec}
+                wrong += [f"{name} was told {promise.spec}, and has {has}"] if has != promise.spec else []
+        return wrong
+
+    async def all_end(self, seconds: float = 30.0) -> None:
+        """Whatever runs or waits now reaches its end: members on simulated nodes end well, processes are stopped."""
+        world, deadline = self.world, time.monotonic() + seconds
+        while unfinished := self.unfinished():
+            assert time.monotonic() < deadline, world.describe()
+            for name in unfinished:
+                with contextlib.suppress(KajitoriError):
+                    nodes = {pod.spec.node_name for pod in world.pods(name)} - {""}
+                    if any(not node.startswith("gpu-") for node in nodes):
+                        await world.change(name, stopped=True)
+                    elif world.status(name).phase is Phase.RUNNING:
+                        await world.succeed(name)
+            with contextlib.suppress(AssertionError):
+                await world.until(lambda: not self.unfinished(), "everything ended", seconds=0.5)
+        for name in self._known():
+            status = world.status(name)
+            assert status.phase in (Phase.SUCCEEDED, Phase.STOPPED), (name, status)
+
+    async def all_gone(self) -> None:
+        """All runs are deleted; not a Pod and not a process is left."""
+        world = self.world
+        for name in self._known():
+            await world.client.delete(RUNS, name, world.namespace)
+        await world.until(
+            lambda: not any(space == world.namespace for space, _ in [*world.mirror.runs, *world.mirror.pods]),
+            "nothing is left",
+        )
+
+
+class Parts:
+    """Processes of the platform, by name; each is started again when it was killed."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Part] = {}
+        self._forks: dict[str, Fork] = {}
+
+    def add(self, name: str, part: Part) -> Fork:
+        """Starts one more."""
+        self._parts[name] = part
+        return self.start(name)
+
+    def start(self, name: str) -> Fork:
+        """Starts it, or starts it again."""
+        fork = self._forks[name] = Fork(self._parts[name])
+        return fork
+
+    def kill(self, name: str) -> None:
+        """Ends it at once, whatever it is doing."""
+        fork = self._forks.pop(name)
+        assert fork.exit_code is None, f"{name} ended by itself with {fork.exit_code}"
+        fork.kill()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        self._forks[name].pause()
+
+    def go_on(self, name: str) -> None:
+        """SIGCONT."""
+        self._forks[name].go_on()
+
+    def kill_all(self) -> None:
+        """Ends whatever is still there."""
+        while self._forks:
+            self._forks.popitem()[1].kill()
+
+
+async def storm(
+    world: World, parts: Parts, victims: Sequence[tuple[str, ...]], kills: int, chance: random.Random
+) -> None:
+    """Kills so many times: each time some of the parts at once, which are back a moment later.
+
+    A moment is told by what happens, not by the clock: a busy machine would see all of them while things start.
+    """
+    seen, killed = _Seen(), 0
+    unsubscribe = world.mirror.on_change(seen.note)
+    try:
+        while killed < kills:
+            await seen.changes(int(chance.expovariate(1 / CHANGES_BETWEEN_KILLS)))
+            await asyncio.sleep(chance.uniform(0, 0.02))
+            together = chance.choice(victims)
+            for name in together:
+                parts.kill(name)
+            killed += len(together)
+            for name in together:
+                parts.start(name)
+    finally:
+        unsubscribe()
+
+
+class _Seen:
+    """Counts what happens to runs and Pods."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._enough = asyncio.Event()
+
+    def note(self, resource: Resource, namespace: str, name: str) -> None:
+        """A callback of the mirror."""
+        self._left -= resource in (PODS, RUNS)
+        if self._left <= 0:
+            self._enough.set()
+
+    async def changes(self, count: int) -> None:
+        """Returns when so many more have been seen; or none for a while."""
+        self._left = count
+        self._enough.clear()
+        if count:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._enough.wait(), QUIET_SECONDS)
+
+
+def _uid(world: World, name: str) -> str:
+    run = world.run(name)
+    return run.metadata.uid if run else ""
