@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import math
 import os
 import shutil
 import stat
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube import resources
+from kajitori.kube.clock import steady_seconds
 from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.atomic_files import Payload, write_volume
 from kajitori.local.kubelet.cluster import Cluster
@@ -50,8 +50,9 @@ def kind_of(volume: Mapping[str, Any]) -> str:
 class Volumes:
     """Sets up and takes down volumes under one folder per Pod."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = steady_seconds) -> None:
         self._cluster = cluster
+        self._clock = clock
         self._tokens: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def prepare(self, pod: Manifest, folder: Path, facts: PodFacts) -> dict[str, Volume]:
@@ -129,11 +130,12 @@ class Volumes:
         """A token of the Pod's service account, bound to the Pod; renewed after four fifths of its life."""
         metadata, spec = pod["metadata"], pod["spec"]
         key = (pods.uid(pod), str(source.get("audience") or ""))
-        renew_at, token = self._tokens.get(key, (0.0, ""))
-        if time.time() < renew_at:
+        renew_at, token = self._tokens.get(key, (-math.inf, ""))
+        if self._clock() < renew_at:
             return token
         account, namespace = spec.get("serviceAccountName") or "default", metadata.get("namespace", "default")
         lifetime = int(source.get("expirationSeconds") or 3600)
+        asked_at = self._clock()
         answer = await self._cluster.post(
             f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token",
             {
@@ -152,8 +154,9 @@ class Volumes:
             },
         )
         token = str(answer["status"]["token"])
-        until = datetime.fromisoformat(answer["status"]["expirationTimestamp"]).timestamp()
-        self._tokens[key] = (time.time() + (until - time.time()) * 0.8, token)
+        # Not by its expirationTimestamp: that is of another machine's clock.
+        granted_seconds = float((answer.get("spec") or {}).get("expirationSeconds") or lifetime)
+        self._tokens[key] = (asked_at + granted_seconds * 0.8, token)
         return token
 
     async def _claim(self, pod: Manifest, name: str, source: Mapping[str, Any]) -> Volume:

@@ -163,17 +163,23 @@ async def test_memory_volume_is_removed(tmp_path: Path) -> None:
     assert not found["v"].path.exists()
 
 
-async def test_service_account_token(tmp_path: Path) -> None:
-    """Asked for once, and again only after four fifths of its life."""
+@pytest.mark.parametrize("until", ["2999-01-01T00:00:00Z", "1999-01-01T00:00:00Z"])
+async def test_service_account_token(tmp_path: Path, until: str) -> None:
+    """Asked for once, and again only after four fifths of its life, whatever this node takes the time to be."""
+    now = [1000.0]
     cluster = FakeCluster()
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
-    cluster.answers[path] = {"status": {"token": "t1", "expirationTimestamp": "2999-01-01T00:00:00Z"}}
+    status = {"token": "t1", "expirationTimestamp": until}
+    cluster.answers[path] = {"spec": {"expirationSeconds": 100}, "status": status}
     manifest = pod({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}})
-    volumes = Volumes(cluster)
+    volumes = Volumes(cluster, clock=lambda: now[0])
     for _ in range(2):
         found = await volumes.prepare(manifest, tmp_path, FACTS)
+        now[0] += 79
     assert (found["v"].path / "token").read_text() == "t1"
     assert len(cluster.posts) == 1
+    await volumes.prepare(manifest, tmp_path, FACTS)
+    assert len(cluster.posts) == 2
 
 
 async def test_in_a_pod(tmp_path: Path) -> None:
