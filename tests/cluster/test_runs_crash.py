@@ -14,7 +14,7 @@ import pytest
 import yaml
 from tests.helpers.forks import IMPATIENT, ControllerPart, KubeletPart, ServerPart
 from tests.helpers.real_cluster import RealCluster, free_port
-from tests.helpers.storm import HERE, Chaos, Parts, Watchman, storm
+from tests.helpers.storm import HERE, Chaos, Parts, Watchman, members_alive, storm
 from tests.helpers.world import PATIENCE_SECONDS, POLICY, World
 
 from kajitori.errors import KajitoriError
@@ -95,7 +95,8 @@ async def test_killed_at_random_moments_nothing_is_lost_or_done_twice(stage: Sta
         await chaos.all_end()
         await chaos.all_gone()
     assert watchman.wrong == []
-    found = world.folder / "locks" / "wrong"
-    assert not found.exists(), found.read_text()
+    locks = world.folder / "locks"
+    assert members_alive(locks) == []
+    assert not (locks / "wrong").exists(), (locks / "wrong").read_text()
     print(f"{chaos.acknowledged} acknowledged, {watchman.ends} ends")
     assert chaos.acknowledged > KILLS / 4 and watchman.ends > KILLS / 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import random
 import signal
@@ -289,6 +290,18 @@ class Chaos:
             lambda: not any(space == world.namespace for space, _ in [*world.mirror.runs, *world.mirror.pods]),
             "nothing is left",
         )
+
+
+def members_alive(locks: Path) -> list[str]:
+    """Processes of members, by the locks that they hold."""
+    alive = []
+    for path in locks.glob("*/*.lock"):
+        with path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                alive.append(f"{path.parent.name}/{path.name}")
+    return alive
 
 
 class Parts:
