@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -277,5 +278,38 @@ def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
         assert it.kaji("logs", "survivor").stdout == "before\nafter\n"
         it.kaji("rm", "-f", "survivor")
         until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
+    finally:
+        it.kill()
+
+
+def test_on_the_data_of_a_backup_nothing_runs_twice(tmp_path: Path) -> None:
+    """What ran since is ended, whether its run is in the backup or not; what is in the backup begins anew."""
+    it = Laptop(tmp_path)
+    it.up()
+    try:
+        mark = ("-e", f"MARK={it.home}", "busybox", "sh", "-c", "sleep 1000; exit")
+        assert it.kaji("run", "-d", "--name", "known", *mark).returncode == 0
+        until(lambda: it.status("known")["phase"] == "Running", lambda: it.status("known"))
+        assert it.process is not None
+        it.process.send_signal(signal.SIGSTOP)
+        shutil.copytree(it.data, tmp_path / "backup", symlinks=True, ignore=lambda *_: ["control"])
+        it.process.send_signal(signal.SIGCONT)
+        os.kill(it.members("known")[0], signal.SIGKILL)
+        until(lambda: it.status("known")["attempts"] == 2 and it.status("known")["phase"] == "Running")
+        assert it.kaji("run", "-d", "--name", "unknown", *mark).returncode == 0
+        until(lambda: bool(it.members("unknown")))
+        late = it.members("known") | {-1: it.members("unknown")[0]}
+        it.kill(signal.SIGKILL)
+        shutil.rmtree(it.data)
+        (tmp_path / "backup").rename(it.data)
+        (it.data / "kaji.json").unlink()
+        it.up()
+        until(lambda: it.status("known")["phase"] == "Running" and it.status("known")["attempts"] == 2)
+        until(lambda: bool(it.members("known")))
+        assert not [pid for pid in late.values() if psutil.pid_exists(pid)]
+        assert it.kaji("describe", "unknown").returncode == 2
+        it.kaji("rm", "-f", "known")
+        until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
+        assert not it.members("known")
     finally:
         it.kill()

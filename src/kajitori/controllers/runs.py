@@ -319,6 +319,7 @@ class RunController:
             return
         memory = self._memory.setdefault(key, Memory())
         if not self._has_caught_up(run, memory):
+            await self._doubt_what_was_written(run, memory)
             self._wake(key, UNSEEN_PATIENCE)
             return
         self._first_look.discard(key)
@@ -388,6 +389,14 @@ class RunController:
             return False
         memory.unseen_pods.clear()
         return True
+
+    async def _doubt_what_was_written(self, run: RunObject, memory: Memory) -> None:
+        """What is not seen for long may be lost: an API server that was given a backup's data knows nothing of it."""
+        if memory.written_at is None or self._now() - memory.written_at < UNSEEN_PATIENCE:
+            return
+        found = await self._client.get(RUNS, run.metadata.name, run.metadata.namespace)
+        if int(found["metadata"]["resourceVersion"]) < memory.written_version:
+            memory.written_version = 0
 
     async def _admit(self, run: RunObject, status: RunStatus, memory: Memory) -> Admitted | None:
         """The run as policy has it now; None where policy refuses it and it was ended for that (rule 12).

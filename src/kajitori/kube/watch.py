@@ -90,6 +90,8 @@ class _Position:
     resource_version: str = ""
     failures: int = 0
     synced: bool = False
+    doubtful: bool = False
+    """The server was away: it may come back with the data of a backup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,7 @@ async def _followed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[
             if failure is None:
                 continue
         failure = failure or ConnectionFailed("the server ended the watch at once")
+        position.doubtful = not isinstance(failure, GoneError)
         await _pause(watcher, position, failure)
         if isinstance(failure, GoneError):
             raise failure
@@ -247,6 +250,9 @@ async def _followed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[
 async def _once(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list[WatchEvent[T]]]:
     """The events of one request, in blocks as they arrive; the position follows. Raises what the server says."""
     settings = watcher.settings
+    if position.doubtful:
+        await _check_not_restored(watcher, position)
+        position.doubtful = False
     spread = 1.0 + watcher.client.environment.chance()
     stream = await watcher.client.watch_once(
         watcher.resource,
@@ -267,6 +273,17 @@ async def _once(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list
                 yield block.events
             if block.error is not None:
                 raise block.error
+
+
+async def _check_not_restored(watcher: Watcher[Any], position: _Position) -> None:
+    """Raises GoneError where the server knows less than it once told, as after a restored backup: such a watch would
+    be silent until the server has caught up, and what is gone would never be told."""
+    pages = watcher.client.list_pages(watcher.resource, watcher.namespace, page_size=1, type=watcher.type)
+    async with aclosing(pages):
+        page = await anext(aiter(pages))
+    now, last = page.resource_version, position.resource_version
+    if now.isdecimal() and last.isdecimal() and int(now) < int(last):
+        raise GoneError(f"the server is at resource version {now}, and told {last} before", status=410)
 
 
 async def _lines(stream: ByteStream) -> AsyncGenerator[bytes]:

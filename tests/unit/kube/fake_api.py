@@ -83,6 +83,12 @@ class FakeApi:
         self.oldest = self.version + 1
         self._events.clear()
 
+    def restore(self, pods: dict[tuple[str, str], dict[str, Any]], version: int) -> None:
+        """Comes back with what it held at a version, as after a restored backup."""
+        self.fail_watches(WatchFault.BREAK)
+        self.pods, self.version = dict(pods), version
+        self._events = [(number, line) for number, line in self._events if number <= version]
+
     def fail_watches(self, fault: WatchFault) -> None:
         """Lets something go wrong on every open watch."""
         for queue in self._watchers.values():

@@ -111,8 +111,24 @@ async def test_a_broken_watch_goes_on_where_it_was(api: FakeApi, fault: WatchFau
         api.fail_watches(fault)
         api.put("y")
         assert await listener.next() == "Added y"
-    lists = [query for _, query in api.requests if "watch" not in query]
-    assert len(lists) == 1
+    lists = [query.get("limit") for _, query in api.requests if "watch" not in query]
+    assert lists == ["1000", "1"], "where the server stands is asked, and nothing is read again"
+
+
+async def test_a_server_on_a_backups_data_is_read_anew(api: FakeApi) -> None:
+    """It would not tell anything before it has come as far as it once was; what it lost, never."""
+    api.put("kept")
+    backup, version = dict(api.pods), api.version
+    async with Listener(api) as listener:
+        await listener.several(2)
+        api.put("late")
+        api.put("kept", nodeName="n1")
+        assert await listener.several(2) == ["Added late", "Modified kept"]
+        api.restore(backup, version)
+        told = await listener.several(3)
+        assert told == ["Modified kept", "Deleted late", f"Synced {version}"]
+        api.put("after")
+        assert await listener.next() == "Added after"
 
 
 async def test_silence_means_the_connection_is_dead(api: FakeApi) -> None:

@@ -26,7 +26,7 @@ from kajitori.local.kubelet.shim.cgroups import Cgroup
 CGROUPS_FILE = "cgroups.json"
 MARKER_VARIABLE = "KAJITORI_CONTAINER"
 """In every process of a container: how its processes are found when the shim that was their parent was killed."""
-_SHIM_COMMAND = "import sys; sys.path.append({folder!r}); from shim.main import main; main()"
+_SHIM_COMMAND = "import sys; sys.path.append({folder!r}); " + shim.COMMAND_END
 
 
 class ContainerState(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ class Container:
             os.lseek(document, 0, os.SEEK_SET)
             with (self.directory / "shim.err").open("wb") as errors:
                 self._process = subprocess.Popen(  # noqa: ASYNC220 - a vfork, 2 ms
-                    [sys.executable, "-I", "-S", "-c", _shim_program(), str(lock)],
+                    [sys.executable, "-I", "-S", "-c", _shim_program(), str(lock), str(self.directory.resolve())],
                     stdin=document,
                     stdout=shim_report,
                     stderr=errors,

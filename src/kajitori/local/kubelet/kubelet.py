@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +29,11 @@ from kajitori.local.kubelet.records import PodRecord, saved_records
 from kajitori.local.kubelet.server import KubeletServer
 from kajitori.local.kubelet.settings import KubeletSettings
 from kajitori.local.kubelet.stats import Statistics
+from kajitori.local.kubelet.strays import end_strays
 from kajitori.local.kubelet.volumes import Volumes
 from kajitori.local.kubelet.worker import PodWorker
+
+log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 
@@ -92,6 +96,9 @@ class Kubelet:
             network,
         )
         self.node = NodeStatus(self.context)
+        strays = await asyncio.to_thread(end_strays, settings.root_dir)
+        if strays:
+            log.warning("%d containers ran that %s knows nothing of; they were ended", len(strays), settings.root_dir)
         records = list(saved_records(settings.root_dir))
         await network.start({pods.uid(record.pod) for record in records})
         self._restore(records)

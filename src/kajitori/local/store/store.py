@@ -106,8 +106,9 @@ class Store:
 
             journal = store._journal = Journal(folder, outcome, max_pages=max_pages)
             revision, records = journal.load()
-            if revision:
-                store._revision = store._durable = store._start = revision
+            # The same for a folder that was put back to what it was yesterday: revisions that clients hold of today
+            # must not come again.
+            store._revision = store._durable = store._start = max(revision + 1, store._start)
             for record in records:
                 store._collection(record.resource).records[record.key] = record
             for collection in store._collections.values():

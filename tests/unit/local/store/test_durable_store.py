@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from kajitori.local.store import DataFolderInUse, DataFolderUnusable, NotStored, Store
+from kajitori.local.store import Compacted, DataFolderInUse, DataFolderUnusable, NotStored, Store
 
 PODS = "/pods"
 
@@ -27,9 +28,26 @@ async def test_what_was_acknowledged_is_there_again(tmp_path: Path) -> None:
     revision = store.revision
     await store.close()
     again = await Store.open(tmp_path)
-    assert again.revision == revision
+    assert again.revision > revision
     assert [record.value for record in again.records(PODS)] == [kept.value]
     await again.close()
+
+
+async def test_revisions_of_today_do_not_come_again_where_yesterdays_data_are_restored(tmp_path: Path) -> None:
+    """Who watched until then is told that he has to read all anew."""
+    store = await Store.open(tmp_path / "store")
+    store.create(PODS, "a", "kept", obj("kept"))
+    await store.close()
+    shutil.copytree(tmp_path / "store", tmp_path / "backup")
+    store = await Store.open(tmp_path / "store")
+    store.create(PODS, "a", "late", obj("late"))
+    revision = store.revision
+    await store.close()
+    restored = await Store.open(tmp_path / "backup")
+    assert restored.revision > revision
+    with pytest.raises(Compacted):
+        restored.watch(PODS, "", revision)
+    await restored.close()
 
 
 async def test_watchers_see_only_what_is_on_disk(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 STATE_FILE = "state.json"
 LOCK_FILE = "lock"
+COMMAND_END = "from shim.main import main; main()"
+"""What a shim's command line is known by; the descriptor of its lock and its container's folder follow."""
 CONTROL_SOCKET = "control"
 MESSAGE_BYTES = 256 * 1024
 READ_BYTES = 64 * 1024
@@ -428,8 +430,8 @@ def boot_id() -> str:
 
 
 def main() -> None:
-    """`argv[1]` is the descriptor of the locked lock file; the launch document comes on stdin, the report goes to
-    stdout.
+    """`argv[1]` is the descriptor of the locked lock file, `argv[2]` the container's folder; the launch document comes
+    on stdin, the report goes to stdout.
 
     The lock is held for as long as this process lives, by whoever inherited it: it is how a later kubelet tells a
     living shim from a number that some other process has now.
