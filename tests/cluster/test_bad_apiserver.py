@@ -121,22 +121,35 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["500", "loses answers"])
+KINDS = {
+    "500": list(MOMENTS),
+    "loses answers": list(MOMENTS),
+    "429": ["its third Pod is made"],
+    "forgets": ["its third Pod is made", "its last Pod is made"],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_gang_that_meets_an_outage_starts_once_and_whole(stage: Stage, kind: str) -> None:
-    """Whenever it begins, and whether or not what was asked for is done: four members, all of the first attempt."""
+    """Whenever it begins, and whether or not what was asked for is done: four members, all of the first attempt.
+
+    Also where the API server is busy, or where it has forgotten (410) whatever happened while they were made.
+    """
     proxy, world = proxy_of(stage), stage.world
     made = Made(world)
-    for number, (moment, (method, path_end, count)) in enumerate(MOMENTS.items()):
+    for number, moment in enumerate(KINDS[kind]):
+        method, path_end, count = MOMENTS[moment]
         name = f"met-{number}-{kind.replace(' ', '-')}"
         begun = proxy.fail_at(method, path_end.format(name=name), count, kind)
         try:
             await world.submit(name, replicas=4)
             await asyncio.wait_for(begun.wait(), 10)
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0 if kind == "forgets" else 0.5)
         finally:
             proxy.fail("no")
         status = await world.reaches(name, Phase.RUNNING, seconds=SOON_SECONDS)
         assert (status.attempts, status.interruptions, status.restarts) == (1, 0, 0), moment
+        assert kind != "forgets" or proxy.answered[410] >= 3 * (number + 1), "each kind had to be listed anew"
         assert sorted(made.of(name)) == [f"{name}-1-{rank}" for rank in range(4)], moment
         await world.client.delete(RUNS, name, world.namespace)
 

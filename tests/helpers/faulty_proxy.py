@@ -38,8 +38,11 @@ class FaultyProxy:
         self.writes = 0
         """Requests other than GET that came."""
         self._fuse: tuple[str, str, int, Callable[[], None]] | None = None
-        self._watches: set[web.StreamResponse] = set()
+        self._watches: dict[web.StreamResponse, str] = {}
+        """The path of each."""
         self._transports: dict[web.StreamResponse, asyncio.Transport] = {}
+        self._forgotten: set[str] = set()
+        """Paths whose history is lost: whoever watches them has to list anew."""
 
     @property
     def open_watches(self) -> int:
@@ -55,8 +58,24 @@ class FaultyProxy:
             transport.abort()
         return len(cut)
 
+    def forget(self) -> None:
+        """Ends every open watch with 410, as a server whose history does not go back that far.
+
+        They can't be taken up again where they were, only after a new list.
+        """
+        line = json.dumps({"type": "ERROR", "object": _status(410)}).encode() + b"\n"
+        for response, path in list(self._watches.items()):
+            self._forgotten.add(path)
+            self.answered[410] += 1
+            transport = self._transports[response]
+            transport.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(line), line))
+            transport.close()
+
     def fail(self, kind: str) -> None:
-        """How requests fail from now on: `500`, `429`, …, `hangs up`, `loses answers`, `shows no Pods`, or `no`."""
+        """How requests fail from now on: `500`, `429`, …, `hangs up`, `loses answers`, `shows no Pods`, or `no`.
+
+        `forgets`: what is watched now was forgotten; everything else goes on.
+        """
         self.status = int(kind) if kind.isdigit() else 0
         self.accepts = kind != "hangs up"
         self.loses_answers = kind == "loses answers"
@@ -71,7 +90,10 @@ class FaultyProxy:
 
         def begin() -> None:
             self.fail(kind)
-            self.break_watches()
+            if kind == "forgets":
+                self.forget()
+            else:
+                self.break_watches()
             begun.set()
 
         self._fuse = method, path_end, count, begin
@@ -118,6 +140,10 @@ class FaultyProxy:
         status = self.status
         if not self.shows_pods and "watch" in request.query and request.path.endswith("/pods"):
             status = 500
+        if "watch" in request.query and request.path in self._forgotten:
+            status = 410
+        elif request.method == "GET":
+            self._forgotten.discard(request.path)
         if status:
             self.answered[status] += 1
             return _failure(status)
@@ -137,7 +163,7 @@ class FaultyProxy:
             response = web.StreamResponse(status=answer.status, headers=kept)
             await response.prepare(request)
             if "watch" in request.query:
-                self._watches.add(response)
+                self._watches[response] = request.path
                 assert isinstance(request.transport, asyncio.Transport)
                 self._transports[response] = request.transport
             try:
@@ -147,7 +173,7 @@ class FaultyProxy:
             except ConnectionError:
                 pass  # whoever asked has gone, or was cut off
             finally:
-                self._watches.discard(response)
+                self._watches.pop(response, None)
                 self._transports.pop(response, None)
             return response
 
@@ -158,16 +184,23 @@ def _hang_up(request: web.Request) -> NoReturn:
     raise asyncio.CancelledError
 
 
-def _failure(status: int) -> web.Response:
-    reason = {429: "TooManyRequests", 401: "Unauthorized", 403: "Forbidden"}.get(status, "InternalError")
-    body = {
+_REASONS = {401: "Unauthorized", 403: "Forbidden", 410: "Expired", 429: "TooManyRequests"}
+
+
+def _status(status: int) -> dict[str, object]:
+    return {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
         "message": "on demand",
-        "reason": reason,
+        "reason": _REASONS.get(status, "InternalError"),
         "code": status,
     }
+
+
+def _failure(status: int) -> web.Response:
     headers = {"Retry-After": "1"} if status == 429 else {}
-    return web.Response(status=status, body=json.dumps(body).encode(), content_type="application/json", headers=headers)
+    return web.Response(
+        status=status, body=json.dumps(_status(status)).encode(), content_type="application/json", headers=headers
+    )
