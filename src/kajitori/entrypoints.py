@@ -54,7 +54,7 @@ from kajitori.settings import (
     UpOptions,
 )
 from kajitori.store.blobs import Blobs, open_blobs
-from kajitori.store.code import CodeStore
+from kajitori.store.code import CodeLimits, CodeStore
 from kajitori.store.logs import KeptLogs
 
 log = logging.getLogger("kajitori")
@@ -219,7 +219,7 @@ async def _web_api(
                 user_client=user_client,
                 namespace=options.namespace,
                 kept_logs=KeptLogs(blobs),
-                code=CodeStore(blobs),
+                code=CodeStore(blobs, _code_limits(policy)),
             )
         )
         web = WebApi(app, host=options.host, port=port)
@@ -344,7 +344,7 @@ def server(options: ServerOptions) -> int:
                         namespace=options.namespace,
                         controller_namespace=options.controller_namespace,
                         kept_logs=KeptLogs(blobs) if blobs is not None else None,
-                        code=CodeStore(blobs) if blobs is not None else None,
+                        code=CodeStore(blobs, _code_limits(policy)) if blobs is not None else None,
                     )
                 )
                 web = WebApi(
@@ -382,6 +382,14 @@ def controller(options: ControllerOptions) -> int:
             await leadership.lead(lead, stop)
 
     return _run(work(), options.log_level)
+
+
+def _code_limits(policy: PolicyFile) -> Callable[[], CodeLimits]:
+    def in_force() -> CodeLimits:
+        code = policy.current().policy.code
+        return CodeLimits(code.archive_bytes, code.namespace_bytes)
+
+    return in_force
 
 
 async def _blobs(url: str | None) -> Blobs | None:

@@ -24,7 +24,9 @@ from kajitori.codepack.layout import check_digest
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, MEDIA_TYPE, PART_BYTES
 from kajitori.core.validation import Document, read
 from kajitori.errors import InvalidInput, TooLarge, Unavailable, Unsupported
+from kajitori.kube.cluster import code_digests
 from kajitori.store.code import Code, CodeStore, no_such_code
+from kajitori.store.code_room import NamespaceFull
 
 router = APIRouter(tags=["code"])
 
@@ -137,7 +139,10 @@ async def put_part(
     check_digest(digest)
     store.check_part(number, query.sha256)
     async with api.uploads.turn(user.name):
-        await store.put_part(namespace, digest, number, query.sha256, await _body(request))
+        try:
+            await store.put_part(namespace, digest, number, query.sha256, await _body(request))
+        except NamespaceFull as full:
+            raise full.with_runs(_runs_by_code(api, namespace)) from None
     return answer(CodePart(number=number, sha256=[query.sha256]))
 
 
@@ -182,6 +187,16 @@ async def _allowed(api: Api, user: User, query: CodeParameters) -> tuple[CodeSto
     namespace = query.namespace or api.namespace
     await user.require("create", namespace)
     return api.code, namespace
+
+
+def _runs_by_code(api: Api, namespace: str) -> dict[str, set[str]]:
+    """The names of a namespace's runs, by the digest of their code."""
+    found: dict[str, set[str]] = {}
+    for (where, name), run in api.mirror.runs.items():
+        if where == namespace:
+            for digest in code_digests(run):
+                found.setdefault(digest, set()).add(name)
+    return found
 
 
 async def _body(request: Request) -> bytes:

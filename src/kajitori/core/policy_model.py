@@ -383,6 +383,16 @@ class Rendezvous(Document):
         return last
 
 
+class StoredCode(Document):
+    """What people may bring along with `--code`."""
+
+    archive_bytes: Memory = Field(default=2**30, alias="archive")
+    """The largest folder, packed and before it is compressed."""
+    namespace_bytes: Memory | None = Field(default=100 * 2**30, alias="perNamespace")
+    """What the code of a namespace takes in the store, compressed; null: not limited. Code that no run refers to does
+    not stay."""
+
+
 class Logs(Document):
     """What is kept of what members said once their Pods are gone, for as long as their run exists."""
 
@@ -430,6 +440,7 @@ class Policy(Document):
     leaves as a whole. Of a service with several members one after the other may be evicted anywhere."""
     binding: Binding = Binding()
     rendezvous: Rendezvous = Rendezvous()
+    code: StoredCode = StoredCode()
     logs: Logs = Logs()
     nodes_on_demand: bool = False
     """The cluster grows by itself: a run that is larger than it is today is queued instead of refused."""

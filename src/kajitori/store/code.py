@@ -29,6 +29,7 @@ from kajitori.codepack.packing import shown_size
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, decompress
 from kajitori.errors import Conflict, Fault, InvalidInput, NotFound, TooLarge, Unavailable
 from kajitori.store.blobs import Blob, Blobs, Usage
+from kajitori.store.code_room import NamespaceFull, Rooms
 from kajitori.store.parts_cache import PartsCache
 
 PARTS_MISSING = "PartsMissing"
@@ -53,6 +54,8 @@ class CodeLimits:
 
     size_bytes: int = 1 << 30
     """Of one archive, uncompressed."""
+    namespace_bytes: int | None = None
+    """Of all that a namespace has in the store, compressed."""
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -80,11 +83,18 @@ class Collected:
 class CodeStore:
     """The code of all namespaces. Who may ask for which namespace was decided before."""
 
-    def __init__(self, blobs: Blobs, limits: CodeLimits | None = None) -> None:
-        self.limits = limits or CodeLimits()
+    def __init__(self, blobs: Blobs, limits: Callable[[], CodeLimits] = CodeLimits) -> None:
+        """`limits` are asked for anew each time: policy may change."""
+        self._limits = limits
         self._blobs = blobs
+        self._rooms = Rooms(blobs, _ROOT, lambda: limits().namespace_bytes)
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self._cache = PartsCache()
+
+    @property
+    def limits(self) -> CodeLimits:
+        """Those in force now."""
+        return self._limits()
 
     async def find(self, namespace: str, digest: str) -> Code | None:
         """The code, if it is complete and a run may begin to refer to it; else it has to be uploaded."""
@@ -118,7 +128,8 @@ class CodeStore:
     async def put_part(self, namespace: str, digest: str, number: int, sha256: str, frame: bytes) -> None:
         """Stores a part: a Zstandard frame whose content has this SHA-256. Done twice, it is done once.
 
-        Raises InvalidInput for a frame that is not what was said, TooLarge for a part beyond the limits.
+        Raises InvalidInput for a frame that is not what was said, TooLarge for a part beyond the limits; NamespaceFull
+        where there is no room for it: then nothing of the upload stays.
         """
         place = _Place.of(namespace, digest)
         self.check_part(number, sha256)
@@ -129,8 +140,14 @@ class CodeStore:
             hint = "it was damaged on its way, or the file was edited: send it again"
             raise InvalidInput.one("sha256", f"the part has {found}", value=sha256, hint=hint)
         generation = await self._generation(place)
-        if await self._manifest(place, generation) is None:
-            await self._blobs.put(place.part(generation, number, sha256), frame)
+        if await self._manifest(place, generation) is not None:
+            return
+        try:
+            await self._rooms.take(namespace, len(frame))
+        except NamespaceFull:
+            await self._give_up(place, generation)
+            raise
+        await self._blobs.put(place.part(generation, number, sha256), frame)
 
     async def complete(self, namespace: str, digest: str, parts: Sequence[str], size_bytes: int) -> Code:
         """Makes an upload readable, once all of it was read and is what its digest says. It may be asked again.
@@ -204,6 +221,11 @@ class CodeStore:
                 if now - last > 2 * older_than + FORGOTTEN_AFTER:
                     await self._blobs.delete(*(place.closed(number) for number in generations))
         return Collected(closed, removed, removed_bytes)
+
+    async def _give_up(self, place: _Place, generation: int) -> None:
+        async with aclosing(self._blobs.under(place.parts(generation))) as blobs:
+            keys = [blob.key async for blob in blobs]
+        await self._blobs.delete(*keys)
 
     async def _generation(self, place: _Place) -> int:
         """The one that uploads go to: after the last that was closed."""

@@ -105,7 +105,7 @@ async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
                 client=client,
                 mirror=mirror,
                 policy=PolicyFile(None),
-                code=CodeStore(blobs, CodeLimits(size_bytes=64 << 20)),
+                code=CodeStore(blobs, lambda: CodeLimits(size_bytes=64 << 20)),
                 user_client=lambda token: KubeClient(config.with_token(token), retry=NO_RETRY),
                 now=lambda: NOW,
                 clock=clock,

@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.uploads import Uploads
@@ -169,11 +170,25 @@ async def test_a_conversation_sends_again_what_the_server_lost(world: World, pac
 
 async def test_a_conversation_ends_before_the_first_part_of_what_is_too_large(world: World, packed: Pack) -> None:
     """And names the largest files, as if the folder had been looked at by the server."""
-    world.api.code = CodeStore(MemoryBlobs(), CodeLimits(size_bytes=1 << 20))
+    world.api.code = CodeStore(MemoryBlobs(), lambda: CodeLimits(size_bytes=1 << 20))
     asked: list[Ask] = []
     with pytest.raises(TooLarge, match=r"1\.0 MiB are allowed\. The largest: data.bin \(8\.0 MiB\), train.py"):
         await _drive(world.http, upload(packed), asked)
     assert [ask.method for ask in asked] == ["GET", "GET"]
+
+
+async def test_a_namespace_that_is_full_names_what_keeps_it_so(world: World, packed: Pack) -> None:
+    """The archives that take most, and the runs that refer to them."""
+    held, limits = MemoryBlobs(), CodeLimits(namespace_bytes=4 << 20)
+    world.api.code = CodeStore(held, lambda: limits)
+    await held.put(f"code/team/{'a' * 64}/parts/00000001/000000-{'b' * 64}", bytes(4 << 20))
+    world.kubernetes.put("runs", run("keeper", code={"digest": f"sha256:{'a' * 64}"}))
+    await world.caught_up()
+    answer = await _put(world.http, packed, 0)
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (413, "TooLarge")
+    assert "4.0 MiB are allowed. The largest: sha256:aaaaaaaaaaaa… (4.0 MiB, of keeper)" in problem["detail"]
+    assert "kaji rm" in problem["hint"]
 
 
 async def test_a_conversation_does_not_go_on_for_ever(packed: Pack) -> None:

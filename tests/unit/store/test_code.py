@@ -60,7 +60,7 @@ def memory() -> MemoryBlobs:
 
 @pytest.fixture
 def store(memory: MemoryBlobs) -> CodeStore:
-    return CodeStore(memory, CodeLimits(size_bytes=4 * PART_BYTES))
+    return CodeStore(memory, lambda: CodeLimits(size_bytes=4 * PART_BYTES))
 
 
 async def test_what_was_uploaded_is_read_again(blobs: Blobs) -> None:

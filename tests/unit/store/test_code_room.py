@@ -1,0 +1,69 @@
+"""All code of a namespace has its limit, in the store's own bytes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.helpers.memory_blobs import MemoryBlobs
+from tests.unit.store.test_code import Archive
+
+from kajitori.codepack.parts import PART_BYTES
+from kajitori.store.code import CodeLimits, CodeStore
+from kajitori.store.code_room import NamespaceFull, Rooms
+
+MIB = 1 << 20
+
+
+def archive(parts: int) -> Archive:
+    return Archive(os.urandom(parts * PART_BYTES))
+
+
+async def test_what_has_no_room_leaves_nothing_and_names_the_largest() -> None:
+    """Other namespaces, and what is there already, go on as before; a looser policy holds at once."""
+    memory, limit = MemoryBlobs(), [30 * MIB]
+    store = CodeStore(memory, lambda: CodeLimits(namespace_bytes=limit[0]))
+    small, large, more = archive(1), archive(2), archive(2)
+    await small.upload(store)
+    await large.upload(store)
+    held = dict(memory.held)
+    with pytest.raises(NamespaceFull) as refused:
+        await more.put_parts(store)
+    said = refused.value.message
+    assert "namespace team" in said and "30.0 MiB are allowed" in said
+    assert said.index(f"{large.digest[:19]}… (16.0 MiB)") < said.index(f"{small.digest[:19]}… (8.0 MiB)")
+    assert memory.held == held
+    await small.put_parts(store)  # known: needs no room
+    await small.upload(store, "other")
+    limit[0] = 50 * MIB
+    await more.upload(store)
+
+
+async def test_runs_that_keep_an_archive_are_named() -> None:
+    full = NamespaceFull("team", 5, 4, [("sha256:" + "a" * 64, 3), ("sha256:" + "b" * 64, 2)])
+    told = full.with_runs({"sha256:" + "a" * 64: {"r4", "r1", "r3", "r2", "r5"}}).message
+    assert "aaaaaaaaaaaa… (3 bytes, of r1, r2, r3 and 2 more)" in told
+    assert "bbbbbbbbbbbb… (2 bytes, of no run)" in told
+
+
+async def test_the_store_is_counted_now_and_then_only() -> None:
+    """What is stored meanwhile is added; before somebody is refused it is counted anew, since code may be gone."""
+    memory, now = MemoryBlobs(), [0.0]
+    rooms = Rooms(memory, "code", lambda: 100, clock=lambda: now[0])
+    counted = 0
+    count = rooms._count
+
+    async def counting(namespace: str) -> object:
+        nonlocal counted
+        counted += 1
+        return await count(namespace)
+
+    rooms._count = counting  # type: ignore[method-assign,assignment]
+    for _ in range(4):
+        await rooms.take("team", 25)
+    assert counted == 1
+    await rooms.take("team", 25)
+    assert counted == 2, "nothing of it came to be stored"
+    now[0] = 61.0
+    await rooms.take("team", 25)
+    assert counted == 3
