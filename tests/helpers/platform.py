@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.certificates import client_certificate
-from tests.helpers.real_cluster import find_binary, require_binaries, running_cluster
+from tests.helpers.real_cluster import find_binary, require_binaries, running_cluster, unicast_address
 
 from kajitori.controllers.runs import RunController
 from kajitori.core.policy import parse_policy
@@ -92,7 +92,8 @@ def running_platform(*, real: bool) -> Iterator[Platform]:
             cluster.scheduler(),
         ):
             server = ServerSettings(client_ca=authority)
-            with _in_thread(_around(cluster.config, cluster.kubeconfig, server, folder)) as kubeconfig:
+            around = _around(cluster.config, cluster.kubeconfig, server, folder, address=unicast_address())
+            with _in_thread(around) as kubeconfig:
                 yield Platform(kubeconfig, is_real=True, blobs=folder / BLOBS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -106,21 +107,37 @@ async def _embedded(folder: Path) -> AsyncIterator[Path]:
         async with (
             KubeClient(cluster.client_config()) as client,
             _working(Manager(client, cluster.volumes)),
-            _around(cluster.client_config(), cluster.kubeconfig, server, folder) as kubeconfig,
+            _around(
+                cluster.client_config(), cluster.kubeconfig, server, folder, serving=(certificate, key)
+            ) as kubeconfig,
         ):
             yield kubeconfig
 
 
 @contextlib.asynccontextmanager
-async def _around(config: KubeConfig, kubeconfig: Path, server: ServerSettings, folder: Path) -> AsyncIterator[Path]:
-    """Nodes and the controller of runs, for whatever API server."""
-    settings = KubeletSettings(NODE, folder / "kubelet", address="127.0.0.1", server=server)
+async def _around(
+    config: KubeConfig,
+    kubeconfig: Path,
+    server: ServerSettings,
+    folder: Path,
+    *,
+    address: str = "127.0.0.1",
+    serving: tuple[Path, Path] | None = None,
+) -> AsyncIterator[Path]:
+    """Nodes and the controller of runs, for whatever API server; kubelets answer at this address, those of simulated
+    nodes with this certificate and key."""
+    settings = KubeletSettings(NODE, folder / "kubelet", address=address, server=server)
     simulated = SimSettings(
-        count=2, prefix="gpu-", gpus=8, gpu_product="NVIDIA-H100-80GB-HBM3", remove_not_ready_taint=True
+        count=2,
+        prefix="gpu-",
+        gpus=8,
+        gpu_product="NVIDIA-H100-80GB-HBM3",
+        remove_not_ready_taint=True,
+        address=address,
     )
     async with KubeClient(config) as client:
         await install(client)
-        kubelet, nodes = Kubelet(client, settings), SimulatedNodes(client, simulated)
+        kubelet, nodes = Kubelet(client, settings), SimulatedNodes(client, simulated, serving=serving)
         policy = PolicyFile(None, without_file=parse_policy(POLICY))
         async with Mirror(client) as mirror, _working(kubelet), _working(nodes):
             await asyncio.wait_for(mirror.wait_synced(), BOUND_SECONDS)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 from tests.helpers.apiserver import embedded_apiserver
-from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
+from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster, unicast_address
 
 from kajitori.controllers.runs import RunController
 from kajitori.core import names
@@ -75,6 +75,8 @@ class World:
         self.mirror = Mirror(client, settings=watching)
         self.serving: tuple[Path, Path] | None = None
         """Certificate and key of the simulated nodes' kubelet API, where the API server looks at them."""
+        self.address = "127.0.0.1"
+        """Where that API is."""
         self.use_policy()
         self._changed = asyncio.Event()
         self._controllers: dict[asyncio.Task[None], asyncio.Event] = {}
@@ -95,6 +97,7 @@ class World:
             gpu_product="NVIDIA-H100-80GB-HBM3",
             heartbeat_seconds=5.0,
             remove_not_ready_taint=True,
+            address=self.address,
         )
         sim = SimulatedNodes(self.client, settings, serving=self.serving)
         playing = asyncio.create_task(sim.run(stop))
@@ -328,8 +331,11 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     """A cluster without a controller, on each kind of server."""
     if request.param == "real":
         real: RealCluster = request.getfixturevalue("runs_server")
-        async with real.client() as client, World(client, real.kubeconfig, tmp_path).running() as there:
-            yield there
+        async with real.client() as client:
+            there = World(client, real.kubeconfig, tmp_path)
+            there.address = unicast_address()
+            async with there.running():
+                yield there
         return
     async with embedded_apiserver() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
         stop = asyncio.Event()

@@ -30,7 +30,9 @@ from kajitori.controllers.attempts import (
 )
 from kajitori.controllers.budgets import BudgetKeeper
 from kajitori.controllers.checkpoints import delete_checkpoint
+from kajitori.controllers.kills import Spared
 from kajitori.controllers.logs import LogKeeper
+from kajitori.controllers.memory import MemoryKeeper
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
 from kajitori.controllers.tidying import tidy_forever
 from kajitori.core import gang, names, nodelist
@@ -128,6 +130,8 @@ class RunController:
         self._logs = LogKeeper(client, kept_logs) if kept_logs is not None else None
         self._code = code
         self._budgets = BudgetKeeper(client)
+        self._peaks = MemoryKeeper(client, mirror, self._note_peak, now)
+        self._spared = Spared(client)
         self._changed: set[Key] = set()
         self._changed_meanwhile: set[Key] = set()
         self._working: dict[Key, asyncio.Task[None]] = {}
@@ -151,6 +155,7 @@ class RunController:
         no_longer_told = self._mirror.on_health(self._note_health)
         stopping = asyncio.create_task(stop.wait())
         telling = asyncio.create_task(self._events.run())
+        asking = asyncio.create_task(self._peaks.ask_forever(lambda: self._cluster.policy))
         tidying = asyncio.create_task(tidy_forever(self._mirror, self._cluster, self._logs, self._code))
         try:
             await self._mirror.wait_synced()
@@ -175,7 +180,7 @@ class RunController:
         finally:
             unsubscribe()
             no_longer_told()
-            tasks = [stopping, telling, tidying, *self._working.values()]
+            tasks = [stopping, telling, asking, tidying, *self._working.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -207,6 +212,11 @@ class RunController:
                     member = names.read_pod_name(pod.metadata.name) if pod.run_uid else None
                     if member is not None:
                         self._changed.add((pod.metadata.namespace, member[0]))
+        self._something.set()
+
+    def _note_peak(self, key: Key) -> None:
+        """More is known of what members of a run needed."""
+        self._changed.add(key)
         self._something.set()
 
     def _note_health(self) -> None:
@@ -332,13 +342,20 @@ class RunController:
         admitted = await self._admit(run, status, memory)
         if admitted is None:
             return
-        began = asyncio.get_running_loop().time()
         pods = self._mirror.pods_of_run(run.metadata.uid)
+        is_over = deleting or status.phase.is_final
+        spared, unclear_seconds = await self._spared.among(() if is_over else pods)
+        if unclear_seconds:
+            self._wake(key, timedelta(seconds=unclear_seconds))
+            return
+        began = asyncio.get_running_loop().time()
         for pod in pods:
             if is_meddled_with(run, pod):
                 await self._put_right(run, pod)
-        members = [self._patient(key, m) for pod in pods if (m := member_of(pod, self._mirror.nodes)) is not None]
-        step = gang.next_step(admitted.life, members, self._time_of_facts())
+        seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, spared)) is not None]
+        members = [self._patient(key, member) for _, member in seen]
+        life = replace(admitted.life, status=self._peaks.noted(run, admitted.life.status, seen))
+        step = gang.next_step(life, members, self._time_of_facts())
         ended = asyncio.get_running_loop().time()
         memory.rests_until = ended + REST * (ended - began)
         await self._perform(key, run, admitted, step, members)

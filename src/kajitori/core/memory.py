@@ -48,8 +48,8 @@ class EarlierRun:
 
 def with_member(known: MemoryPeak | None, member: MemberPeak) -> MemoryPeak | None:
     """The peak of a run, now that this is known of a member. The same object where nothing grew."""
-    if member.size_bytes <= 0:
-        return known
+    if known is None and member.size_bytes <= 0:
+        return None
     if known is not None and known.peak_bytes >= member.size_bytes:
         if member.ran_out and not known.ran_out:
             return msgspec.structs.replace(known, ran_out=True)
@@ -64,6 +64,17 @@ def with_member(known: MemoryPeak | None, member: MemberPeak) -> MemoryPeak | No
         total_bytes=max(known.total_bytes if known is not None else 0, member.size_bytes),
         ran_out=member.ran_out or (known is not None and known.ran_out),
     )
+
+
+def merged(one: MemoryPeak | None, other: MemoryPeak | None) -> MemoryPeak | None:
+    """What both know together. The same object as `one` where the other knows nothing more."""
+    if one is None or other is None:
+        return other if one is None else one
+    larger = other if other.peak_bytes > one.peak_bytes else one
+    total, ran_out = max(one.total_bytes, other.total_bytes), one.ran_out or other.ran_out
+    if larger is one and (total, ran_out) == (one.total_bytes, one.ran_out):
+        return one
+    return msgspec.structs.replace(larger, total_bytes=total, ran_out=ran_out)
 
 
 def with_total(known: MemoryPeak | None, total_bytes: int) -> MemoryPeak | None:

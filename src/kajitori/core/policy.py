@@ -41,6 +41,7 @@ def own_machine_policy(home: str, *, mounts: bool, checkpoint_root: str, folders
             "dropCapabilities": [],
             "seccompProfile": "",
         },
+        "memory": {"sampleEvery": "10s"},
         "start": {"deadline": "2m", "pause": "2s", "longestPause": "1m"},
     }
     return parse_policy(document)

@@ -406,6 +406,14 @@ class Logs(Document):
     """A log that is older goes, though its run is still there."""
 
 
+class PeakMemory(Document):
+    """How the most memory that members held is found out; each run shows it, and the next of its kind is told."""
+
+    sample_every_seconds: Duration = Field(default=60, alias="sampleEvery")
+    """How often it is asked what members hold: of the metrics API (metrics.k8s.io) where it is served, else of the
+    kubelets of nodes with runs, at most five a second. 0s: never."""
+
+
 class Policy(Document):
     """One file, owned by the operators: defaults, ceilings, refusals and additions for every run."""
 
@@ -416,6 +424,7 @@ class Policy(Document):
     carried to another node, so that what ate one node's memory does not eat the next one's; and it shares no node with
     other runs. Pods that are not runs may be beside it: nodes of its own (inject.nodeSelector, taints) protect them.
     Services are refused without a limit."""
+    memory: PeakMemory = PeakMemory()
     allow_burstable: bool = True
     """Whether a run may reserve less than it may use."""
     images: Images = Images()

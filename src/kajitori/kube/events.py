@@ -107,11 +107,12 @@ class EventRecorder:
                 await self._wake.wait()
             said, times = self._waiting.popitem(last=False)
             try:
-                await self._write(said, times)
+                await self.write(said, times)
             except errors.KajitoriError as cause:
                 log.debug("event %s about %s/%s not written: %s", said.reason, said.about.kind, said.about.name, cause)
 
-    async def _write(self, said: Said, times: int) -> None:
+    async def write(self, said: Said, times: int = 1) -> None:
+        """Writes it now; what is said again raises the count of the first."""
         now = format_time(self._clock())
         namespace = said.about.namespace or "default"
         before = self._written.pop(said, None)

@@ -6,7 +6,8 @@ from collections.abc import Container, Mapping
 
 from kajitori.core import first_step, names
 from kajitori.core.gang import Member, MemberState
-from kajitori.core.quantity import round_memory
+from kajitori.core.memory import MemberPeak
+from kajitori.core.quantity import parse_memory_bytes, round_memory
 from kajitori.core.reasons import Reason
 from kajitori.kube.evictions import is_own_disk_limit, memory_excess
 from kajitori.kube.objects import ContainerStatus, Node, Pod, Terminated
@@ -58,6 +59,9 @@ _FIRST_STEP = {
     first_step.NO_CODE: Reason.FIRST_STEP_NO_CODE,
 }
 
+_LONGEST_NUMBER = 19
+"""Digits: 2**63 has as many."""
+
 _UNSUPPORTED = "Unsupported"
 """What the process kubelet refuses for good."""
 
@@ -100,6 +104,56 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) 
         node_draining=node is not None and bool(node.drained_by),
         node_cordoned=node is not None and node.spec.unschedulable,
     )
+
+
+def peak_of(pod: Pod, *, used_bytes: int = 0, at: str = "") -> MemberPeak | None:
+    """What a Pod tells of its member's memory: that it was seen to hold so much, what it says itself when it has ended,
+    and that a program which was started again had used up its limit. None where it tells nothing.
+    """
+    labels, limit = pod.metadata.labels, _limit_bytes(pod)
+    for condition in pod.status.conditions if pod.is_finished else ():
+        if condition.type == names.CONDITION_MEMORY_PEAK:
+            used_bytes = max(used_bytes, _told_peak(condition.message))
+    container = main_container(pod)
+    last = container.last_state.terminated if container is not None else None
+    ran_out = last is not None and last.reason == "OOMKilled" and limit > 0
+    used_bytes = max(used_bytes, limit) if ran_out else used_bytes
+    try:
+        rank, attempt = int(labels[names.LABEL_RANK]), int(labels[names.LABEL_ATTEMPT])
+    except (KeyError, ValueError):
+        return None
+    if used_bytes <= 0:
+        return None
+    at = at or _ended_at(container)
+    return MemberPeak(rank, attempt, pod.spec.node_name, used_bytes, limit_bytes=limit, at=at, ran_out=ran_out)
+
+
+def culprit_peak(pod: Pod, member: Member) -> MemberPeak | None:
+    """What a member that was ended for its memory had used: its limit at least, or what its kubelet said."""
+    if member.reason is not Reason.OUT_OF_MEMORY:
+        return None
+    limit, excess = _limit_bytes(pod), memory_excess(pod.status.message)
+    known = peak_of(pod)
+    used = max(excess.used_bytes if excess is not None else limit, known.size_bytes if known is not None else 0)
+    return MemberPeak(
+        member.rank, member.attempt, member.node, used, limit_bytes=limit, at=member.ended_at, ran_out=True
+    )
+
+
+def _limit_bytes(pod: Pod) -> int:
+    try:
+        return parse_memory_bytes(memory_limit(pod.spec) or "0")
+    except ValueError:
+        return 0
+
+
+def _told_peak(message: str) -> int:
+    """Of `main=1048576,sidecar=4096`, what the program held."""
+    for part in message.split(","):
+        name, _, text = part.partition("=")
+        if name == names.MEMBER_CONTAINER and text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER:
+            return int(text)
+    return 0
 
 
 def _state(pod: Pod, spared: Container[str]) -> tuple[MemberState, Reason, str, int | None, str]:

@@ -34,7 +34,7 @@ class HasMeta(Protocol):
     def metadata(self) -> ObjectMeta: ...
 
 
-_POD_CONDITIONS = frozenset({"PodScheduled", "Ready", "DisruptionTarget"})
+_POD_CONDITIONS = frozenset({"PodScheduled", "Ready", "DisruptionTarget", names.CONDITION_MEMORY_PEAK})
 _OURS = f"{names.GROUP}/"
 _EMPTY: dict[str, str] = {}
 
@@ -50,7 +50,9 @@ def shrink_pod(pod: Pod, old: Pod | None) -> None:
     force_setattr(status, "phase", intern(status.phase))
     force_setattr(status, "host_ip", intern(status.host_ip))
     conditions = [
-        _condition(c.type, c.status, c.reason, c.message) for c in status.conditions if c.type in _POD_CONDITIONS
+        c if c.type == names.CONDITION_MEMORY_PEAK else _condition(c.type, c.status, c.reason, c.message)
+        for c in status.conditions
+        if c.type in _POD_CONDITIONS
     ]
     force_setattr(status, "conditions", tuple(conditions))
     if old is not None and status.container_statuses == old.status.container_statuses:

@@ -84,6 +84,12 @@ def memory_limit(spec: PodSpec) -> str:
     return own or (spec.resources.limits.get("memory", "") if spec.resources is not None else "")
 
 
+def memory_request(spec: PodSpec) -> str:
+    """The memory that is reserved for the program of a member, as it was written; empty where none is."""
+    main = next((each for each in spec.containers if each.name == names.MEMBER_CONTAINER), None)
+    return main.resources.requests.get("memory", "") if main is not None else ""
+
+
 _Pairs = tuple[tuple[str, str], ...]
 
 

@@ -10,6 +10,7 @@ from kajitori.core.memory import (
     EarlierRun,
     MemberPeak,
     is_worth_telling,
+    merged,
     tell_earlier_peaks,
     with_member,
     with_total,
@@ -18,6 +19,12 @@ from kajitori.core.resolve import Findings
 from kajitori.core.status import Finding, MemoryPeak
 
 GI = 2**30
+PARTS = {
+    "peak_bytes": st.integers(0, 9),
+    "total_bytes": st.integers(0, 9),
+    "rank": st.integers(0, 3),
+    "ran_out": st.booleans(),
+}
 
 
 def peak(gibibytes: float, rank: int = 0, **more: object) -> MemberPeak:
@@ -46,6 +53,20 @@ def test_the_highest_member_counts_and_says_where_it_was() -> None:
 def test_nothing_seen_is_nothing_known() -> None:
     assert with_member(None, peak(0)) is None
     assert with_total(None, 5) is None
+
+
+@given(*[st.one_of(st.none(), st.builds(MemoryPeak, **PARTS)) for _ in range(2)])
+def test_what_two_know_together(one: MemoryPeak | None, other: MemoryPeak | None) -> None:
+    """The larger peak with whose it was; the larger sum; and whether any ran out."""
+    both = merged(one, other)
+    known = [each for each in (one, other) if each is not None]
+    assert (both is None) == (not known)
+    if both is not None:
+        assert both.peak_bytes == max(each.peak_bytes for each in known)
+        assert any((both.peak_bytes, both.rank) == (each.peak_bytes, each.rank) for each in known)
+        assert both.total_bytes == max(each.total_bytes for each in known)
+        assert both.ran_out == any(each.ran_out for each in known)
+        assert merged(both, one) is both and merged(both, other) is both
 
 
 def test_what_did_not_grow_is_the_same_object() -> None:

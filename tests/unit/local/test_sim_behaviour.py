@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.times import format_time
+from kajitori.kube.evictions import Excess, memory_excess
 from kajitori.local.sim.behaviour import PREFIX, SimPod, Step, next_step
+from kajitori.local.sim.memory import summary
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -189,6 +191,42 @@ def test_restart_policies() -> None:
     assert well.status["phase"] == "Succeeded"
 
 
+@pytest.mark.parametrize(("memory", "excess"), [("1Gi", None), ("5Gi", Excess(5 << 30, 1 << 30))])
+def test_an_evicted_pod_says_what_it_used_above_its_request(memory: str, excess: Excess | None) -> None:
+    """In a kubelet's words: who kept to his request is not named."""
+    pod = Fake({"duration": "5s", "evict": "true", "memory": memory})
+    pod.document["spec"]["containers"][0]["name"] = "main"
+    pod.document["spec"]["containers"][0]["resources"] = {"requests": {"memory": "1Gi"}, "limits": {"memory": "8Gi"}}
+    pod.run(10)
+    assert (pod.status["phase"], pod.status["reason"]) == ("Failed", "Evicted")
+    assert pod.condition("DisruptionTarget")["reason"] == "TerminationByKubelet"
+    assert pod.state["terminated"]["exitCode"] == 137
+    assert memory_excess(pod.status["message"]) == excess
+
+
+@pytest.mark.parametrize(("oom", "told"), [("true", False), ("node", True)])
+def test_a_node_that_runs_out_of_memory_says_so_before_the_pod_does(oom: str, told: bool) -> None:
+    """The Pod's own words are the same."""
+    pod = Fake({"oom": oom})
+    pod.step()
+    step = pod.step()
+    assert step.system_oom is told
+    assert pod.state["terminated"]["reason"] == "OOMKilled"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "held"), [({"memory": "3Gi"}, [3 << 30]), ({}, []), ({"memory": "much"}, []), ({"memory": "0"}, [])]
+)
+def test_a_node_tells_what_its_running_pods_are_said_to_hold(annotations: dict[str, str], held: list[int]) -> None:
+    """Of the others nobody counted anything."""
+    pod = Fake(annotations)
+    assert summary("n", [msgspec.convert(pod.document, SimPod)], NOW)["pods"] == []
+    pod.step()
+    told = summary("n", [msgspec.convert(pod.document, SimPod)], NOW)["pods"]
+    assert [each["containers"][0]["memory"]["workingSetBytes"] for each in told] == held
+    assert all(each["podRef"] == {"name": "p", "namespace": "d", "uid": "u"} for each in told)
+
+
 def test_what_the_node_has_no_room_for_fails() -> None:
     """A Pod that was started already is not judged again."""
     pod = Fake()
@@ -214,7 +252,9 @@ def test_an_annotation_that_cannot_be_read_fails_the_pod_by_name() -> None:
         optional={
             "duration": st.sampled_from(["0s", "1s", "20s"]),
             "exit_code": st.sampled_from(["0", "1"]),
-            "oom": st.just("true"),
+            "oom": st.sampled_from(["true", "node"]),
+            "evict": st.just("true"),
+            "memory": st.sampled_from(["1Gi", "0"]),
             "start_delay": st.sampled_from(["0s", "3s"]),
             "image_pull": st.just("fail"),
             "ignore_sigterm": st.just("true"),

@@ -1,4 +1,4 @@
-"""Logs and exec: passed through from the kubelet of the Pod's node."""
+"""Logs and exec, passed through from the kubelet of the Pod's node; what else a kubelet lets itself be asked."""
 
 from __future__ import annotations
 
@@ -59,6 +59,31 @@ class KubeletProxy:
         if request.method not in ("GET", "POST"):
             raise StatusError.method_not_allowed()
         return await self._exec(request, target)
+
+    async def of_node(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Answer a GET of `nodes/proxy`, such as `stats/summary`, with the kubelet's own answer.
+
+        Raises:
+            StatusError: 404, 405, 500, 503.
+        """
+        if request.method != "GET":
+            raise StatusError.method_not_allowed()
+        self._objects.get(target.kind, "", target.name)
+        url = self._url(target, target.name, f"/{target.below}")
+        headers = {"X-Forwarded-Uri": request.path}  # as kube-apiserver's proxy says it
+        try:
+            upstream = await self._client().get(url, params=list(request.query.items()), headers=headers)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise StatusError(
+                503, "ServiceUnavailable", f"error trying to reach service: {_reason(error)}", {}
+            ) from error
+        async with upstream:
+            response = web.StreamResponse(status=upstream.status, headers={"Content-Type": upstream.content_type})
+            await response.prepare(request)
+            async for piece in upstream.content.iter_chunked(1 << 16):
+                await response.write(piece)
+            await response.write_eof()
+            return response
 
     # --- logs --------------------------------------------------------------------------------------------------------
 

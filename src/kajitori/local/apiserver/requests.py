@@ -16,6 +16,8 @@ class Target:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    below: str = ""
+    """What stands behind `proxy`: a path at the kubelet."""
 
 
 def find_target(registry: KindRegistry, path: str) -> Target | None:
@@ -34,6 +36,9 @@ def find_target(registry: KindRegistry, path: str) -> Target | None:
     target = _target(registry, group, version, rest)
     if target is not None:
         return target
+    nodes = registry.find(group, version, rest[0]) if rest[0] == "nodes" and len(rest) > 3 else None
+    if nodes is not None and not group and rest[2] == "proxy":
+        return Target(nodes, name=rest[1], subresource="proxy", below="/".join(rest[3:]))
     if is_built_in(registry, group):
         raise StatusError.unknown_path()
     of_object = rest[:4] if rest[0] == "namespaces" else rest[:2]

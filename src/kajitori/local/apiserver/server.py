@@ -201,6 +201,8 @@ class ApiServer:
         refusal = authorize(user, attributes)
         if refusal:
             raise StatusError.forbidden(resource, target.name, refusal)
+        if target.subresource == "proxy":
+            return await self._proxy.of_node(request, target)
         if target.subresource in ("log", "exec"):
             return await self._proxy.serve(request, target)
         if not verb and target.kind.custom is not None and request.method in ("PUT", "PATCH"):

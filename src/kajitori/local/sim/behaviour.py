@@ -7,6 +7,9 @@ Annotations on the Pod say how it behaves (`sim.kajitori.dev/…`):
 | `duration: 30s` | the containers end that long after they started; without it they run until the Pod is deleted |
 | `exit-code: "1"` | they end with it; at once where there is no duration |
 | `oom: "true"` | they end as killed for memory: 137, OOMKilled |
+| `oom: node` | the same, because their node ran out of it: an event SystemOOM says so |
+| `evict: "true"` | they are ended since their node runs short of memory; the message tells who was above his request |
+| `memory: 5Gi` | what each container holds as long as it runs |
 | `start-delay: 5s` | from the kubelet's first sight of the Pod until the containers run |
 | `image-pull: fail` | the image can't be pulled: ErrImagePull, then ImagePullBackOff |
 | `ignore-sigterm: "true"` | deletion takes the whole grace period, and ends with 137 |
@@ -23,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core.quantity import QuantityError, parse_duration_seconds
+from kajitori.core.quantity import QuantityError, format_memory, parse_duration_seconds, parse_memory_bytes
 from kajitori.core.times import format_time, parse_time
 from kajitori.kube.objects import ObjectMeta
 from kajitori.local.objects import Condition, Container, PodSpec, no_metadata
@@ -66,6 +69,9 @@ class Behaviour:
     duration_seconds: float | None = None
     exit_code: int = 0
     oom: bool = False
+    node_out_of_memory: bool = False
+    evicted: bool = False
+    memory_bytes: int = 0
     start_delay_seconds: float = 0
     pull_fails: bool = False
     ignores_sigterm: bool = False
@@ -75,17 +81,21 @@ class Behaviour:
         """Raises ValueError with what is wrong where an annotation can't be read."""
         said = {k.removeprefix(PREFIX): v for k, v in annotations.items() if k.startswith(PREFIX)}
         duration = _seconds("duration", said["duration"]) if "duration" in said else None
-        oom = said.get("oom") == "true"
+        oom = said.get("oom") in ("true", "node")
+        evicted = said.get("evict") == "true"
         try:
-            exit_code = SIGKILL_EXIT if oom else int(said.get("exit-code", "0"))
+            exit_code = SIGKILL_EXIT if oom or evicted else int(said.get("exit-code", "0"))
         except ValueError:
             raise ValueError(f"{PREFIX}exit-code is {said['exit-code']!r}, not a number") from None
-        if duration is None and (oom or "exit-code" in said):
+        if duration is None and (oom or evicted or "exit-code" in said):
             duration = 0
         return cls(
             duration_seconds=duration,
             exit_code=exit_code,
             oom=oom,
+            node_out_of_memory=said.get("oom") == "node",
+            evicted=evicted,
+            memory_bytes=_bytes("memory", said.get("memory", "0")),
             start_delay_seconds=_seconds("start-delay", said.get("start-delay", "0")),
             pull_fails=said.get("image-pull") == "fail",
             ignores_sigterm=said.get("ignore-sigterm") == "true",
@@ -99,6 +109,8 @@ class Step:
     status: dict[str, Any] | None = None
     delete: bool = False
     wake_at: datetime | None = None
+    system_oom: bool = False
+    """Before the status is written, an event says of the node that it ran out of memory."""
 
 
 def next_step(pod: SimPod, now: datetime, address: str, host_address: str, refusal: tuple[str, str] | None) -> Step:
@@ -155,8 +167,10 @@ def _run_on(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Writer, s
     policy = pod.spec.restart_policy
     again = policy == "Always" or (policy == "OnFailure" and behaviour.exit_code != 0)
     reason = "OOMKilled" if behaviour.oom else ("Completed" if behaviour.exit_code == 0 else "Error")
+    if behaviour.evicted:
+        return Step(writer.evicted(behaviour.memory_bytes, since))
     if not again:
-        return Step(writer.ended(behaviour.exit_code, reason, since))
+        return Step(writer.ended(behaviour.exit_code, reason, since), system_oom=behaviour.node_out_of_memory)
     restarts, _ = _last_end(pod)
     status = writer.backing_off(behaviour.exit_code, reason, since, restarts)
     return Step(status, wake_at=now + timedelta(seconds=_backoff_seconds(restarts)))
@@ -204,6 +218,20 @@ class _Writer:
         restarts, _ = _last_end(self.pod)
         state = self._terminated(exit_code, reason, since)
         return self._status(phase, state, False, first_seen, restarts=restarts)
+
+    def evicted(self, used_bytes: int, since: datetime) -> dict[str, Any]:
+        """As a kubelet writes it, in whose message those containers stand only that are above their request."""
+        status = self.ended(SIGKILL_EXIT, "Error", since)
+        above = "".join(
+            f"Container {each.name} was using {format_memory(used_bytes)}, request is "
+            f"{format_memory(_request_bytes(each))}, has larger consumption of memory. "
+            for each in self.pod.spec.containers
+            if used_bytes > _request_bytes(each)
+        )
+        said = f"The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. {above}"
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": said}
+        status["conditions"].append(target | {"lastTransitionTime": self.moment})
+        return status | {"reason": "Evicted", "message": said}
 
     def refused(self, reason: str, message: str) -> dict[str, Any]:
         return {
@@ -318,6 +346,24 @@ def _seconds(name: str, text: str) -> float:
         return parse_duration_seconds(text)
     except QuantityError as fault:
         raise ValueError(f"{PREFIX}{name}: {fault.message}") from None
+
+
+def _bytes(name: str, text: str) -> int:
+    try:
+        return parse_memory_bytes(text)
+    except QuantityError as fault:
+        raise ValueError(f"{PREFIX}{name}: {fault.message}") from None
+
+
+def _request_bytes(container: Container) -> int:
+    resources = container.resources
+    asked = {**((resources and resources.limits) or {}), **((resources and resources.requests) or {})}
+    return parse_memory_bytes(str(asked.get("memory", 0)))
+
+
+def is_running(pod: SimPod) -> bool:
+    """Whether its containers run, as far as the API server was told."""
+    return _running_since(pod) is not None
 
 
 def _running_since(pod: SimPod) -> datetime | None:

@@ -1,15 +1,17 @@
 """The kubelet's own API, as far as a simulation can answer: one HTTPS port for all simulated nodes.
 
-`kubectl logs` gets a line that says that nothing really ran; exec, attach and port forwarding are refused.
+`kubectl logs` gets a line that says that nothing really ran; exec, attach and port forwarding are refused. Which node
+is asked for its statistics stands in what the API server's proxy says of a request that it passes on (X-Forwarded-Uri).
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,33 +23,43 @@ from cryptography.x509.oid import NameOID
 
 from kajitori.core.times import format_time
 from kajitori.local.sim.behaviour import SimPod
+from kajitori.local.sim.memory import summary
 
 FOLLOW_POLL_SECONDS = 0.5
 
+_NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy/")
+
 
 class KubeletApi:
-    """Serves on 127.0.0.1; `find_pod` answers for namespace and name.
+    """Serves on one address; `find_pod` answers for namespace and name, `pods_of` for a node.
 
     `serving` is certificate and key (PEM files) where the API server wants ones that it trusts, as the embedded one
     does; a real one does not look, unless it was told an authority for kubelets.
     """
 
-    def __init__(self, find_pod: Callable[[str, str], SimPod | None], serving: tuple[Path, Path] | None = None) -> None:
+    def __init__(
+        self,
+        find_pod: Callable[[str, str], SimPod | None],
+        pods_of: Callable[[str], Iterable[SimPod]],
+        serving: tuple[Path, Path] | None = None,
+    ) -> None:
         self._find_pod = find_pod
+        self._pods_of = pods_of
         self._serving = serving
         self._runner: web.AppRunner | None = None
 
-    async def start(self, port: int = 0) -> int:
+    async def start(self, address: str) -> int:
         """The port that it listens on."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/stats/summary", self._stats)
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         for path in ("exec", "attach", "run"):
             app.router.add_route("*", f"/{path}/{{namespace}}/{{pod}}/{{rest:.*}}", self._refuse)
         app.router.add_route("*", "/portForward/{namespace}/{pod}", self._refuse)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=self._tls())
+        site = web.TCPSite(self._runner, address, 0, ssl_context=self._tls(address))
         await site.start()
         return int(self._runner.addresses[0][1])
 
@@ -55,15 +67,23 @@ class KubeletApi:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def _tls(self) -> ssl.SSLContext:
+    def _tls(self, address: str) -> ssl.SSLContext:
         if self._serving is None:
-            return _self_signed()
+            return _self_signed(address)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self._serving)
         return context
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok")
+
+    async def _stats(self, request: web.Request) -> web.Response:
+        asked = _NODE.match(request.headers.get("X-Forwarded-Uri", ""))
+        if asked is None:
+            text = "simulated nodes share this address: ask by the API server, /api/v1/nodes/NAME/proxy/stats/summary\n"
+            return web.Response(status=400, text=text)
+        node = asked[1]
+        return web.json_response(summary(node, self._pods_of(node), datetime.now(UTC)))
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
@@ -94,8 +114,8 @@ class KubeletApi:
         return web.Response(status=501, text=f"pod {name} is simulated: it has no processes to work with\n")
 
 
-def _self_signed() -> ssl.SSLContext:
-    """A certificate for 127.0.0.1 that lives as long as this process; its key is on disk only while it is loaded."""
+def _self_signed(address: str) -> ssl.SSLContext:
+    """A certificate for this address that lives as long as this process; its key is on disk only while it is loaded."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kajitori simulated nodes")])
     now = datetime.now(UTC)
@@ -107,7 +127,7 @@ def _self_signed() -> ssl.SSLContext:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=3650))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
         .sign(key, hashes.SHA256())
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -37,7 +37,7 @@ def node(settings: SimSettings, number: int) -> dict[str, Any]:
 
 
 def node_status(settings: SimSettings, number: int, port: int, now: datetime) -> dict[str, Any]:
-    """A healthy node's status; `port` is where its kubelet API answers on 127.0.0.1."""
+    """A healthy node's status; `port` is where its kubelet API answers."""
     amounts = {
         "cpu": settings.cpu,
         "memory": settings.memory,
@@ -52,7 +52,7 @@ def node_status(settings: SimSettings, number: int, port: int, now: datetime) ->
         "allocatable": amounts,
         "conditions": conditions(now),
         # No Hostname: kube-apiserver would prefer it for logs, and no name server knows it.
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "addresses": [{"type": "InternalIP", "address": settings.address}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
             "architecture": "amd64",

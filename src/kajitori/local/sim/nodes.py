@@ -42,8 +42,8 @@ RETRY_SECONDS = 1.0
 class SimulatedNodes:
     """A pool of simulated nodes; `run` plays them until it is told to stop.
 
-    `serving` is the certificate and key (PEM files, for 127.0.0.1) of their kubelet API; without it one is made that
-    only API servers accept that do not check it.
+    `serving` is the certificate and key (PEM files, for the settings' address) of their kubelet API; without it one is
+    made that only API servers accept that do not check it.
     """
 
     def __init__(
@@ -78,8 +78,10 @@ class SimulatedNodes:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Play the nodes until `stop` is set."""
-        api = KubeletApi(lambda namespace, name: self._sim.pods.get((namespace, name)), self._serving)
-        self._port = await api.start()
+        api = KubeletApi(
+            lambda namespace, name: self._sim.pods.get((namespace, name)), self._sim.of_node, self._serving
+        )
+        self._port = await api.start(self.settings.address)
         try:
             await run_until(
                 stop,

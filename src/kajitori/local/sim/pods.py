@@ -13,6 +13,7 @@ import msgspec
 
 from kajitori import errors
 from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.events import About, EventRecorder, Said
 from kajitori.kube.resources import PODS
 from kajitori.local.informer import Key
 from kajitori.local.sim.addresses import NodeAddresses
@@ -24,7 +25,6 @@ from kajitori.local.tasks import Background
 
 log = logging.getLogger(__name__)
 
-HOST_ADDRESS = "127.0.0.1"
 RETRY_SECONDS = 1.0
 AT_ONCE = 64
 """Pods that are worked on at the same time; the client's own limiter may allow fewer requests."""
@@ -74,6 +74,10 @@ class SimulatedPods:
             for key in self._of_node[node]:
                 self._look_at(key)
 
+    def of_node(self, node: str) -> list[SimPod]:
+        """The Pods of a node that are known."""
+        return [self.pods[key] for key in self._of_node.get(node, ())]
+
     async def work(self) -> None:
         """Look at Pods until cancelled."""
         try:
@@ -106,7 +110,7 @@ class SimulatedPods:
         refusal = None
         if self.settings.check_admission and pod.status.start_time is None and not pod.is_finished:
             refusal = self._rooms.refusal(pod, self.labels.get(node, {}))
-        address = HOST_ADDRESS
+        address = host = self.settings.address
         if refusal is None and not pod.is_finished:
             try:
                 if not pod.spec.host_network:
@@ -114,7 +118,7 @@ class SimulatedPods:
                 self._rooms.take(pod)
             except errors.Unavailable as cause:
                 refusal = ("UnexpectedAdmissionError", cause.message)
-        step = next_step(pod, now, address, HOST_ADDRESS, refusal)
+        step = next_step(pod, now, address, host, refusal)
         if step.wake_at is not None:
             self._timers.set(key, step.wake_at)
         if step.status is not None or step.delete:
@@ -128,6 +132,8 @@ class SimulatedPods:
             if step.delete:
                 await self.client.delete(PODS, name, namespace, grace_seconds=0, uid=uid)
             elif step.status is not None:
+                if step.system_oom:
+                    await self._tell_system_oom(pod.spec.node_name)
                 patch = {"metadata": {"uid": uid}, "status": step.status}
                 written = await self.client.patch(
                     PODS, name, patch, namespace, kind=PatchKind.STRATEGIC, subresource="status"
@@ -145,6 +151,12 @@ class SimulatedPods:
             if self.pods.get(key) is not pod:
                 self._look_at(key)
             self._wake.set()
+
+    async def _tell_system_oom(self, node: str) -> None:
+        """The event by which a kubelet says that its machine ran out of memory."""
+        message = "System OOM encountered, victim process: simulated, pid: 1"
+        recorder = EventRecorder(self.client, "kubelet", host=node, clock=self._clock)
+        await recorder.write(Said(About("Node", node, node), "Warning", "SystemOOM", message))
 
     def _look_at(self, key: Key) -> None:
         self._dirty[key] = None

@@ -39,6 +39,8 @@ class SimSettings:
     rack_label: str = "kajitori.dev/rack"
     block_label: str = "kajitori.dev/block"
     zone_label: str = "topology.kubernetes.io/zone"
+    address: str = "127.0.0.1"
+    """Where the kubelet API of all of them listens. A real API server asks for statistics at no loopback address."""
     pod_network: int = 10
     """First byte of Pods' addresses; node `i` uses `{pod_network}.{i // 256}.{i % 256}.0/24`."""
     heartbeat_seconds: float = 10.0

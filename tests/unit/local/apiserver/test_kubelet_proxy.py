@@ -24,6 +24,7 @@ class Kubelet:
     def __init__(self) -> None:
         self.asked: list[tuple[str, list[tuple[str, str]]]] = []
         self.peers: list[Any] = []
+        self.forwarded = ""
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.path, list(request.query.items())))
@@ -35,6 +36,11 @@ class Kubelet:
         for line in (b"one\n", b"two\n"):
             await response.write(line)
         return response
+
+    async def stats(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.path, list(request.query.items())))
+        self.forwarded = request.headers.get("X-Forwarded-Uri", "")
+        return web.json_response({"node": {"nodeName": "n"}})
 
     async def exec(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.path, list(request.query.items())))
@@ -53,6 +59,7 @@ async def kubelet_of(api: EmbeddedApiServer, folder: Path) -> AsyncIterator[Kube
     """A kubelet with the cluster's certificates, its node, and a Pod on it."""
     kubelet = Kubelet()
     application = web.Application()
+    application.router.add_get("/stats/summary", kubelet.stats)
     application.router.add_get("/containerLogs/{ns}/{pod}/{container}", kubelet.log)
     application.router.add_route("*", "/exec/{ns}/{pod}/{container}", kubelet.exec)
     certificate, key = issue_serving(api.certificates, folder, "n", ("127.0.0.1",))
@@ -94,6 +101,20 @@ async def test_logs_come_from_the_kubelet_of_the_pods_node(api: EmbeddedApiServe
         assert subject["organizationName"] == "system:masters"
         refused = await api.call("GET", f"{POD}/log", params={"previous": "true"})
         assert (refused.code, refused.body["message"]) == (400, "previous terminated container not found")
+
+
+async def test_what_a_kubelet_tells_of_its_node_is_passed_on(api: EmbeddedApiServer, tmp_path: Path) -> None:
+    """With the parameters, and with the path that was asked for: one kubelet may speak for several nodes."""
+    path = "/api/v1/nodes/n/proxy/stats/summary"
+    async with kubelet_of(api, tmp_path) as kubelet:
+        answer = await api.call("GET", path, params={"only_cpu_and_memory": "true"})
+        assert (answer.code, answer.body) == (200, {"node": {"nodeName": "n"}})
+        assert kubelet.asked == [("/stats/summary", [("only_cpu_and_memory", "true")])]
+        assert kubelet.forwarded == path
+        assert (await api.call("GET", "/api/v1/nodes/n/proxy/nonsense")).code == 404
+        assert (await api.call("POST", path, {})).code == 405
+        assert (await api.call("GET", "/api/v1/nodes/other/proxy/stats/summary")).code == 404
+    assert (await api.call("GET", path)).code == 503
 
 
 async def test_exec_passes_frames_both_ways(api: EmbeddedApiServer, tmp_path: Path) -> None:

@@ -1,0 +1,235 @@
+"""The most memory that members held: asked of kubelets now and then, taken from Pods as they end, kept in the Run.
+
+At most one round of questions goes on, by the leader alone; where nodes have to be asked one by one it takes a few a
+second, whatever their number. What is learnt between two writes of a Run is lost with this process, and learnt again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+
+import msgspec
+
+from kajitori.core import names
+from kajitori.core.gang import Member
+from kajitori.core.memory import MemberPeak, is_worth_telling, merged, with_member, with_total
+from kajitori.core.policy import Policy
+from kajitori.core.status import MemoryPeak, RunStatus
+from kajitori.core.times import format_time, parse_time
+from kajitori.errors import Forbidden, KajitoriError, NotFound
+from kajitori.kube import figures
+from kajitori.kube.client import KubeClient
+from kajitori.kube.figures import Figure
+from kajitori.kube.members import culprit_peak, peak_of
+from kajitori.kube.mirror import Key, Mirror
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.resources import PODS, Resource
+from kajitori.kube.retry import NO_RETRY
+
+log = logging.getLogger(__name__)
+
+ASK_SECONDS = 5.0
+"""A kubelet that does not answer by then is asked again in the next round."""
+
+AT_ONCE = 4
+NODES_PER_SECOND = 5.0
+"""So that a round over a large cluster is a steady trickle for the API server, through whose proxy it goes."""
+
+UNPACED = 16
+"""Nodes: so few are asked without any pause between them."""
+
+REST = 20
+"""After a round comes at least so many times what it took, where that is more than policy's pause."""
+
+OFF_SECONDS = 600.0
+"""A way of asking that is not served, or not allowed, is not tried again before that."""
+
+NEW_SECONDS = 120.0
+"""What the metrics API has not heard of a member by then it will not hear."""
+
+
+class MemoryKeeper:
+    """What is known of the peaks of runs beside what stands in their status."""
+
+    def __init__(
+        self, client: KubeClient, mirror: Mirror, tell: Callable[[Key], None], now: Callable[[], datetime]
+    ) -> None:
+        """`tell` is called with a Run's key whenever more is known of it than before."""
+        self._client = client
+        self._mirror = mirror
+        self._tell = tell
+        self._now = now
+        self._peaks: dict[str, MemoryPeak] = {}
+        """By the UID of the Run."""
+        self._off_until: dict[str, float] = {}
+
+    def noted(self, run: RunObject, status: RunStatus, members: Iterable[tuple[Pod, Member]]) -> RunStatus:
+        """The status with all that is known of the run's peak: what it says itself, what was learnt since, how these
+        members ended. While all of them go on, a peak that has hardly grown is left as it was.
+        """
+        uid = run.metadata.uid
+        peak = merged(status.memory, self._peaks.get(uid))
+        ended = False
+        for pod, member in members:
+            ended = ended or member.is_over
+            for told in (peak_of(pod), culprit_peak(pod, member)):
+                peak = with_member(peak, told) if told is not None else peak
+        if peak is None:
+            return status
+        self._peaks[uid] = peak
+        if peak == status.memory or not (ended or is_worth_telling(status.memory, peak)):
+            return status
+        return msgspec.structs.replace(status, memory=peak)
+
+    async def ask_forever(self, policy: Callable[[], Policy]) -> None:
+        """Asks as often as policy says, and listens to Pods that end, until cancelled."""
+        no_longer_told = self._mirror.on_change(self._note)
+        try:
+            await self._ask_forever(policy)
+        finally:
+            no_longer_told()
+
+    async def _ask_forever(self, policy: Callable[[], Policy]) -> None:
+        loop = asyncio.get_running_loop()
+        async with KubeClient(self._client.config, retry=NO_RETRY, timeout_seconds=ASK_SECONDS) as asking:
+            while True:
+                pause = policy().memory.sample_every_seconds
+                await asyncio.sleep(pause or OFF_SECONDS)
+                if not policy().memory.sample_every_seconds:
+                    self._forget_gone()
+                    continue
+                began = loop.time()
+                await self.ask(asking)
+                await asyncio.sleep(max(0.0, REST * (loop.time() - began) - pause))
+
+    async def ask(self, client: KubeClient) -> None:
+        """One round: of every member that runs, what it holds now."""
+        self._forget_gone()
+        wanted = {(pod.metadata.namespace, pod.metadata.name): pod for pod in self._running()}
+        if not wanted:
+            return
+        found = await self._from_metrics(client)
+        self._take(found, wanted)
+        heard_of = {(figure.namespace, figure.pod) for figure in found}
+        left = [pod for key, pod in wanted.items() if key not in heard_of and (not found or self._is_old(pod))]
+        nodes = sorted({pod.spec.node_name for pod in left})
+        if nodes:
+            self._take(await self._from_nodes(client, nodes), wanted)
+
+    # ------------------------------------------------------------------------------------------ asking
+
+    async def _from_metrics(self, client: KubeClient) -> list[Figure]:
+        if self._is_off("metrics"):
+            return []
+        try:
+            return await figures.of_all_members(client)
+        except (NotFound, Forbidden) as error:
+            self._turn_off("metrics", f"the metrics API is not to be had: {error.message}")
+        except (KajitoriError, TimeoutError) as error:
+            log.debug("the metrics API did not answer: %s", error)
+        return []
+
+    async def _from_nodes(self, client: KubeClient, nodes: list[str]) -> list[Figure]:
+        found: list[Figure] = []
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(node: str) -> None:
+            async with slots:
+                if self._is_off("nodes"):
+                    return
+                try:
+                    found.extend(await figures.of_node(client, node))
+                except Forbidden as error:
+                    self._turn_off("nodes", f"kubelets may not be asked: {error.message}")
+                except (KajitoriError, TimeoutError) as error:
+                    log.debug("the kubelet of %s told nothing: %s", node, error)
+
+        async with asyncio.TaskGroup() as group:
+            for number, node in enumerate(nodes):
+                if number >= UNPACED:
+                    await asyncio.sleep(1 / NODES_PER_SECOND)
+                if self._is_off("nodes"):
+                    break
+                group.create_task(one(node))
+        return found
+
+    def _is_off(self, way: str) -> bool:
+        return asyncio.get_running_loop().time() < self._off_until.get(way, 0.0)
+
+    def _turn_off(self, way: str, why: str) -> None:
+        if way not in self._off_until:
+            log.info("memory of members: %s", why)
+        self._off_until[way] = asyncio.get_running_loop().time() + OFF_SECONDS
+
+    # ------------------------------------------------------------------------------------------ what was learnt
+
+    def _forget_gone(self) -> None:
+        alive = {run.metadata.uid for run in self._mirror.runs.values()}
+        self._peaks = {uid: peak for uid, peak in self._peaks.items() if uid in alive}
+
+    def _running(self) -> Iterator[Pod]:
+        for run in self._mirror.runs.values():
+            if run.status is None or run.status.phase.is_final:
+                continue
+            for pod in self._mirror.pods_of_run(run.metadata.uid):
+                if pod.status.phase == "Running" and pod.spec.node_name:
+                    yield pod
+
+    def _is_old(self, pod: Pod) -> bool:
+        since = parse_time(pod.status.start_time)
+        return since is None or (self._now() - since).total_seconds() > NEW_SECONDS
+
+    def _take(self, found: Iterable[Figure], wanted: dict[Key, Pod]) -> None:
+        """Figures of the Pods that were asked about, and of no others of their names."""
+        totals: dict[str, int] = defaultdict(int)
+        grown: set[str] = set()
+        for figure in found:
+            pod = wanted.get((figure.namespace, figure.pod))
+            if pod is None or (figure.uid and figure.uid != pod.metadata.uid) or _is_before(figure, pod):
+                continue
+            used = max(figure.used_bytes, figure.peak_bytes)
+            member = peak_of(pod, used_bytes=used, at=figure.at or format_time(self._now()))
+            if member is None:
+                continue
+            totals[pod.run_uid] += figure.used_bytes
+            if self._add(pod.run_uid, member):
+                grown.add(pod.run_uid)
+        for uid, total in totals.items():
+            before = self._peaks.get(uid)
+            after = with_total(before, total)
+            if after is not None and after is not before:
+                self._peaks[uid] = after
+                grown.add(uid)
+        for uid in grown:
+            self._tell_of(uid)
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        """A Pod may be gone a moment after it told how it ended: what it said is taken as soon as it is seen."""
+        pod = self._mirror.pods.get((namespace, name)) if resource == PODS else None
+        if pod is None or not pod.is_finished or not pod.run_uid:
+            return
+        member = peak_of(pod)
+        if member is not None and self._add(pod.run_uid, member):
+            self._tell((namespace, pod.metadata.labels[names.LABEL_RUN]))
+
+    def _add(self, uid: str, member: MemberPeak) -> bool:
+        before = self._peaks.get(uid)
+        after = with_member(before, member)
+        if after is not None:
+            self._peaks[uid] = after
+        return after is not before
+
+    def _tell_of(self, uid: str) -> None:
+        pods = self._mirror.pods_of_run(uid)
+        if pods:
+            self._tell((pods[0].metadata.namespace, pods[0].metadata.labels[names.LABEL_RUN]))
+
+
+def _is_before(figure: Figure, pod: Pod) -> bool:
+    """Whether it was counted before the Pod started: then it is about another one, of the same name."""
+    counted, started = parse_time(figure.at), parse_time(pod.status.start_time)
+    return counted is not None and started is not None and counted < started
