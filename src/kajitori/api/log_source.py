@@ -38,6 +38,7 @@ IDLE_SECONDS = 60.0
 SLICE_BYTES = 64 * 1024
 """So much of what arrived is worked on before others get their turn."""
 
+LAST_WORDS_SECONDS = 1.0
 LAST_TRIES = 5
 LOOKED_AT_BY_NAME = 64
 
@@ -93,6 +94,8 @@ class _Opened:
     """Lines before this time are not wanted."""
     finished: bool
     """The member had ended before its log was opened: this is all there will be."""
+    whole: bool = False
+    """It was read to where its kubelet ended it."""
 
 
 class MemberLog:
@@ -153,6 +156,9 @@ class MemberLog:
                 await tracker.changed(IDLE_SECONDS)
                 continue
             progress = False
+            if self._opened is None and pod is not None:
+                async for batch in self._passed_over(attempt_of(pod)):
+                    yield batch
             try:
                 if self._opened is None and pod is not None:
                     self._opened = await self._open(pod)
@@ -176,6 +182,8 @@ class MemberLog:
                     await self.close()
                     if not self._request.follow:
                         return
+                    if not opened.whole and self._is_gone(opened.pod):
+                        yield await self._last_words(opened)
                     if opened.finished or self._is_gone(opened.pod) or (tracker.is_over and not progress):
                         if opened.finished or not self._is_finished(opened.pod):
                             self._finish(opened.attempt)
@@ -269,15 +277,51 @@ class MemberLog:
             elif listed:
                 hint = f"logs were kept of these attempts: {compress_ranks(sorted({log.attempt for log in listed}))}"
             raise NotFound(gone, hint=hint)
+        pieces = await self._kept_pieces(attempt)
+        if self._floor is not None:
+            pieces = self._wanted(pieces, utc_time(self._floor.isoformat().encode()))
+        return Batch(attempt, _last_lines(pieces, self._tail))
+
+    async def _passed_over(self, attempt: int) -> AsyncGenerator[Batch]:
+        """What was kept of attempts that came and went between two looks, before this one."""
+        if not self._request.follow or self._newest_first:
+            return
+        for missed in range(self._read_attempts + 1, attempt):
+            if pieces := await self._kept_since(missed):
+                yield Batch(missed, pieces)
+            self._finish(missed)
+
+    async def _last_words(self, opened: _Opened) -> Batch:
+        """What a member said after its connection broke off, of which its Pod is gone: as it was kept, or that it is
+        lost. What is said while a member ends is kept a moment after it has ended."""
+        for pause in (0.0, LAST_WORDS_SECONDS):
+            await asyncio.sleep(pause)
+            if pieces := await self._kept_since(opened.attempt):
+                return Batch(opened.attempt, pieces)
+        said = f"kaji: what rank {self.rank} said last in attempt {opened.attempt} is lost"
+        return Batch(
+            opened.attempt,
+            [Piece(self._position.time, f"{said}, with node {opened.pod.spec.node_name}".encode(), True, True)],
+        )
+
+    async def _kept_since(self, attempt: int) -> list[Piece]:
+        """What was kept of an attempt's log and not read yet; nothing where nothing was."""
+        if self._kept_of_run is None:
+            return []
+        await self._user.require("get", self._run.metadata.namespace, resource=PODS, subresource="log")
+        try:
+            return self._position.resumed().fresh(await self._kept_pieces(attempt))
+        except NotFound:
+            return []
+
+    async def _kept_pieces(self, attempt: int) -> list[Piece]:
+        assert self._kept_of_run is not None
         splitter = LineSplitter()
         pieces: list[Piece] = []
         async with aclosing(self._kept_of_run.read(attempt, self.rank)) as chunks:
             async for chunk in chunks:
                 pieces += splitter.feed(chunk)
-        pieces = [*pieces, *splitter.flush()]
-        if self._floor is not None:
-            pieces = self._wanted(pieces, utc_time(self._floor.isoformat().encode()))
-        return Batch(attempt, _last_lines(pieces, self._tail))
+        return [*pieces, *splitter.flush()]
 
     # ------------------------------------------------------------------------------------------ one connection
 
@@ -331,7 +375,7 @@ class MemberLog:
                     try:
                         chunk = pending.result()
                     except StopAsyncIteration:
-                        chunk, last = b"", True
+                        chunk, last, opened.whole = b"", True, True
                     except Unavailable:
                         if not self._request.follow:
                             raise

@@ -201,7 +201,29 @@ async def test_a_member_on_a_node_that_fell_silent_is_left(
         world.kubernetes.remove("pods", "bert-1-0")
         world.kubernetes.change("runs", "bert", status=attempts(2, phase="Running"))
         put_member(world, made, FakeLog(at(2, "b")), attempt=2)
+        assert await anext(lines) == "kaji: what rank 0 said last in attempt 1 is lost, with node n1"
         assert await anext(lines) == "b"
+
+
+async def test_what_a_broken_connection_did_not_bring_comes_from_what_was_kept(
+    world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And so does an attempt that came and went between two looks: of a restart nothing is lost that was kept."""
+    monkeypatch.setattr(log_source, "SILENCE_SECONDS", 0.05)
+    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    made = put_run(world)
+    put_member(world, made, FakeLog(at(1, "a")))
+    await world.caught_up()
+    async with served.stream("GET", PATH, params={"follow": "true"}) as response:
+        lines = response.aiter_lines()
+        assert await anext(lines) == "a"
+        uid = made["metadata"]["uid"]
+        await kept.keep(MemberLogName("team", uid, 1, 0), f"{at(1, 'a')}\n{at(2, 'last words')}\n".encode())
+        await kept.keep(MemberLogName("team", uid, 2, 0), f"{at(3, 'a short life')}\n".encode())
+        world.kubernetes.remove("pods", "bert-1-0")
+        world.kubernetes.change("runs", "bert", status=attempts(3, phase="Running"))
+        put_member(world, made, FakeLog(at(4, "the third")), attempt=3)
+        assert [await anext(lines) for _ in range(3)] == ["last words", "a short life", "the third"]
 
 
 async def test_what_is_refused_is_refused_before_the_answer_begins(world: World) -> None:
