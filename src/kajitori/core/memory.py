@@ -48,8 +48,8 @@ class EarlierRun:
 
 def with_member(known: MemoryPeak | None, member: MemberPeak) -> MemoryPeak | None:
     """The peak of a run, now that this is known of a member. The same object where nothing grew."""
-    if known is None and member.size_bytes <= 0:
-        return None
+    if member.size_bytes <= 0:
+        return known
     if known is not None and known.peak_bytes >= member.size_bytes:
         if member.ran_out and not known.ran_out:
             return msgspec.structs.replace(known, ran_out=True)
