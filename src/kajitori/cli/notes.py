@@ -21,6 +21,7 @@ _AS_EXPECTED = frozenset(
         "SecurityRestricted",
         "CheckpointSizeUnused",
         "ShmOfTheMachine",
+        "MemoryEnough",
     }
 )
 """Nothing that was asked for turns out otherwise by these; `kaji run --dry-run` and `kaji describe` show them."""

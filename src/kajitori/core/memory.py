@@ -92,9 +92,13 @@ def is_worth_telling(old: MemoryPeak | None, new: MemoryPeak | None) -> bool:
     return grew or new.ran_out != old.ran_out
 
 
-def tell_earlier_peaks(earlier: Sequence[EarlierRun], limit_bytes: int | None, add: Callable[..., None]) -> None:
+def tell_earlier_peaks(
+    earlier: Sequence[EarlierRun], limit_bytes: int | None, add: Callable[..., None], *, asked: bool = True
+) -> None:
     """Adds the finding about what earlier runs of this kind needed, where some are known: newest first, of which the
-    highest counts. `limit_bytes` is what each member of this one may use."""
+    highest counts. `limit_bytes` is what each member of this one may use; `asked` whether its user said so: who leaves
+    it to policy, and gets enough, need not be told each time (`MemoryEnough`).
+    """
     looked_at = earlier[:EARLIER_RUNS]
     if not looked_at:
         return
@@ -113,7 +117,8 @@ def tell_earlier_peaks(earlier: Sequence[EarlierRun], limit_bytes: int | None, a
         message = f"earlier runs of this kind peaked at {needed}; {asks}, which is less: it is likely to be killed"
         add("MemoryBelowPeak", message, _FIELD)
     else:
-        add("MemoryPeak", f"earlier runs of this kind peaked at {needed}; {asks}", _FIELD)
+        code = "MemoryPeak" if asked or limit_bytes is None else "MemoryEnough"
+        add(code, f"earlier runs of this kind peaked at {needed}; {asks}", _FIELD)
 
 
 _FIELD = "spec.resources.memory"

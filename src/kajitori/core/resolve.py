@@ -116,7 +116,8 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
 
     amounts = _amounts(spec, policy, smallest, findings)
     if not amounts["memory_unknown"]:
-        tell_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add)
+        asked = spec.resources.memory_bytes is not None
+        tell_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add, asked=asked)
     time_limit = spec.time_limit_seconds
     if time_limit is None:
         time_limit = defaults.time_limit_seconds or policy.ceilings.run.time_limit_seconds

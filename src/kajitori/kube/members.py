@@ -110,6 +110,10 @@ def peak_of(pod: Pod, *, used_bytes: int = 0, at: str = "") -> MemberPeak | None
     """What a Pod tells of its member's memory: that it was seen to hold so much, what it says itself when it has ended,
     and that a program which was started again had used up its limit. None where it tells nothing.
     """
+    container = main_container(pod)
+    last = container.last_state.terminated if container is not None else None
+    if not used_bytes and last is None and not pod.is_finished:
+        return None  # of most members, at most times
     labels, limit = pod.metadata.labels, _limit_bytes(pod)
     for condition in pod.status.conditions if pod.is_finished else ():
         if condition.type == names.CONDITION_MEMORY_PEAK:

@@ -146,6 +146,14 @@ def test_a_run_without_a_limit_is_told_the_peak() -> None:
     assert finding.code == "MemoryPeak" and finding.message.endswith("this one has no limit")
 
 
+def test_who_leaves_it_to_policy_and_gets_enough_is_told_less_loudly() -> None:
+    """A warning is one in any case."""
+    for limit, code in ((64, "MemoryEnough"), (32, "MemoryBelowPeak")):
+        findings = Findings()
+        tell_earlier_peaks([earlier("bert-3", 41)], limit * GI, findings.add, asked=False)
+        assert [finding.code for finding in findings.found] == [code]
+
+
 def test_only_the_newest_are_looked_at() -> None:
     """What was needed long ago says little."""
     newer = [earlier(f"new-{number}", 1) for number in range(EARLIER_RUNS)]
