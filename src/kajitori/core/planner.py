@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, Counts, Mask, NodeTable, Snapshot, Toleration
+from kajitori.core.choosing import Rows, choose
+from kajitori.core.snapshot import CPU, GPU, Counts, Mask, NodeTable, Snapshot, Toleration
 
 CpuRunsOnGpuNodes = Literal["never", "whenNoOthers", "always"]
 
@@ -118,7 +118,11 @@ def plan(snapshot: Snapshot, queue: Iterable[GangRequest]) -> Plan:
 
 def occupy(state: Snapshot, member: MemberRequest, nodes: Sequence[str]) -> None:
     """Marks the nodes as used by one member each, in place."""
-    rows = np.fromiter((state.table.index[name] for name in nodes), dtype=np.int64, count=len(nodes))
+    occupy_rows(state, member, np.array([state.table.index[name] for name in nodes], dtype=np.int64))
+
+
+def occupy_rows(state: Snapshot, member: MemberRequest, rows: Rows) -> None:
+    """The same by rows of the table; a row that comes twice takes two members."""
     np.add.at(state.used, rows, member.amounts)
     np.add.at(state.members, rows, 1)
     if member.alone:
@@ -127,28 +131,46 @@ def occupy(state: Snapshot, member: MemberRequest, nodes: Sequence[str]) -> None
 
 def place(state: Snapshot, gang: GangRequest) -> Placement | Shortage:
     """A node for every rank of one gang, or what is missing. Changes nothing."""
-    table, member = state.table, gang.member
+    eligible = nodes_for(state.table, gang)
+    room = room_of(state, gang.member, eligible & state.table.usable)
+    if int(room.sum()) < len(gang.ranks):
+        return shortage_of(state.table, gang, eligible, int(room.sum()))
+    return placement_of(state.table, gang, rows_for(state.table, gang, room, leftover_of(state)))
+
+
+def placement_of(table: NodeTable, gang: GangRequest, rows: Rows) -> Placement:
+    """The placement of a gang on these rows, in rank order."""
+    nodes = table.nodes
+    return Placement(gang.key, gang.ranks, tuple(nodes[row].name for row in rows.tolist()))
+
+
+def rows_for(table: NodeTable, gang: GangRequest, room: Counts, leftover: Counts) -> Rows:
+    """The row of each rank's node. room: (nodes,) how many members each takes, together enough. leftover: (nodes,) how
+    empty each node is; full ones are taken first."""
     need = len(gang.ranks)
-    eligible = eligible_nodes(table, member)
+    nowhere = np.empty(0, dtype=np.int64)
+    if not gang.previous:
+        return choose(room, need, table.domain_levels, leftover, nowhere)
+    rows = np.full(need, -1, dtype=np.int64)
+    room = room.copy()
+    _keep_previous(rows, room, gang, table)
+    open_ranks = np.flatnonzero(rows < 0)
+    if open_ranks.size:
+        near = np.unique(rows[rows >= 0])
+        rows[open_ranks] = choose(room, open_ranks.size, table.domain_levels, leftover, near)
+    return rows
+
+
+def nodes_for(table: NodeTable, gang: GangRequest) -> Mask:
+    """(nodes,) nodes of the right kind for this gang, without those it avoids if there are others."""
+    eligible = eligible_nodes(table, gang.member)
     avoided = [table.index[name] for name in gang.avoid if name in table.index]
     if avoided:
         others = eligible.copy()
         others[avoided] = False
-        if int(_room(Snapshot.empty(table), member, others & table.usable).sum()) >= need:
-            eligible = others  # else there is nowhere else to go: a node with a past is better than none
-    room = _room(state, member, eligible & table.usable)
-    if int(room.sum()) < need:
-        return _shortage(state, gang, eligible, room)
-
-    rows = np.full(need, -1, dtype=np.int64)
-    _keep_previous(rows, room, gang, table)
-    open_ranks = np.flatnonzero(rows < 0)
-    if open_ranks.size:
-        held = room.copy()
-        near = np.unique(rows[rows >= 0])
-        chosen = _choose(held, open_ranks.size, state, near)
-        rows[open_ranks] = chosen
-    return Placement(gang.key, gang.ranks, tuple(table.nodes[row].name for row in rows))
+        if int(room_of(Snapshot.empty(table), gang.member, others & table.usable).sum()) >= len(gang.ranks):
+            return others
+    return eligible  # where there is nowhere else to go, a node with a past is better than none
 
 
 def eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
@@ -167,36 +189,38 @@ def eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
     return mask & (member.amounts <= table.total).all(axis=1)
 
 
-def _room(state: Snapshot, member: MemberRequest, candidates: Mask) -> Counts:
-    """(nodes,) how many members fit on each node now."""
-    amounts = member.amounts
-    free = state.table.total - state.used
-    room = np.full(len(state.table), _UNBOUNDED, dtype=np.int64)
-    for column in (CPU, MEMORY, GPU, PODS):
-        if amounts[column]:
-            np.minimum(room, free[:, column] // amounts[column], out=room)
-    room[~candidates | state.alone] = 0
+def room_of(state: Snapshot, member: MemberRequest, candidates: Mask, rows: Rows | slice = slice(None)) -> Counts:
+    """How many members fit on each node now: (nodes,), or of some rows only. candidates: as long as the answer."""
+    free = state.table.total[rows] - state.used[rows]
+    room = np.full(len(free), _UNBOUNDED, dtype=np.int64)
+    for column, amount in enumerate(member.amounts.tolist()):
+        if amount == 1:
+            np.minimum(room, free[:, column], out=room)
+        elif amount:
+            np.minimum(room, free[:, column] // amount, out=room)
+    room[~candidates | state.alone[rows]] = 0
     np.maximum(room, 0, out=room)
     if member.whole_node:
-        room = np.minimum(room, 1)
+        np.minimum(room, 1, out=room)
     if member.alone:
-        room[state.members > 0] = 0
+        room[state.members[rows] > 0] = 0
     return room
 
 
-def _shortage(state: Snapshot, gang: GangRequest, eligible: Mask, room: Counts) -> Shortage:
-    nothing_runs = Snapshot.empty(state.table)
+def shortage_of(table: NodeTable, gang: GangRequest, eligible: Mask, fit_now: int) -> Shortage:
+    """Why this gang cannot start: as many members as `fit_now` would find a node."""
+    nothing_runs = Snapshot.empty(table)
     return Shortage(
         key=gang.key,
         members=len(gang.ranks),
-        fit_now=int(room.sum()),
-        fit_ever=int(_room(nothing_runs, gang.member, eligible & state.table.usable).sum()),
-        fit_repaired=int(_room(nothing_runs, gang.member, eligible).sum()),
+        fit_now=fit_now,
+        fit_ever=int(room_of(nothing_runs, gang.member, eligible & table.usable).sum()),
+        fit_repaired=int(room_of(nothing_runs, gang.member, eligible).sum()),
         eligible=eligible,
     )
 
 
-def _keep_previous(rows: Counts, room: Counts, gang: GangRequest, table: NodeTable) -> None:
+def _keep_previous(rows: Rows, room: Counts, gang: GangRequest, table: NodeTable) -> None:
     """Sends members back to where they were, as long as there is room; both arrays are changed in place."""
     for position, rank in enumerate(gang.ranks):
         row = table.index.get(gang.previous.get(rank, ""))
@@ -205,80 +229,12 @@ def _keep_previous(rows: Counts, room: Counts, gang: GangRequest, table: NodeTab
             room[row] -= 1
 
 
-def _choose(room: Counts, need: int, state: Snapshot, near: Counts) -> npt.NDArray[np.int64]:
-    """Rows for `need` members, in table order, so that neighbouring ranks stand next to each other.
-
-    near: rows that other members of the gang already have; their domains come first.
-    """
-    taken = np.zeros(len(room), dtype=np.int64)
-    levels = state.table.domain_levels
-    _descend(room, need, levels, near, _leftover(state), taken, np.flatnonzero(room > 0))
-    return np.repeat(np.arange(len(room)), taken)
-
-
-def _leftover(state: Snapshot) -> Counts:
-    """(nodes,) how much of its scarcest kind a node still has: GPUs first, then CPU. Fuller nodes are taken first."""
-    free = state.table.total - state.used
+def leftover_of(state: Snapshot, rows: Rows | slice = slice(None)) -> Counts:
+    """How much of its scarcest kind a node still has: GPUs first, then CPU. Fuller nodes are taken first."""
+    free: Counts = state.table.total[rows] - state.used[rows]
     return free[:, GPU] * (1 << 40) + free[:, CPU]
-
-
-def _descend(
-    room: Counts,
-    need: int,
-    levels: Sequence[Counts],
-    near: Counts,
-    leftover: Counts,
-    taken: Counts,
-    rows: npt.NDArray[np.int64],
-) -> None:
-    """Takes `need` members from `rows`, whose room is enough, touching as few domains of each level as it can."""
-    if not levels:
-        _take_nodes(room, need, leftover, taken, rows)
-        return
-    numbers = levels[0][rows]
-    domains, position = np.unique(numbers, return_inverse=True)
-    capacity = np.bincount(position, weights=room[rows]).astype(np.int64)
-    close = np.isin(domains, levels[0][near]) if near.size else np.zeros(len(domains), dtype=bool)
-    for domain in _fewest(capacity, need, close):
-        part = min(need, int(capacity[domain]))
-        _descend(room, part, levels[1:], near, leftover, taken, rows[position == domain])
-        need -= part
-
-
-def _fewest(capacity: Counts, need: int, close: Mask) -> list[int]:
-    """The fewest domains that together hold `need`, as indices; the last one the smallest that still fits.
-
-    Domains marked `close` are used up first, since the gang stands there already.
-    """
-    chosen: list[int] = []
-    left = need
-    remaining = [int(i) for i in np.flatnonzero(capacity > 0)]
-    for group in ([i for i in remaining if close[i]], [i for i in remaining if not close[i]]):
-        group.sort(key=lambda i: (-int(capacity[i]), i))
-        while group and left > 0:
-            fitting = [i for i in group if capacity[i] >= left]
-            best = min(fitting, key=lambda i: (int(capacity[i]), i)) if fitting else group[0]
-            group.remove(best)
-            chosen.append(best)
-            left -= int(capacity[best])
-    return chosen
-
-
-def _take_nodes(room: Counts, need: int, leftover: Counts, taken: Counts, rows: npt.NDArray[np.int64]) -> None:
-    """Takes members from nodes of one domain: fewest nodes first, then the fullest of those that fit alike."""
-    order = rows[np.lexsort((rows, leftover[rows], -room[rows]))]
-    cumulated = np.cumsum(room[order])
-    full = int(np.searchsorted(cumulated, need, side="left"))
-    for row in order[:full]:
-        taken[row] += room[row]
-    rest = need - (int(cumulated[full - 1]) if full else 0)
-    if rest:
-        others = order[full:]
-        fitting = others[room[others] >= rest]
-        best = fitting[np.lexsort((fitting, leftover[fitting], room[fitting]))[0]]
-        taken[best] += rest
 
 
 def largest_gang(table: NodeTable, member: MemberRequest) -> int:
     """How many such members the cluster holds when nothing runs on it and every node is well."""
-    return int(_room(Snapshot.empty(table), member, eligible_nodes(table, member)).sum())
+    return int(room_of(Snapshot.empty(table), member, eligible_nodes(table, member)).sum())

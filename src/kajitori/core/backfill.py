@@ -1,0 +1,342 @@
+"""One cycle over the whole queue: what starts now, and for whom nodes are kept.
+
+Gangs are looked at in the queue's order. The first that does not fit gets a reservation: the earliest time at which
+enough of what runs is expected to have ended, and nodes for that time. Others may pass it if they are expected to have
+ended by then, or if they leave it what it needs. Where gangs want different nodes (another GPU type, another pool), the
+first of each such group has a reservation of its own. What nobody knows the end of, foreign Pods and services, never
+frees anything; a gang that waits for it has no reservation, and holds nothing back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kajitori.core.choosing import Rows
+from kajitori.core.planner import (
+    GangRequest,
+    MemberRequest,
+    Placement,
+    Shortage,
+    leftover_of,
+    nodes_for,
+    occupy_rows,
+    placement_of,
+    room_of,
+    rows_for,
+    shortage_of,
+)
+from kajitori.core.snapshot import Counts, Mask, Snapshot
+
+LIKELY = 0.8
+"""Most runs end before what is expected of them, the longest of three or a limit. One may pass if so much of its
+expected length ends before a reservation, unless that is of an overdue gang: then all of it has to, or the reservation
+could slip for ever. Chosen with the order's other constants, see docs/queue.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A gang in the queue, and how long it is expected to take."""
+
+    gang: GangRequest
+    expected_seconds: float
+    overdue: bool = False
+    """It has waited too long: nothing that is expected to delay it may pass it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Something that runs, and when it is expected to leave its nodes; not before now."""
+
+    member: MemberRequest
+    rows: Rows
+    """Of the node table, one for each member."""
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that are kept for a gang, from the time at which it is expected to start."""
+
+    placement: Placement
+    starts_at: float
+    overdue: bool = False
+
+    @property
+    def key(self) -> str:
+        """The gang's."""
+        return self.placement.key
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What one cycle found; every gang is in `placements` or in `shortages`."""
+
+    placements: tuple[Placement, ...]
+    shortages: tuple[Shortage, ...]
+    reservations: tuple[Reservation, ...]
+    """Of some in `shortages`."""
+
+
+def schedule(
+    snapshot: Snapshot,
+    queue: Iterable[Queued],
+    endings: Sequence[Ending],
+    now: float,
+    *,
+    reserve: bool = True,
+    likely: float = LIKELY,
+) -> Schedule:
+    """Starts what fits, in order, and reserves for the first that does not. The snapshot is not changed.
+
+    endings: all that runs and whose end is expected. Without `reserve` whatever fits starts.
+    """
+    cycle = _Cycle(snapshot, endings, now, likely)
+    placements: list[Placement] = []
+    shortages: list[Shortage] = []
+    for queued in queue:
+        shape = cycle.shape_of(queued.gang)
+        placement = cycle.start(queued, shape)
+        if placement is not None:
+            placements.append(placement)
+            continue
+        if reserve:
+            cycle.reserve(queued, shape)
+        shortages.append(cycle.shortage(queued.gang, shape))
+    return Schedule(tuple(placements), tuple(shortages), tuple(cycle.reservations))
+
+
+@dataclass(eq=False, slots=True)
+class _Shape:
+    """What gangs have in common that ask for equal members on the same nodes."""
+
+    member: MemberRequest
+    eligible: Mask
+    candidates: Mask
+    """Those of the eligible that take work now."""
+    shortage: Shortage | None = None
+    pass_by: float = math.inf
+    likely_by: float = math.inf
+    """The earliest start of a reservation on nodes that these could use, of an overdue gang and of another."""
+    hopeless: int = 1 << 62
+    """So many members never find room, as far as ends are expected."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many members of a shape each node takes, as of a number of changes."""
+
+    room: Counts
+    total: int
+    changes: int
+
+
+class _Rooms:
+    """The room for every shape that was asked for, kept up to date where something was placed."""
+
+    def __init__(self, state: Snapshot) -> None:
+        self.state = state
+        self.leftover = leftover_of(state)
+        self._changed: list[Rows] = []
+        self._rooms: dict[_Shape, _Room] = {}
+
+    def of(self, shape: _Shape) -> _Room:
+        known = self._rooms.get(shape)
+        if known is None:
+            room = room_of(self.state, shape.member, shape.candidates)
+            known = self._rooms[shape] = _Room(room, int(room.sum()), len(self._changed))
+        elif known.changes < len(self._changed):
+            changed = self._changed[known.changes :]
+            rows = np.unique(np.concatenate(changed)) if len(changed) > 1 else changed[0]
+            now = room_of(self.state, shape.member, shape.candidates[rows], rows)
+            known.total += int(now.sum()) - int(known.room[rows].sum())
+            known.room[rows] = now
+            known.changes = len(self._changed)
+        return known
+
+    def note(self, rows: Rows) -> None:
+        """The state of these rows has changed; each comes once."""
+        self.leftover[rows] = leftover_of(self.state, rows)
+        self._changed.append(rows)
+
+
+class _Releases:
+    """What running gangs will free of the nodes that a shape could use, in the order of their ends."""
+
+    def __init__(self, endings: Iterable[Ending], shape: _Shape) -> None:
+        self._shape = shape
+        order = sorted(endings, key=lambda ending: ending.ends_at)
+        sizes = [len(ending.rows) for ending in order]
+        numbers: dict[int, int] = {}
+        members: list[MemberRequest] = []
+        for ending in order:
+            if numbers.setdefault(id(ending.member), len(members)) == len(members):
+                members.append(ending.member)
+        rows = np.concatenate([ending.rows for ending in order]) if order else np.empty(0, dtype=np.int64)
+        which = np.repeat(np.array([numbers[id(ending.member)] for ending in order], dtype=np.int64), sizes)
+        times = np.repeat(np.array([ending.ends_at for ending in order], dtype=np.float64), sizes)
+        ours = shape.candidates[rows]
+        self._rows, which, self._times = rows[ours], which[ours], times[ours]
+        self._amounts = np.array([member.amounts for member in members], dtype=np.float64).reshape(-1, 4)[which]
+        self._alone = np.array([member.alone for member in members], dtype=bool)[which]
+
+    def earliest(self, state: Snapshot, need: int) -> tuple[float, Snapshot, Counts] | None:
+        """When `need` members find room at the earliest, what is used then, and the room; None for never.
+
+        Room only grows as runs end, so it is a binary search over their ends.
+        """
+        times = np.unique(self._times)
+        found = None
+        low, high = 0, len(times)
+        while low < high:
+            # Never is looked at first: whoever waits for what has no known end is done with in one step.
+            middle = (low + high) // 2 if found else high - 1
+            then = self._after(state, float(times[middle]))
+            room = room_of(then, self._shape.member, self._shape.candidates)
+            if int(room.sum()) >= need:
+                found = float(times[middle]), then, room
+                high = middle
+            elif found is None:
+                return None
+            else:
+                low = middle + 1
+        return found
+
+    def _after(self, state: Snapshot, moment: float) -> Snapshot:
+        """The state once all that end by then have ended."""
+        count = int(np.searchsorted(self._times, moment, side="right"))
+        rows, nodes = self._rows[:count], len(state.table)
+        used = np.empty_like(state.used)
+        for column in range(used.shape[1]):
+            freed = np.bincount(rows, weights=self._amounts[:count, column], minlength=nodes)
+            used[:, column] = state.used[:, column] - freed.astype(np.int64)
+        np.maximum(used, 0, out=used)
+        members = np.maximum(state.members - np.bincount(rows, minlength=nodes), 0)
+        alone = state.alone.copy()
+        alone[rows[self._alone[:count]]] = False
+        return Snapshot(state.table, used, members, alone)
+
+
+@dataclass(slots=True)
+class _Cycle:
+    """What is free now, and what is left of it for gangs that will still run when a reservation begins."""
+
+    snapshot: Snapshot
+    endings: Sequence[Ending]
+    now: float
+    likely: float
+    reservations: list[Reservation] = field(default_factory=list)
+    _reserved_for: list[_Shape] = field(default_factory=list)
+    """The shape of each of them."""
+    _started: list[Ending] = field(default_factory=list)
+    _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
+    _by_identity: dict[int, _Shape] = field(default_factory=dict)
+    _free: _Rooms = field(init=False)
+    _kept: _Rooms | None = None
+    """As `_free`, but without what reservations need."""
+    _floor: Snapshot | None = None
+    """What is used of reserved nodes once the reservations have begun; nothing of other nodes."""
+
+    def __post_init__(self) -> None:
+        self._free = _Rooms(self.snapshot.copy())
+
+    def shape_of(self, gang: GangRequest) -> _Shape:
+        """The gang's shape; members that are the same object are not compared."""
+        shape = self._by_identity.get(id(gang.member)) if not gang.avoid else None
+        if shape is None:
+            key = (gang.member, gang.avoid, len(gang.ranks) if gang.avoid else 0)
+            shape = self._shapes.get(key)
+            if shape is None:
+                eligible = nodes_for(self.snapshot.table, gang)
+                shape = _Shape(gang.member, eligible, eligible & self.snapshot.table.usable)
+                self._heed_reservations(shape)
+                self._shapes[key] = shape
+            if not gang.avoid:
+                self._by_identity[id(gang.member)] = shape
+        return shape
+
+    def start(self, queued: Queued, shape: _Shape) -> Placement | None:
+        """Places the gang on what is free, if it is and if that is expected to delay no reservation."""
+        need = len(queued.gang.ranks)
+        known = self._free.of(shape)
+        if known.total < need:
+            return None
+        seconds = queued.expected_seconds
+        lasts = self.now + seconds > shape.pass_by or self.now + self.likely * seconds > shape.likely_by
+        if lasts and self._kept is not None:
+            known = self._kept.of(shape)
+            if known.total < need:
+                return None
+        # Reserved nodes look full among those that are kept free: what has ended by then takes them first.
+        leftover = (self._kept or self._free).leftover
+        rows = rows_for(self.snapshot.table, queued.gang, known.room, leftover)
+        self._occupy(shape.member, rows, lasts)
+        self._started.append(Ending(shape.member, rows, self.now + queued.expected_seconds))
+        return placement_of(self.snapshot.table, queued.gang, rows)
+
+    def _occupy(self, member: MemberRequest, rows: Rows, lasts: bool) -> None:
+        occupy_rows(self._free.state, member, rows)
+        changed = np.unique(rows)
+        self._free.note(changed)
+        if self._floor is not None and self._kept is not None:
+            reserved = rows[self._floor.members[rows] > 0]
+            if lasts and reserved.size:
+                occupy_rows(self._floor, member, reserved)
+            self._keep(changed)
+
+    def _keep(self, rows: Rows) -> None:
+        """Gangs that last find of these rows what is free both now and once the reservations have begun."""
+        assert self._kept is not None and self._floor is not None
+        kept, free, floor = self._kept.state, self._free.state, self._floor
+        kept.used[rows] = np.maximum(free.used[rows], floor.used[rows])
+        kept.members[rows] = np.maximum(free.members[rows], floor.members[rows])
+        kept.alone[rows] = free.alone[rows] | floor.alone[rows]
+        self._kept.note(rows)
+
+    def reserve(self, queued: Queued, shape: _Shape) -> None:
+        """Keeps nodes for a gang that does not fit, unless one before it has some of those that it could use."""
+        need = len(queued.gang.ranks)
+        if min(shape.pass_by, shape.likely_by) < math.inf or need >= shape.hopeless:
+            return
+        found = _Releases([*self.endings, *self._started], shape).earliest(self._free.state, need)
+        if found is None:
+            shape.hopeless = need
+            return
+        starts_at, then, room = found
+        rows = rows_for(self.snapshot.table, queued.gang, room, self._free.leftover)
+        occupy_rows(then, shape.member, rows)
+        reserved = np.unique(rows)
+        if self._floor is None:
+            self._floor = Snapshot.empty(self.snapshot.table)
+            self._kept = _Rooms(self._free.state.copy())
+        self._floor.used[reserved] = then.used[reserved]
+        self._floor.members[reserved] = then.members[reserved]
+        self._floor.alone[reserved] = then.alone[reserved]
+        self._keep(reserved)
+        placement = placement_of(self.snapshot.table, queued.gang, rows)
+        self.reservations.append(Reservation(placement, max(self.now, starts_at), queued.overdue))
+        self._reserved_for.append(shape)
+        for each in self._shapes.values():
+            self._heed_reservations(each)
+
+    def _heed_reservations(self, shape: _Shape) -> None:
+        """Finds out before which time gangs of this shape have to end, if they take what is free."""
+        shape.pass_by = shape.likely_by = math.inf
+        for reservation, holder in zip(self.reservations, self._reserved_for, strict=True):
+            if not (holder.candidates & shape.candidates).any():
+                continue
+            if reservation.overdue:
+                shape.pass_by = min(shape.pass_by, reservation.starts_at)
+            else:
+                shape.likely_by = min(shape.likely_by, reservation.starts_at)
+
+    def shortage(self, gang: GangRequest, shape: _Shape) -> Shortage:
+        """Why the gang does not start; what holds for all of its shape is worked out once."""
+        fit_now = min(self._free.of(shape).total, len(gang.ranks))
+        known = shape.shortage
+        if known is None:
+            known = shape.shortage = shortage_of(self.snapshot.table, gang, shape.eligible, fit_now)
+        return Shortage(gang.key, len(gang.ranks), fit_now, known.fit_ever, known.fit_repaired, known.eligible)
