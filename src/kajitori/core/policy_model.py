@@ -6,6 +6,7 @@ Every field has a default, and its text here is its documentation: the reference
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
@@ -332,8 +333,9 @@ class Starting(Document):
     of all, so that they find the hostfile that KAJI_HOSTS names, and each other by name. Left out: no such step and no
     hostfile. `kaji up` on its own cluster fills in this and server."""
     server: ServerUrl | None = None
-    """Where members reach the Web API, such as http://kajitori.kajitori.svc:8600. For https the image has to trust the
-    authority of its certificate."""
+    """Where members reach the Web API, such as http://kajitori.kajitori.svc:8600."""
+    server_ca: Annotated[str, Field(max_length=64 * 1024)] | None = Field(default=None, alias="serverCA")
+    """For an https server: the certificates of who vouches for it, as PEM. Left out: whom the image trusts."""
 
     deadline_seconds: DurationAboveZero = Field(default=600, alias="deadline")
     """An attempt whose members do not all run by then is taken down, and its nodes are free again."""
@@ -343,6 +345,24 @@ class Starting(Document):
     """The pause does not grow beyond this."""
     restart_grace_seconds: Duration = Field(default=5, alias="restartGrace")
     """What the survivors of a broken gang get between SIGTERM and SIGKILL."""
+
+    @field_validator("server_ca")
+    @classmethod
+    def _is_pem(cls, pem: str | None) -> str | None:
+        if pem is None:
+            return None
+        try:
+            ssl.create_default_context(cadata=pem)
+        except (ssl.SSLError, ValueError) as error:
+            hint = "write the certificate of the authority as PEM: -----BEGIN CERTIFICATE----- and so on"
+            raise FieldError("this is no certificate", hint) from error
+        return pem
+
+    @model_validator(mode="after")
+    def _authority_of_https(self) -> Starting:
+        if self.server_ca is not None and not (self.server or "").startswith("https:"):
+            raise FieldError("serverCA is for an https server", "give server as https://…, or leave serverCA out")
+        return self
 
     @model_validator(mode="after")
     def _image_and_server(self) -> Starting:

@@ -129,6 +129,8 @@ def _first_step(member: Manifest, spec: RunSpec, policy: Policy, resolved: Resol
         first_step.SLOTS_ENV: str(slots(resolved.gpus)),
         first_step.DEADLINE_ENV: str(max(1, int(start.deadline_seconds * first_step.DEADLINE_SHARE))),
     }
+    if start.server_ca:
+        env[first_step.CA_ENV] = start.server_ca
     if spec.code is not None:
         env[first_step.CODE_ENV] = spec.code.digest
     if not meets_others:

@@ -18,7 +18,11 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
     began = time.monotonic()
     run, attempt = environment["KAJI_RUN"], int(environment["KAJI_ATTEMPT"])
     folder = environment[first_step.FOLDER_ENV]
-    server = server or Server(environment[first_step.SERVER_ENV], environment[first_step.TICKET_ENV])
+    server = server or Server(
+        environment[first_step.SERVER_ENV],
+        environment[first_step.TICKET_ENV],
+        ca=environment.get(first_step.CA_ENV, ""),
+    )
     try:
         if digest := environment.get(first_step.CODE_ENV):
             from kajitori.member import code  # imports more than all the rest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import ssl
 import time
 import zlib
 from collections.abc import Callable
@@ -56,10 +57,13 @@ class Server:
         url: str,
         ticket: str,
         *,
+        ca: str = "",
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`ca`: who alone vouches for an https server, as PEM; else those that the image trusts."""
         self._url = url
+        self._ca = ca
         self._ticket = ticket
         self._clock = clock
         self._sleep = sleep
@@ -102,8 +106,7 @@ class Server:
     def open(self, path: str, seconds: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """A connection with the beginning of an answer; whoever asked closes it."""
         url = urlsplit(self._url)
-        kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-        connection = kind(url.hostname or "", url.port, timeout=max(1.0, seconds))
+        connection = self._connection(url.scheme, url.hostname or "", url.port, max(1.0, seconds))
         headers = {"Authorization": f"Bearer {self._ticket}", "Accept-Encoding": "gzip"}
         try:
             connection.request("GET", url.path + path, headers=headers)
@@ -111,6 +114,12 @@ class Server:
         except BaseException:
             connection.close()
             raise
+
+    def _connection(self, scheme: str, host: str, port: int | None, seconds: float) -> http.client.HTTPConnection:
+        if scheme != "https":
+            return http.client.HTTPConnection(host, port, timeout=seconds)
+        trust = ssl.create_default_context(cadata=self._ca or None)
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=trust)
 
     def refusal(self, status: int, body: bytes, at_least_seconds: float, seconds: float) -> Exception:
         """What to raise for an answer that is no success: Later where it may pass, else Failure."""

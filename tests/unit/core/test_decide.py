@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kajitori.core import first_step
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide
 from kajitori.core.planner import GangRequest, Placement, place
 from kajitori.core.policy import Policy, default_policy, own_machine_policy, parse_policy
@@ -17,6 +19,7 @@ from kajitori.core.run import RunSpec, parse_spec
 from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot, Taint
 from kajitori.core.template import literal
 from kajitori.errors import Fault, InvalidInput, Refused
+from kajitori.local.apiserver.certificates import ensure_certificates
 
 GI = 2**30
 BERT = RunIdentity("bert", "vision")
@@ -497,6 +500,15 @@ def test_own_machine_refuses_other_paths() -> None:
     assert faults["spec.volumes[0].hostPath"].hint.endswith("-v /home/a/code:/home/a/code")
     assert faults["spec.volumes[1].hostPath"].code == "HostPathRefused"
     assert faults["spec.secrets[0].path"].code == "MountsUnavailable"
+
+
+def test_who_vouches_for_the_server_reaches_the_first_step(tmp_path: Path) -> None:
+    pem = ensure_certificates(tmp_path).ca.read_text()
+    start = {"image": "kajitori:1", "server": "https://kaji:8600"}
+    for more, expected in (({}, None), ({"serverCA": pem}, pem)):
+        (step,) = decided({"replicas": 2}, {"start": start | more}).template["spec"]["initContainers"]
+        said = {variable["name"]: variable["value"] for variable in step["env"]}
+        assert said.get(first_step.CA_ENV) == expected
 
 
 def test_a_service_has_no_number_of_restarts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from kajitori.core.policy import (
 from kajitori.core.policy_docs import policy_fields, policy_reference
 from kajitori.core.policy_model import full_image_name
 from kajitori.errors import Fault, InvalidInput
+from kajitori.local.apiserver.certificates import ensure_certificates
 
 
 def faults(text: str | bytes | dict[str, Any]) -> dict[str, Fault]:
@@ -227,6 +229,14 @@ def test_the_server_of_the_first_step_is_an_address(server: str, kept: str | Non
         assert "start.server" in faults(document)
     else:
         assert parse_policy(document).start.server == kept
+
+
+def test_who_vouches_for_the_server_is_a_certificate_and_for_https_only(tmp_path: Path) -> None:
+    pem = ensure_certificates(tmp_path).ca.read_text()
+    start = {"image": "kajitori", "server": "https://x", "serverCA": pem}
+    assert parse_policy({"start": start}).start.server_ca == pem
+    assert "no certificate" in faults({"start": start | {"serverCA": pem[:200]}})["start.serverCA"].message
+    assert "https" in faults({"start": start | {"server": "http://x"}})["start"].message
 
 
 def test_a_first_step_is_filled_in_where_policy_names_none() -> None:

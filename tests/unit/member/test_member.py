@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import ssl
 import stat
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from aiohttp import web
 
 from kajitori.core import first_step
+from kajitori.local.apiserver.certificates import Certificates, ensure_certificates
 from kajitori.member import hosts
 from kajitori.member.__main__ import main
 from kajitori.member.server import LONGEST_PAUSE_SECONDS, Server
@@ -55,15 +57,20 @@ class Fake:
 
 
 @asynccontextmanager
-async def serving(*answers: Answer) -> AsyncIterator[Fake]:
+async def serving(*answers: Answer, certificates: Certificates | None = None) -> AsyncIterator[Fake]:
+    """Over http, or with certificates over https."""
     fake = Fake(*answers)
+    tls = None
+    if certificates is not None:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificates.server, certificates.server_key)
     app = web.Application()
     app.router.add_get("/{path:.*}", fake.handle)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
-    fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    fake.url = f"http{'s' if tls else ''}://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield fake
     finally:
@@ -113,6 +120,31 @@ async def step(folder: Path, fake: Fake, **more: str) -> tuple[int, Time]:
     time = Time()
     server = Server(fake.url, TICKET, clock=time, sleep=time.sleep)
     return await asyncio.to_thread(main, environment(folder, fake.url, **more), server), time
+
+
+async def test_an_authority_of_ones_own_vouches_for_the_server(tmp_path: Path) -> None:
+    """It comes with the Pod, not with the image; and nobody else may vouch then."""
+    ours, others = (ensure_certificates(tmp_path / name) for name in ("ours", "others"))
+    async with serving(all_known, certificates=ours) as fake:
+        for folder, pem, code in (("yes", ours.ca, 0), ("no", others.ca, first_step.NO_SERVER), ("none", None, 20)):
+            (tmp_path / folder).mkdir()
+            time = Time()
+            server = Server(
+                fake.url, TICKET, ca=pem.read_text() if pem is not None else "", clock=time, sleep=time.sleep
+            )
+            said = environment(tmp_path / folder, fake.url)
+            assert await asyncio.to_thread(main, said, server) == code
+            assert bool(list((tmp_path / folder).iterdir())) == (code == 0)
+    assert {ticket for _, ticket in fake.asked} == {f"Bearer {TICKET}"} and len(fake.asked) == 1
+
+
+async def test_the_program_takes_the_authority_from_its_environment(tmp_path: Path) -> None:
+    """As the Pod gives it, with nothing else set."""
+    certificates = ensure_certificates(tmp_path / "pki")
+    (tmp_path / "out").mkdir()
+    async with serving(all_known, certificates=certificates) as fake:
+        said = environment(tmp_path / "out", fake.url, **{first_step.CA_ENV: certificates.ca.read_text()})
+        assert await asyncio.to_thread(main, said) == 0
 
 
 async def test_everybody_is_in_the_files(tmp_path: Path) -> None:
