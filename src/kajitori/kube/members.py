@@ -118,8 +118,6 @@ def peak_of(pod: Pod, *, used_bytes: int = 0, at: str = "") -> MemberPeak | None
     for condition in pod.status.conditions if pod.is_finished else ():
         if condition.type == names.CONDITION_MEMORY_PEAK:
             used_bytes = max(used_bytes, _told_peak(condition.message))
-    container = main_container(pod)
-    last = container.last_state.terminated if container is not None else None
     ran_out = last is not None and last.reason == "OOMKilled" and limit > 0
     used_bytes = max(used_bytes, limit) if ran_out else used_bytes
     try:
