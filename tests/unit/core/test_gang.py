@@ -311,6 +311,26 @@ def test_a_run_whose_status_was_damaged_ends_its_members_and_learns_from_them_ho
     assert gang.place_on(again.status, (0, 1), "n[0-1]", {}, 0, 2, NOW).attempts == 5
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [(Reason.NONE, Reason.MEMBER_DELETED), (Reason.PREEMPTED, Reason.PREEMPTED)],
+    ids=["kubectl delete", "told before"],
+)
+@pytest.mark.parametrize("state", [FAILED, SUCCEEDED], ids=["killed by SIGTERM", "exit code 0 at SIGTERM"])
+def test_what_was_deleted_did_not_fail_and_did_not_finish(state: MemberState, said: Reason, reason: Reason) -> None:
+    """However a program ends that somebody else asked to end: it costs no restart, and its run is not done."""
+    subject = run(restarts=0, reason=said)
+    ended = [member(rank, state, terminating=True, reason=Reason.NONE) for rank in (0, 1)]
+    if state is FAILED:
+        ended = [replace(each, reason=Reason.PROGRAM_FAILED, exit_code=143) for each in ended]
+    for seen in (ended, [ended[0], member(1)]):
+        answer = step(subject, *seen)
+        assert (answer.status.phase, answer.status.reason) == (Phase.RESTARTING, reason)
+        assert (answer.status.restarts, answer.status.interruptions) == (0, 1)
+    culprit = replace(ended[0], state=FAILED, reason=Reason.OUT_OF_MEMORY)
+    assert step(subject, culprit, member(1)).status.phase is Phase.FAILED
+
+
 def test_nodes_that_members_were_not_let_onto_are_left_in_the_end() -> None:
     """A volume in another zone, a foreign Pod that is always quicker: what was planned is blamed."""
     for subject in (run(replicas=3, phase=Phase.STARTING), replace(service(), status=run(replicas=3).status)):

@@ -42,6 +42,8 @@ from kajitori.core.reasons import (
 from kajitori.core.status import Attempt, MemberCounts, RunStatus
 from kajitori.core.times import parse_time
 
+_DELETED = "its Pod was deleted from outside"
+
 
 def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     attempt = status.attempt
@@ -49,7 +51,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         return _await_nodes(run, status, members, now)
 
     run = replace(run, replicas=len(node_by_rank(attempt)))  # what the spec says since then is for the next attempt
-    current = [member for member in members if member.attempt == attempt.number]
+    current = [_as_it_ended(member, status) for member in members if member.attempt == attempt.number]
     stale = [member for member in members if member.attempt < attempt.number]
     tidy: tuple[Action, ...] = tuple(
         DeleteMembers(run.limits.restart_grace_seconds, attempt=number)
@@ -104,6 +106,18 @@ def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: da
     return Step(status, (*actions, needs_nodes(status, tuple(range(run.replicas)))))
 
 
+def _as_it_ended(member: Member, status: RunStatus) -> Member:
+    """The member; where somebody else ended it, as one that was deleted.
+
+    Its exit code is an answer to SIGTERM then, and neither a failure of the program nor its success.
+    """
+    itself = member.state is MemberState.SUCCEEDED or member.reason in COUNTS_AS_RESTART
+    if not (member.terminating and member.is_over and itself):
+        return member
+    reason = status.reason if status.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
+    return replace(member, state=MemberState.FAILED, reason=reason, message=_DELETED)
+
+
 def _what_broke(run: Run, status: RunStatus, attempt: Attempt, current: Sequence[Member]) -> Member | None:
     """The member whose end explains the end of the attempt, or None while nothing is broken.
 
@@ -134,7 +148,7 @@ def _what_broke(run: Run, status: RunStatus, attempt: Attempt, current: Sequence
                 state=MemberState.FAILED,
                 node=nodes.get(rank, ""),
                 reason=reason,
-                message="its Pod was deleted from outside",
+                message=_DELETED,
             )
             for rank in range(run.replicas)
             if rank not in present
