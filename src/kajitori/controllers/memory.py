@@ -43,7 +43,7 @@ UNPACED = 16
 """Nodes: so few are asked without any pause between them."""
 
 REST = 20
-"""After a round comes at least so many times what it took, where that is more than policy's pause."""
+"""After its answer the metrics API is left alone for so many times what that took, if policy's pause is shorter."""
 
 OFF_SECONDS = 600.0
 """A way of asking that is not served, or not allowed, is not tried again before that."""
@@ -66,6 +66,8 @@ class MemoryKeeper:
         self._peaks: dict[str, MemoryPeak] = {}
         """By the UID of the Run."""
         self._off_until: dict[str, float] = {}
+        self._metrics_seconds = 0.0
+        """How long the metrics API took to answer."""
 
     def noted(self, run: RunObject, status: RunStatus, members: Iterable[tuple[Pod, Member]]) -> RunStatus:
         """The status with all that is known of the run's peak: what it says itself, what was learnt since, how these
@@ -94,17 +96,14 @@ class MemoryKeeper:
             no_longer_told()
 
     async def _ask_forever(self, policy: Callable[[], Policy]) -> None:
-        loop = asyncio.get_running_loop()
         async with KubeClient(self._client.config, retry=NO_RETRY, timeout_seconds=ASK_SECONDS) as asking:
             while True:
-                pause = policy().memory.sample_every_seconds
-                await asyncio.sleep(pause or OFF_SECONDS)
-                if not policy().memory.sample_every_seconds:
+                pause = policy().memory.sample_every_seconds or OFF_SECONDS
+                await asyncio.sleep(max(pause, REST * self._metrics_seconds))
+                if policy().memory.sample_every_seconds:
+                    await self.ask(asking)
+                else:
                     self._forget_gone()
-                    continue
-                began = loop.time()
-                await self.ask(asking)
-                await asyncio.sleep(max(0.0, REST * (loop.time() - began) - pause))
 
     async def ask(self, client: KubeClient) -> None:
         """One round: of every member that runs, what it holds now."""
@@ -125,8 +124,11 @@ class MemoryKeeper:
     async def _from_metrics(self, client: KubeClient) -> list[Figure]:
         if self._is_off("metrics"):
             return []
+        began = asyncio.get_running_loop().time()
         try:
-            return await figures.of_all_members(client)
+            found = await figures.of_all_members(client)
+            self._metrics_seconds = asyncio.get_running_loop().time() - began
+            return found
         except (NotFound, Forbidden) as error:
             self._turn_off("metrics", f"the metrics API is not to be had: {error.message}")
         except (KajitoriError, TimeoutError) as error:

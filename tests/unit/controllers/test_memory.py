@@ -256,6 +256,27 @@ async def test_a_run_that_is_gone_is_forgotten() -> None:
     assert not scene.keeper._peaks
 
 
+async def test_a_slow_metrics_api_is_asked_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer grows with the number of members; at most a twentieth of the time goes into it."""
+    scene = Scene(pod(0, "a"))
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        scene.keeper._metrics_seconds = 4.5
+        if len(pauses) == 2:
+            raise asyncio.CancelledError
+
+    async def ask(client: KubeClient) -> None:
+        return None
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(scene.keeper, "ask", ask)
+    with pytest.raises(asyncio.CancelledError):
+        await scene.keeper.ask_forever(lambda: parse_policy({"memory": {"sampleEvery": "60s"}}))
+    assert pauses[:2] == [60, 90]
+
+
 async def test_policy_says_how_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """0 asks nobody, until policy says otherwise."""
     scene, rounds = Scene(), 0
