@@ -25,7 +25,7 @@ from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import PODS, RUNS, Resource
 
 MOST_RUNS = 8
-CHANGES_BETWEEN_KILLS = 5
+CHANGES_BETWEEN_KILLS = 8
 """Changes of runs and Pods that are seen between two kills, on average."""
 QUIET_SECONDS = 3.0
 """If fewer are seen in this time, the next kill comes all the same."""
@@ -40,9 +40,11 @@ for other in *.lock; do
   case $other in "$KAJI_ATTEMPT".*) continue;; esac
   flock -n -s "$other" true || echo "$me beside $other in $LOCKS" >> ../wrong
 done
-exec sleep 600
+trap 'sleep 0.4; exit 1' TERM
+sleep 600 & wait
 """
-"""A member that holds a lock as long as anything of it lives, and complains of whoever of another attempt does."""
+"""A member that holds a lock as long as anything of it lives, and complains of whoever of another attempt does. It
+takes a moment to end when it is asked to."""
 
 
 class Watchman:
@@ -141,7 +143,8 @@ class Chaos:
         """By name; the last Run of that name."""
         self._count = 0
         self._actions: list[Callable[[], Awaitable[None]]] = [
-            *(self.submit, self.submit, self.submit, self.fail, self.lose, self.stop, self.resume, self.delete)
+            *(self.submit, self.submit, self.fail, self.fail, self.fail, self.lose, self.lose),
+            *(self.stop, self.resume, self.delete),
         ]
 
     async def act(self) -> None:
@@ -149,7 +152,7 @@ class Chaos:
         with contextlib.suppress(KajitoriError):
             await self.chance.choice(self._actions)()
 
-    async def stream(self, until: asyncio.Event, *, pause_seconds: float = 0.1) -> None:
+    async def stream(self, until: asyncio.Event, *, pause_seconds: float = 0.15) -> None:
         """One after the other, after pauses of random length."""
         while not until.is_set():
             await self.act()
@@ -162,17 +165,17 @@ class Chaos:
     async def submit(self) -> None:
         if len(self.unfinished()) >= MOST_RUNS:
             return
-        here = self._processes and self.chance.random() < 0.4
+        here = self._processes and self.chance.random() < 0.5
         name = f"run-{self._count - self.chance.choice([0, 0, 5]) if self._count > 5 else self._count}"
         self._count += 1
-        resources = {"cpu": "100m", "memory": "16Mi", "gpu": self.chance.choice([4, 8]), "gpuType": "h100"}
-        spec: dict[str, Any] = {"replicas": self.chance.randint(1, 6), "restarts": 100, "grace": "1s"}
+        resources = {"cpu": "100m", "memory": "16Mi", "gpu": self.chance.choice([2, 4, 8]), "gpuType": "h100"}
+        spec: dict[str, Any] = {"replicas": self.chance.randint(1, 4), "restarts": 100, "grace": "1s"}
         if here:
             locks = self.world.folder / "locks" / f"{name}.{self._count}"
             locks.mkdir(parents=True)
             command = ["sh", "-c", MEMBER]
             resources = {"cpu": "10m", "memory": "16Mi"}
-            spec |= {"replicas": self.chance.randint(1, 2), "nodeSelector": HERE, "command": command}
+            spec |= {"replicas": self.chance.randint(2, 3), "nodeSelector": HERE, "command": command}
             spec |= {"env": {"LOCKS": str(locks)}}
         before = self._promises.pop(name, None)
         try:
