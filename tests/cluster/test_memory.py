@@ -14,6 +14,7 @@ from tests.helpers.world import GPUS, World, this_machine
 
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import MemoryPeak
+from kajitori.local.kubelet.settings import EvictionThresholds
 
 GI = 2**30
 OFTEN = {"memory": {"sampleEvery": "1s"}}
@@ -124,6 +125,41 @@ async def test_a_real_process_tells_its_peak_as_it_ends(world: World) -> None:
         peak = await world.until(lambda: world.status("quick").memory, "the peak")
         assert peak is not None and 96 << 20 < peak.peak_bytes < 256 << 20
         assert (peak.node, peak.limit_bytes, peak.ran_out) == ("here", 512 << 20, False)
+
+
+class Available:
+    """What a machine has left of its memory: enough, but when somebody said that it is short, once."""
+
+    def __init__(self) -> None:
+        self.short = False
+
+    def __call__(self) -> int:
+        short, self.short = self.short, False
+        return 0 if short else 64 * GI
+
+
+async def test_a_real_machine_that_runs_short_ends_the_culprit_and_moves_the_victim(world: World) -> None:
+    """Who is above his request goes first and for good; then who is within it, and is started again."""
+    available = Available()
+    often = EvictionThresholds(interval_seconds=0.2, pressure_seconds=0.1)
+    async with this_machine(world, available_memory=available, eviction=often) as selector:
+        world.start_controller()
+        hold = "a = bytearray(64 << 20); import signal; signal.pause()"
+        spec = {"command": [sys.executable, "-I", "-S", "-c", hold], "nodeSelector": selector, "restarts": 0}
+        roomy = {"cpu": "100m", "memory": "512Mi"}
+        await world.submit("within", resources=roomy, **spec)
+        await world.submit("above", qos="burstable", resources={**roomy, "memoryRequest": "1Mi"}, **spec)
+        for name in ("within", "above"):
+            await world.reaches(name, Phase.RUNNING)
+        available.short = True
+        status = await world.reaches("above", Phase.FAILED)
+        assert (status.reason, status.attempts) == (Reason.OUT_OF_MEMORY, 1)
+        assert status.memory is not None and status.memory.ran_out
+        assert world.status("within").attempts == 1
+        available.short = True
+        status = await world.reaches("within", Phase.RUNNING, attempt=2)
+        assert (status.restarts, status.interruptions) == (0, 1)
+        assert [note.reason for note in status.notable] == [Reason.EVICTED.value]
 
 
 async def test_kubelets_tell_what_pods_hold_through_the_api_server(platform: Platform) -> None:

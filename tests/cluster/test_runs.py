@@ -383,4 +383,5 @@ async def test_a_real_process_over_its_memory_limit_ends_the_run(world: World) -
         )
         status = await world.reaches("hog", Phase.FAILED)
         assert (status.reason, status.attempts, status.restarts) == (Reason.OUT_OF_MEMORY, 1, 0)
+        assert status.memory is not None and status.memory.peak_bytes >= 64 << 20 and status.memory.ran_out
         assert (await world.reaches("quiet", Phase.RUNNING)).attempts == 1

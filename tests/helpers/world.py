@@ -36,6 +36,7 @@ from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
 from kajitori.kube.watch import WatchSettings
 from kajitori.local.apiserver.certificates import issue_serving
+from kajitori.local.kubelet.eviction import available_memory_bytes
 from kajitori.local.kubelet.kubelet import Kubelet
 from kajitori.local.kubelet.settings import KubeletSettings
 from kajitori.local.manager import Manager
@@ -289,13 +290,15 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def this_machine(world: World, **settings: Any) -> AsyncIterator[dict[str, str]]:
+async def this_machine(
+    world: World, *, available_memory: Callable[[], int] = available_memory_bytes, **settings: Any
+) -> AsyncIterator[dict[str, str]]:
     """This machine as one more node, whose Pods are processes; a node selector for it."""
     selector = {"kajitori.dev/machine": "this"}
     kubelet_settings = KubeletSettings(
         "here", world.folder / "kubelet", labels=selector, address="127.0.0.1", **settings
     )
-    kubelet, stop = Kubelet(world.client, kubelet_settings), asyncio.Event()
+    kubelet, stop = Kubelet(world.client, kubelet_settings, available_memory=available_memory), asyncio.Event()
     task = asyncio.create_task(kubelet.run(stop))
     world.policy = PolicyFile(
         None,
