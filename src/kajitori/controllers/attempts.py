@@ -217,9 +217,8 @@ def is_meddled_with(run: RunObject, pod: Pod) -> bool:
     member = names.read_pod_name(pod.metadata.name)
     if member is None:
         return False
-    _, attempt, rank = member
-    labels = names.member_labels(run.metadata.name, run.metadata.uid, attempt, rank)
-    return pod.metadata.controller is None or not labels.items() <= pod.metadata.labels.items()
+    wanted = names.member_labels(run.metadata.name, run.metadata.uid, member[1], member[2])
+    return pod.metadata.controller is None or not wanted.items() <= pod.metadata.labels.items()
 
 
 async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:

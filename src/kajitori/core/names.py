@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 GROUP = "kajitori.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -43,6 +45,9 @@ RUN_NAME_MAX_LENGTH = 48
 """So that `{run}-{attempt}-{rank}` stays a host name (63 characters) for 99,999 attempts of 99,999 members."""
 
 
+_POD_NAME = re.compile(r"(.+)-(0|[1-9][0-9]*)-(0|[1-9][0-9]*)")
+
+
 def pod_name(run: str, attempt: int, rank: int) -> str:
     """The Pod (and host) name of a member: what belongs to attempt N is never taken for attempt N+1."""
     return f"{run}-{attempt}-{rank}"
@@ -50,14 +55,8 @@ def pod_name(run: str, attempt: int, rank: int) -> str:
 
 def read_pod_name(name: str) -> tuple[str, int, int] | None:
     """Run, attempt and rank that a Pod's name stands for; None where it stands for no member."""
-    parts = name.rsplit("-", 2)
-    if len(parts) != 3 or not (_is_number(parts[1]) and _is_number(parts[2])):
-        return None
-    return parts[0], int(parts[1]), int(parts[2])
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and (text == "0" or text[0] != "0")
+    found = _POD_NAME.fullmatch(name)
+    return (found[1], int(found[2]), int(found[3])) if found else None
 
 
 def member_labels(run: str, run_uid: str, attempt: int, rank: int) -> dict[str, str]:

@@ -144,13 +144,12 @@ class Pod(_Wire, frozen=True):
         Its owner says so, and its name stands for a member of that owner: nobody can change it, unlike labels. Of a Pod
         that has lost its owner the label is believed.
         """
-        member = names.read_pod_name(self.metadata.name)
-        if member is None:
-            return ""
         owner = self.metadata.controller
-        if owner is None:
-            return self.metadata.labels.get(names.LABEL_RUN_UID, "")
-        return owner.uid if (owner.kind, owner.name) == (names.KIND, member[0]) else ""
+        uid = self.metadata.labels.get(names.LABEL_RUN_UID, "") if owner is None else owner.uid
+        if not uid or (owner is not None and owner.kind != names.KIND):
+            return ""
+        member = names.read_pod_name(self.metadata.name)
+        return uid if member is not None and (owner is None or owner.name == member[0]) else ""
 
     @property
     def is_finished(self) -> bool:
