@@ -34,7 +34,7 @@ async def test_a_partitioned_member_comes_back_and_is_known_for_what_it_is(world
     lost = world.nodes_of("bert")[1]
     await world.client.patch(PODS, "bert-1-1", {"metadata": {"finalizers": [HELD]}}, world.namespace)
     await world.silence(lost)
-    await world.reaches("bert", Phase.RUNNING, attempt=2, seconds=10)
+    await world.reaches("bert", Phase.RUNNING, attempt=2)
     assert lost not in world.nodes_of("bert")
 
     old, new = world.pods("bert", 1)[0], world.pods("bert", 2)[1]
@@ -102,7 +102,7 @@ async def test_a_preempting_pod_moves_the_whole_gang(world: World, request: pyte
         await foreign(world, "urgent", wanted, GPUS, priority=world.namespace)
         if not real:
             await preempt(world, "urgent", wanted)
-        status = await world.reaches("bert", Phase.RUNNING, attempt=2, seconds=15)
+        status = await world.reaches("bert", Phase.RUNNING, attempt=2)
         assert wanted not in world.nodes_of("bert")
         assert (status.restarts, status.interruptions, status.failed_starts) == (0, 1, 0)
         await world.until(

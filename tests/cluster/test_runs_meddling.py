@@ -37,14 +37,34 @@ def labels_are_right(world: World, run: str) -> bool:
     return True
 
 
+def are_newer(pods: list[Pod], versions: list[int]) -> bool:
+    """Whether each Pod was written since."""
+    return all(int(pod.metadata.resource_version) > version for pod, version in zip(pods, versions, strict=True))
+
+
 def uid_of(world: World, run: str) -> str:
     found = world.run(run)
     assert found is not None
     return found.metadata.uid
 
 
-async def edit(world: World, pod: str, **metadata: Any) -> None:
-    await world.client.patch(PODS, pod, {"metadata": metadata}, world.namespace)
+async def edit(world: World, pod: str, **metadata: Any) -> int:
+    """Changes a Pod's metadata; answers the resource version of the edit."""
+    edited = await world.client.patch(PODS, pod, {"metadata": metadata}, world.namespace)
+    return int(edited["metadata"]["resourceVersion"])
+
+
+async def edit_everywhere(world: World, value: str | None) -> None:
+    """Another label of each member of `bert`, the owner of the last one, the Run's finalizer; until all is put back."""
+    versions = [await edit(world, f"bert-1-{rank}", labels={label: value}) for rank, label in enumerate(LABELS)]
+    last = f"bert-1-{len(LABELS)}"
+    versions.append(await edit(world, last, ownerReferences=[], labels={names.LABEL_RANK: "0"}))
+    await world.client.patch(RUNS, "bert", {"metadata": {"finalizers": None}}, world.namespace)
+    await world.until(lambda: are_newer(pods(world), versions), "each Pod was written after its edit")
+    await world.until(lambda: labels_are_right(world, "bert"), "labels and owners are right")
+    await world.until(
+        lambda: (run := world.run("bert")) and names.FINALIZER in run.metadata.finalizers, "the finalizer is back"
+    )
 
 
 async def test_labels_and_owners_are_put_back_and_no_program_notices(world: World) -> None:
@@ -54,15 +74,7 @@ async def test_labels_and_owners_are_put_back_and_no_program_notices(world: Worl
     await world.reaches("bert", Phase.RUNNING)
     before = [(pod.metadata.name, pod.metadata.uid) for pod in pods(world)]
     for value in (None, "7"):
-        for rank, label in enumerate(LABELS):
-            await edit(world, f"bert-1-{rank}", labels={label: value})
-        await edit(world, f"bert-1-{len(LABELS)}", ownerReferences=[], labels={names.LABEL_RANK: "0"})
-        await world.client.patch(RUNS, "bert", {"metadata": {"finalizers": None}}, world.namespace)
-        await world.until(lambda: not labels_are_right(world, "bert"), "the edits are seen")
-        await world.until(lambda: labels_are_right(world, "bert"), "labels and owners are right")
-        await world.until(
-            lambda: (run := world.run("bert")) and names.FINALIZER in run.metadata.finalizers, "the finalizer is back"
-        )
+        await edit_everywhere(world, value)
     assert [(pod.metadata.name, pod.metadata.uid) for pod in pods(world)] == before
     status = world.status("bert")
     assert (status.phase, status.attempts, status.interruptions) == (Phase.RUNNING, 1, 0)
