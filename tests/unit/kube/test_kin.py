@@ -8,6 +8,7 @@ import msgspec
 
 from kajitori.core import names
 from kajitori.core.kinship import kind_of
+from kajitori.core.memory import EARLIER_RUNS
 from kajitori.core.run import parse_spec
 from kajitori.core.status import MemoryPeak, RunStatus
 from kajitori.kube.client import KubeClient
@@ -80,6 +81,8 @@ def test_it_follows_the_mirror() -> None:
     assert held.found() == ["a"]
     held.loses("a")
     assert held.found() == []
+    held.shows(run("a", 1, peak=5, owner="bob"))
+    assert held.found() == []
 
 
 def test_a_run_is_not_told_of_itself_or_of_what_came_later() -> None:
@@ -91,9 +94,11 @@ def test_a_run_is_not_told_of_itself_or_of_what_came_later() -> None:
 
 def test_a_sweep_of_thousands_is_not_remembered_whole() -> None:
     """The newest say enough; and what was forgotten may go without a trace."""
-    held = Held(*(run(f"r{number}", number % 60, peak=1) for number in range(REMEMBERED)))
+    held = Held(*(run(f"r{number}", number % 50, peak=1) for number in range(REMEMBERED)))
     held.shows(run("last", 59, peak=1))
-    assert len(held.found()) == REMEMBERED
+    assert len(held.index._known) == REMEMBERED
+    assert held.found()[0] == "last" and len(held.found()) == EARLIER_RUNS
     for name in [*held.mirror.runs]:
         held.loses(name[1])
     assert held.found() == []
+    assert not (held.index._people or held.index._known or held.index._kinds)
