@@ -29,6 +29,7 @@ from kajitori.api import (
     policy,
     problems,
     runs,
+    ssh_keys,
     submission,
     views,
     waiting,
@@ -51,6 +52,7 @@ _ANSWERS: tuple[type, ...] = (
     RunStatus,
     host_lists.HostList,
     host_lists.HostsMissing,
+    ssh_keys.AttemptKeys,
     *(code.CodeView, code.CodePart, code.CodeParts),
     *(kind for kind in vars(views).values() if isinstance(kind, type) and issubclass(kind, views.View)),
 )

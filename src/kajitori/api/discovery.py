@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from kajitori.api.context import Shared, describes
 from kajitori.api.host_lists import HostList, HostsMissing, require_starting
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import of_this_server
+from kajitori.api.ssh_keys import AttemptKeys, attempt_keys
 from kajitori.codepack.parts import ARCHIVE_BYTES, MEDIA_TYPE
 from kajitori.core.tickets import Ticket
 from kajitori.errors import KajitoriError, NotFound, Unauthenticated
@@ -62,9 +64,23 @@ async def hosts(api: Shared, ticket: Shown, request: Request) -> Response:
     return Response(body, 200 if found.complete else 202, headers, media_type="application/json")
 
 
-class CodeOfRun(Parameters):
+class WhoAsks(Parameters):
     rank: int = Field(ge=0)
     """The member that asks."""
+
+
+@router.get(
+    "/v1/members/ssh",
+    responses=describes(AttemptKeys),
+    openapi_extra={"security": [{"ticket": []}]},
+    summary="The SSH keys of an attempt, for a member that is starting",
+)
+async def ssh(api: Shared, ticket: Shown, query: Annotated[WhoAsks, Query()]) -> Response:
+    """The same for all members of the attempt, and for no other: they follow from it and the key of tickets, and are
+    stored nowhere."""
+    require_starting(api.mirror, ticket, query.rank)
+    keys = attempt_keys(api.tickets.derive(ticket, "ssh client"), api.tickets.derive(ticket, "ssh host"))
+    return Response(msgspec.json.encode(keys), headers={"Cache-Control": "no-store"}, media_type="application/json")
 
 
 @router.get(
@@ -78,7 +94,7 @@ class CodeOfRun(Parameters):
     },
     summary="The run's code, for a member that is starting",
 )
-async def code(api: Shared, ticket: Shown, query: Annotated[CodeOfRun, Query()]) -> Response:
+async def code(api: Shared, ticket: Shown, query: Annotated[WhoAsks, Query()]) -> Response:
     """As a Zstandard stream; the header X-Archive-Bytes says how much it holds. The code that the attempt was made
     with, however the run was edited since."""
     require_starting(api.mirror, ticket, query.rank)

@@ -28,11 +28,34 @@ ANNOTATION_OWN_FOLDERS = "kajitori.dev/own-folders"
 """Names of the Pod's volumes that only what we tell it by `KAJI_` variables points to. A node that can mount nothing
 gives it folders of its own and says in these variables where they lie."""
 
+IMAGE_STEP = "kajitori-image"
+"""The step after it, of members that an MPI launcher starts: in the user's own image, to see whether that has what it
+takes, and to write a line for the program's user into a copy of its /etc/passwd."""
+
+MPI_FOLDER = "mpi"
+"""In our folder: keys, and the scripts that members run."""
+PASSWD_FILE = "passwd"
+"""Becomes the program's /etc/passwd, where it does not run as root."""
+ETC_PASSWD = "/etc/passwd"
+HOSTS_MPICH_FILE = "hosts-mpich"
+"""The hostfile as MPICH and Intel MPI take it: `name:slots`."""
+
 CODE_FOLDER = "code"
 """Of the run's code, in our folder; the user's program finds it where the run says."""
 
 HOSTS_ENV = "KAJI_HOSTS"
+HOSTS_MPICH_ENV = "KAJI_HOSTS_MPICH"
 CODE_DIR_ENV = "KAJI_CODE_DIR"
+MPI_ENV = "KAJI_MPI"
+"""Where keys and scripts lie."""
+MPI_PORT_ENV = "KAJI_MPI_PORT"
+"""The port of the attempt, on which every member's sshd listens; the first step makes keys where it is told."""
+MPI_PATIENCE_ENV = "KAJI_MPI_PATIENCE"
+"""Seconds that rank 0 waits for the others' sshd."""
+MPI_PASSWD_ENV = "KAJI_MPI_PASSWD"
+"""Where the copy of /etc/passwd is to be written, where it becomes the program's own."""
+UNFIT_ENV = "KAJI_START_UNFIT"
+"""What the step in the user's image ends with where the image is not fit."""
 FOLDER_ENV = "KAJI_START_FOLDER"
 CA_ENV = "KAJI_START_CA"
 """Who vouches for an https server, as PEM; left out: whom the image trusts."""
@@ -57,8 +80,10 @@ NO_SERVER = 20
 REFUSED = 21
 NO_PEERS = 22
 NO_CODE = 23
+UNFIT_IMAGE = 24
 """Exit codes: the server could not be reached; it refused the ticket; not all members got an address; the run's code is
-not there, or could not be unpacked. Whatever else it ends with is a fault of the step itself."""
+not there, or could not be unpacked; the image lacks what its launcher needs. Whatever else it ends with is a fault of
+the step itself."""
 
 
 def code_of(pod_spec: Mapping[str, Any]) -> str:
@@ -73,3 +98,9 @@ def code_of(pod_spec: Mapping[str, Any]) -> str:
 def is_part_of(pod_spec: Mapping[str, Any]) -> bool:
     """Whether Pods of this spec begin with a first step."""
     return any(container["name"] == CONTAINER for container in pod_spec.get("initContainers") or ())
+
+
+def rank_0_decides(pod_spec: Mapping[str, Any]) -> bool:
+    """Whether a gang of Pods of this spec has done its work once rank 0 has: the others wait for what it asks of
+    them."""
+    return any(container["name"] == IMAGE_STEP for container in pod_spec.get("initContainers") or ())

@@ -62,13 +62,16 @@ class MemberPods:
             step_env[first_step.TICKET_ENV] = sign(
                 Ticket(namespace, run_name, run_uid, attempt, world_size, first_step.code_of(self._spec)), ticket_key
             )
+        if first_step.rank_0_decides(self._spec):
+            ports = {first_step.MPI_PORT_ENV: str(port)}
+            own |= ports
+            step_env |= ports
         self._step_env = [{"name": name, "value": value} for name, value in step_env.items()]
         own |= self._rendezvous(spec, world_size, port)
         written = [variable for variable in self._container.get("env", ()) if variable["name"] not in own]
         self._env = [*({"name": name, "value": value} for name, value in own.items()), *written]
-        self._rank_names = (
-            ("KAJI_RANK", "NODE_RANK", "PET_NODE_RANK") if spec.launcher == "torchrun" else ("KAJI_RANK",)
-        )
+        self._is_torchrun = spec.launcher == "torchrun"
+        self._rank_names = ("KAJI_RANK", "NODE_RANK", "PET_NODE_RANK") if self._is_torchrun else ("KAJI_RANK",)
 
     def _rendezvous(self, spec: RunSpec, world_size: int, port: int) -> dict[str, str]:
         """Where members meet; the user's own values go first where no launcher needs ours."""
@@ -77,7 +80,10 @@ class MemberPods:
         address = f"{names.pod_name(self._run_name, self._attempt, 0)}.{self._run_name}"
         meeting = {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
         if spec.launcher == "torchrun":
-            return meeting | {"PET_MASTER_ADDR": address, "PET_MASTER_PORT": str(port)}
+            pet = {"PET_MASTER_ADDR": address, "PET_MASTER_PORT": str(port)}
+            # The same place for `--rdzv-backend c10d` (PET_RDZV_BACKEND=c10d); without it the rendezvous is static.
+            pet |= {"PET_RDZV_ENDPOINT": f"{address}:{port}", "PET_RDZV_ID": f"{self._run_name}-{self._attempt}"}
+            return meeting | pet
         return {name: value for name, value in meeting.items() if name not in spec.env}
 
     def pod(self, rank: int, node: str) -> Manifest:
@@ -85,6 +91,10 @@ class MemberPods:
         name = names.pod_name(self._run_name, self._attempt, rank)
         number = str(rank)
         env = [*({"name": each, "value": number} for each in self._rank_names), *self._env]
+        if self._is_torchrun:
+            # c10d asks itself by its host name whether the meeting point is here, and tells others that name.
+            env.append({"name": "PET_RDZV_CONF", "value": f"is_host={rank == 0}"})
+            env.append({"name": "PET_LOCAL_ADDR", "value": f"{name}.{self._run_name}"})
         spec = {
             **self._spec,
             "hostname": name,

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     FIRST_STEP_NO_PEERS = "FirstStepNoPeers"
     FIRST_STEP_NO_CODE = "FirstStepNoCode"
     FIRST_STEP_FAILED = "FirstStepFailed"
+    IMAGE_UNFIT = "ImageUnfit"
 
     # What ended a member, a whole attempt or the run
     PROGRAM_FAILED = "ProgramFailed"
@@ -77,6 +78,7 @@ NEVER_RESTARTED = frozenset(
         Reason.OUT_OF_MEMORY,
         Reason.COMMAND_NOT_FOUND,
         Reason.RUNS_AS_ROOT,
+        Reason.IMAGE_UNFIT,
         Reason.TIME_LIMIT,
         Reason.REFUSED,
         Reason.STATUS_DAMAGED,
@@ -94,6 +96,7 @@ START_FAILURES = frozenset(
         Reason.ADMISSION,
         Reason.KUBELET_REFUSED,
         Reason.RUNS_AS_ROOT,
+        Reason.IMAGE_UNFIT,
         Reason.START_DEADLINE,
         Reason.FIRST_STEP_NO_SERVER,
         Reason.FIRST_STEP_REFUSED,

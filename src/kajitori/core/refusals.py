@@ -49,6 +49,9 @@ def refusals(
     yield from _secrets(spec, policy, facts)
     yield from _checkpoint(spec, policy, run)
     yield from _code(spec, policy)
+    if spec.launcher == "mpi" and policy.start.image is None:
+        message = "members cannot be given keys and hostfile here: policy names neither start.image nor start.server"
+        yield Fault("spec.launcher", message, "mpi", _ASK, "NoFirstStep")
     if facts.table is not None and len(facts.table) and not facts.admitted and not policy.nodes_on_demand:
         yield from _cluster(spec, facts.table, resolved, member)
     elif spec.resources.gpu_type is not None and not resolved.gpus:

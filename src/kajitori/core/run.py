@@ -39,7 +39,8 @@ MAX_TEXT_BYTES = 128 * 1024
 """Of command, args and env together: they stand in the Run, in its attempt, and in every Pod."""
 
 _TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "NNODES", "NPROC_PER_NODE")
-TORCHRUN_ENV = frozenset(_TORCHRUN) | {f"PET_{name}" for name in _TORCHRUN}
+_PET = (*_TORCHRUN, "RDZV_ENDPOINT", "RDZV_ID", "RDZV_CONF", "LOCAL_ADDR")
+TORCHRUN_ENV = frozenset(_TORCHRUN) | {f"PET_{name}" for name in _PET}
 SHM_PATH = "/dev/shm"
 
 
@@ -135,7 +136,8 @@ class RunSpec(Document):
     replicas: int = Field(default=1, ge=1, le=MAX_REPLICAS)
     """How many members."""
     launcher: Literal["none", "torchrun", "mpi"] = "none"
-    """Who starts the processes of a member and what they are told about each other."""
+    """Who starts the processes of a member, and what they are told about each other. torchrun: its variables. mpi: rank
+    0 runs the program, as a rule mpirun; the other members are an sshd that it reaches with keys of the attempt."""
     resources: Resources = Resources()
     qos: Literal["guaranteed", "burstable"] = "guaranteed"
     """guaranteed: what is asked for is reserved and the limit. burstable: less is reserved than may be used."""
@@ -226,11 +228,15 @@ def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     yield from _resource_conflicts(spec, where)
     yield from _mount_conflicts(spec, where)
     if spec.launcher == "mpi":
-        hint = "use launcher torchrun, or none and start the processes yourself"
-        yield "launcher", Fault(f"{where}.launcher", "the MPI launcher does not exist yet", "mpi", hint, "NotAvailable")
-    if spec.launcher == "torchrun" and spec.type == "service":
-        message = "torchrun needs members that start and end together, which a service's do not"
-        yield "launcher", Fault(f"{where}.launcher", message, "torchrun", "use type batch")
+        if not spec.command and not spec.args:
+            message = "with launcher mpi a run names its program: the image's own entrypoint is not known here"
+            yield "command", Fault(f"{where}.command", message, hint="such as [mpirun, ./program]")
+        for user_path in (each.path for each in spec.volumes if each.path == first_step.ETC_PASSWD):
+            message = f"with launcher mpi {user_path} is Kajitori's to write"
+            yield "volumes", Fault(f"{where}.volumes", message, user_path, "choose another path")
+    if spec.launcher != "none" and spec.type == "service":
+        message = f"{spec.launcher} needs members that start and end together, which a service's do not"
+        yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, "use type batch")
     for name in sorted(TORCHRUN_ENV & spec.env.keys()) if spec.launcher == "torchrun" else ():
         yield "env", Fault(f"{where}.env.{name}", f"{name} is set by the launcher", hint="leave it out")
     for index, port in enumerate(spec.ports):

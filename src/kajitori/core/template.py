@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.core import first_step, names
+from kajitori.core import first_step, mpi, names
 from kajitori.core.policy_model import Policy, Volume, full_image_name
 from kajitori.core.quantity import format_cpu, format_memory, parse_cpu_millis
 from kajitori.core.resolve import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
@@ -25,10 +25,11 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     inject = policy.inject
     mounts = _Mounts()
     checkpoint_path = _mount_everything(mounts, spec, policy, resolved, run, findings)
-    meets_others = spec.type == "batch" and spec.replicas > 1
+    by_mpi = spec.launcher == "mpi"
+    meets_others = spec.type == "batch" and (spec.replicas > 1 or by_mpi)
     begins_with_step = policy.start.image is not None and (meets_others or spec.code is not None)
     if begins_with_step:
-        _mount_what_the_step_makes(mounts, spec, meets_others=meets_others)
+        _mount_what_the_step_makes(mounts, spec, policy, resolved, meets_others=meets_others)
     container: Manifest = {
         "name": names.MEMBER_CONTAINER,
         "image": spec.image,
@@ -36,8 +37,9 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         "resources": _resources(policy, resolved, findings),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    _put(container, "command", [literal(word) for word in spec.command])
-    _put(container, "args", [literal(word) for word in spec.args])
+    words = [literal(word) for word in (*spec.command, *spec.args)]
+    _put(container, "command", mpi.started_by(words) if by_mpi else words[: len(spec.command)])
+    _put(container, "args", None if by_mpi else words[len(spec.command) :])
     _put(container, "workingDir", spec.working_dir or (spec.code.path if spec.code is not None else None))
     _put(container, "envFrom", [{"secretRef": {"name": use.name}} for use in spec.secrets if _is_whole_env(use)])
     _put(container, "imagePullPolicy", policy.images.pull_policy)
@@ -59,10 +61,13 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     _put(pod, "volumes", mounts.volumes)
     if begins_with_step:
         told = {first_step.HOSTS_ENV: f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"} if meets_others else {}
+        if by_mpi:
+            told |= mpi.told(policy.start.deadline_seconds)
         if spec.code is not None:
             told[first_step.CODE_DIR_ENV] = spec.code.path
         container["env"] += [{"name": name, "value": value} for name, value in told.items()]
-        pod["initContainers"] = [_first_step(container, spec, policy, resolved, meets_others=meets_others)]
+        step = _first_step(container, spec, policy, resolved, meets_others=meets_others)
+        pod["initContainers"] = [step, mpi.image_step(container, step)] if by_mpi else [step]
     _put(pod, "imagePullSecrets", [{"name": name} for name in policy.images.pull_secrets])
     _put(pod, "runtimeClassName", inject.runtime_class)
     _put(pod, "schedulerName", inject.scheduler_name)
@@ -72,6 +77,8 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     _tell_additions(policy, resolved, findings)
     _tell_about_image(spec, findings)
+    if by_mpi:
+        mpi.tell(spec, policy, resolved, findings)
 
     metadata: Manifest = {"labels": {**spec.labels, **inject.labels}}
     if spec.resources.whole_node:
@@ -109,9 +116,15 @@ def torchrun_env(replicas: int, gpus: int) -> dict[str, str]:
     return {"NNODES": members, "PET_NNODES": members, "NPROC_PER_NODE": processes, "PET_NPROC_PER_NODE": processes}
 
 
-def _mount_what_the_step_makes(mounts: _Mounts, spec: RunSpec, *, meets_others: bool) -> None:
+def _mount_what_the_step_makes(
+    mounts: _Mounts, spec: RunSpec, policy: Policy, resolved: Resolved, *, meets_others: bool
+) -> None:
     """The folder that the step fills; out of it the program's /etc/hosts and the run's code, which it may write to."""
-    mounts.add(first_step.VOLUME, first_step.FOLDER, {"emptyDir": {}}, read_only=True)
+    by_mpi = spec.launcher == "mpi"
+    mounts.add(first_step.VOLUME, first_step.FOLDER, {"emptyDir": {}}, read_only=not by_mpi)
+    if by_mpi and mpi.brings_passwd(policy, resolved):
+        users: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_PASSWD, "readOnly": True}
+        mounts.mounts.append(users | {"subPath": first_step.PASSWD_FILE})
     if meets_others and not any(mount["mountPath"] == first_step.ETC_HOSTS for mount in mounts.mounts):
         names_of_members: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_HOSTS, "readOnly": True}
         mounts.mounts.append(names_of_members | {"subPath": first_step.ETC_HOSTS_FILE})

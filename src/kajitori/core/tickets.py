@@ -40,6 +40,13 @@ def sign(ticket: Ticket, key: bytes) -> str:
     return f"{_VERSION}.{payload}.{_signature(payload, key)}"
 
 
+def derive(ticket: Ticket, key: bytes, purpose: str) -> bytes:
+    """A secret of 32 bytes that only holders of the key can tell: the same for the same start of the same run and
+    purpose, and for no other. HKDF-Expand with SHA-256, one block (RFC 5869, 2.3)."""
+    start = [_VERSION, purpose, ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt]
+    return hmac.digest(key, json.dumps(start, separators=(",", ":")).encode() + b"\x01", hashlib.sha256)
+
+
 def is_well_formed(text: str) -> bool:
     """Whether it may be a ticket, whoever signed it."""
     return _FORM.fullmatch(text) is not None

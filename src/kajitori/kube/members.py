@@ -57,6 +57,7 @@ _FIRST_STEP = {
     first_step.REFUSED: Reason.FIRST_STEP_REFUSED,
     first_step.NO_PEERS: Reason.FIRST_STEP_NO_PEERS,
     first_step.NO_CODE: Reason.FIRST_STEP_NO_CODE,
+    first_step.UNFIT_IMAGE: Reason.IMAGE_UNFIT,
 }
 
 _LONGEST_NUMBER = 19
@@ -219,10 +220,12 @@ def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[s
 
 
 def _why_init_failed(init: ContainerStatus) -> Reason:
-    """Only our own first step is known to say by its exit code what was missing."""
-    if init.name != first_step.CONTAINER:
+    """Only our own steps are known to say by their exit codes what was missing."""
+    if init.name not in (first_step.CONTAINER, first_step.IMAGE_STEP):
         return Reason.CONTAINER_CONFIG
     assert init.state.terminated is not None
+    if init.name == first_step.IMAGE_STEP and init.state.terminated.reason in _CANNOT_RUN:
+        return Reason.IMAGE_UNFIT  # it has no shell
     return _FIRST_STEP.get(init.state.terminated.exit_code, Reason.FIRST_STEP_FAILED)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kajitori.core import names
-from kajitori.core.tickets import KEY_BYTES, Ticket, is_well_formed, verify
+from kajitori.core.tickets import KEY_BYTES, Ticket, derive, is_well_formed, verify
 from kajitori.errors import AlreadyExists, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SECRETS
@@ -76,6 +76,12 @@ class TicketReader:
             except NotFound:
                 self._key = None
         return self._verified(text)
+
+    def derive(self, ticket: Ticket, purpose: str) -> bytes:
+        """A secret of 32 bytes of the ticket's attempt. Raises Unavailable where the key is gone meanwhile."""
+        if self._key is None:
+            raise Unavailable("the key of tickets is not known")
+        return derive(ticket, self._key, purpose)
 
     def _verified(self, text: str) -> Ticket | None:
         return verify(text, self._key) if self._key is not None else None

@@ -8,7 +8,7 @@ import os
 import ssl
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from kajitori.core import first_step
@@ -78,6 +78,20 @@ class Server:
             if status == 202:
                 raise Later(self._missing(body, seconds), at_least, is_progress=True)
             raise self.refusal(status, body, at_least, seconds)
+
+        return self.persist(ask, seconds)
+
+    def document(self, path: str, names: Sequence[str], seconds: float) -> dict[str, str]:
+        """The texts of these names that the server answers. Raises Failure where they are not to be had in time."""
+
+        def ask(left: float) -> dict[str, str]:
+            status, at_least, body = self._get(path, min(ANSWER_SECONDS, left))
+            if status != 200:
+                raise self.refusal(status, body, at_least, seconds)
+            said = json.loads(body)
+            if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in names):
+                raise ValueError(f"the answer does not say {', '.join(names)}")
+            return {name: said[name] for name in names}
 
         return self.persist(ask, seconds)
 

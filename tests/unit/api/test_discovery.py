@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import Object, attempts, pod, run
 from tests.unit.api.test_openapi import assert_fits
@@ -299,6 +300,47 @@ async def test_answers_of_old_gangs_are_forgotten(gang: Gang, impatient: None) -
         other = Gang(gang.world, name=f"run-{number}")
         await other.ask()
     assert len(gang.world.api.host_lists._gangs) == KEPT_GANGS
+
+
+SSH = "/v1/members/ssh"
+
+
+async def ask_for_keys(gang: Gang, rank: int) -> httpx2.Response:
+    return await gang.world.http.get(SSH, params={"rank": rank}, headers=gang.headers())
+
+
+async def test_all_members_of_an_attempt_get_the_same_keys(gang: Gang) -> None:
+    """In OpenSSH's own form, which has a random number in it; another attempt has others."""
+    for rank in range(3):
+        gang.start(rank)
+    await gang.world.caught_up()
+    answers = [await ask_for_keys(gang, rank) for rank in range(3)]
+    keys = answers[0].json()
+    publics = [(answer.json()["clientPublicKey"], answer.json()["hostPublicKey"]) for answer in answers]
+    assert publics == [(keys["clientPublicKey"], keys["hostPublicKey"])] * 3
+    document = openapi_document()
+    described = document["paths"][SSH]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert_fits(document, described, keys, SSH)
+    for which in ("client", "host"):
+        private = load_ssh_private_key(keys[f"{which}Key"].encode(), None)
+        public = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+        assert public.decode() == keys[f"{which}PublicKey"]
+    later = Gang(gang.world, attempt=2)
+    later.start(0)
+    await gang.world.caught_up()
+    other = (await ask_for_keys(later, 0)).json()
+    assert not {*other.values()} & {*keys.values()} and keys["clientKey"] != keys["hostKey"]
+
+
+async def test_keys_are_for_members_that_are_starting(gang: Gang) -> None:
+    """And for nobody else who found a ticket in a Pod."""
+    gang.start(0)
+    gang.run_program(1, "10.0.0.1")
+    await gang.world.caught_up()
+    assert (await ask_for_keys(gang, 0)).headers["cache-control"] == "no-store"
+    refused = await ask_for_keys(gang, 1)
+    assert (refused.status_code, refused.json()["code"]) == (403, "NotStarting")
+    assert (await gang.world.http.get(SSH, params={"rank": 0})).status_code == 401
 
 
 CODE = "/v1/members/code"

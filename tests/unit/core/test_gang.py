@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kajitori.core import gang
+from kajitori.core import first_step, gang
 from kajitori.core.gang import (
     CreateMembers,
     DeleteMember,
@@ -87,6 +87,29 @@ def test_it_succeeds_when_all_members_did() -> None:
     answer = step(run(), member(0, SUCCEEDED), member(1, SUCCEEDED))
     assert (answer.status.phase, answer.status.exit_code) == (Phase.SUCCEEDED, 0)
     assert answer.actions == ()
+
+
+def led_by_rank_0() -> Run:
+    """A run whose other members do what rank 0 asks of them."""
+    subject = run()
+    assert subject.status.attempt is not None
+    subject.status.attempt.template = {"spec": {"initContainers": [{"name": first_step.IMAGE_STEP, "env": []}]}}
+    return subject
+
+
+@pytest.mark.parametrize("other", [member(1), failed(1), member(1, PENDING)])
+def test_with_an_mpi_launcher_rank_0_says_when_the_work_is_done(other: Member) -> None:
+    """Whatever became of the others since; those that still run are ended."""
+    answer = step(led_by_rank_0(), member(0, SUCCEEDED), other)
+    assert (answer.status.phase, answer.status.exit_code) == (Phase.SUCCEEDED, 0)
+    tidied = step(replace(led_by_rank_0(), status=answer.status), member(0, SUCCEEDED), member(1))
+    assert kinds(tidied) == [DeleteMembers]
+
+
+def test_with_an_mpi_launcher_a_member_that_breaks_takes_the_gang_back() -> None:
+    for broken in ((failed(0), member(1)), (member(0), failed(1))):
+        assert step(led_by_rank_0(), *broken).status.phase is Phase.RESTARTING
+    assert step(led_by_rank_0(), member(0), member(1, SUCCEEDED)).status.phase is Phase.RUNNING
 
 
 def test_members_may_end_one_after_the_other() -> None:

@@ -99,6 +99,17 @@ def test_torchrun() -> None:
     assert found["NPROC_PER_NODE"] == found["PET_NPROC_PER_NODE"] == "8"
 
 
+def test_torchrun_with_c10d() -> None:
+    """`torchrun --rdzv-backend c10d` meets at the same place; rank 0 is told that it is there, under a name that others
+    can look up. Another attempt never joins."""
+    first, last = (env(members({"launcher": "torchrun"}).pod(rank, "n")) for rank in (0, 3))
+    assert first["PET_RDZV_ENDPOINT"] == last["PET_RDZV_ENDPOINT"] == "bert-3-0.bert:20001"
+    assert first["PET_RDZV_ID"] == last["PET_RDZV_ID"] == "bert-3"
+    assert (first["PET_RDZV_CONF"], last["PET_RDZV_CONF"]) == ("is_host=True", "is_host=False")
+    assert (first["PET_LOCAL_ADDR"], last["PET_LOCAL_ADDR"]) == ("bert-3-0.bert", "bert-3-3.bert")
+    assert env(members({"launcher": "torchrun", "env": {"PET_RDZV_BACKEND": "c10d"}}).pod(0, "n"))["PET_RDZV_BACKEND"]
+
+
 @pytest.mark.parametrize("document", [{"replicas": 1}, {"type": "service"}])
 def test_nobody_to_meet(document: dict[str, Any]) -> None:
     """One member alone, and members of a service, have no meeting point."""

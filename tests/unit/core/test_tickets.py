@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.tickets import Ticket, sign, verify
+from kajitori.core.tickets import Ticket, derive, sign, verify
 
 KEY = bytes(range(32))
 TICKET = Ticket("vision", "bert", "0f5a-uid", 2, 4)
@@ -62,3 +62,16 @@ def test_parts_of_two_tickets_make_no_third() -> None:
     assert verify(f"{version}.{payload}.{signature}", KEY) is None
     assert verify(f"{version}.{payload}.", KEY) is None
     assert verify(f"other.{payload}.{sign(TICKET, KEY).split('.')[2]}", KEY) is None
+
+
+def test_secrets_of_an_attempt_are_its_own() -> None:
+    """The same whoever asks, and others for another attempt, run, purpose or key."""
+    secret = derive(TICKET, KEY, "ssh host")
+    assert derive(replace(TICKET, world_size=9), KEY, "ssh host") == secret and len(secret) == 32
+    others = [
+        derive(replace(TICKET, attempt=3), KEY, "ssh host"),
+        derive(replace(TICKET, run_uid="another"), KEY, "ssh host"),
+        derive(TICKET, KEY, "ssh client"),
+        derive(TICKET, KEY[::-1], "ssh host"),
+    ]
+    assert len({secret, *others}) == 5

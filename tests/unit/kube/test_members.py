@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kajitori.core import first_step, names
 from kajitori.core.gang import Member, MemberState
-from kajitori.core.reasons import START_FAILURES, Reason
+from kajitori.core.reasons import NEVER_RESTARTED, START_FAILURES, Reason
 from kajitori.kube.members import member_of
 from kajitori.kube.objects import Node, Pod
 
@@ -237,6 +237,22 @@ def test_why_a_first_step_failed(status: dict[str, Any], reason: Reason) -> None
     """Each way to fail has its own word; what ended the whole Pod from outside explains the step's end, too."""
     member = seen(status)
     assert (member.state, member.reason, member.exit_code) == (MemberState.FAILED, reason, None)
+
+
+def image_step_ended(exit_code: int, why: str = "Error", message: str = "") -> dict[str, Any]:
+    status = first_step_ended(exit_code, message)
+    status["initContainerStatuses"][0]["name"] = first_step.IMAGE_STEP
+    status["initContainerStatuses"][0]["state"]["terminated"]["reason"] = why
+    return status
+
+
+def test_an_image_that_lacks_what_its_launcher_needs() -> None:
+    """It is named, and not tried again: another start changes nothing. It was no restart of the program, either."""
+    for status in (image_step_ended(first_step.UNFIT_IMAGE, message="no sshd"), image_step_ended(128, "StartError")):
+        assert seen(status).reason is Reason.IMAGE_UNFIT
+    assert "no sshd" in seen(image_step_ended(first_step.UNFIT_IMAGE, message="no sshd")).message
+    assert Reason.IMAGE_UNFIT in START_FAILURES & NEVER_RESTARTED
+    assert seen(image_step_ended(2)).reason is Reason.FIRST_STEP_FAILED
 
 
 def test_a_first_step_that_failed_is_a_failed_start() -> None:

@@ -79,7 +79,10 @@ def _words(*known: str) -> Any:
 @click.option("--gpu-type", metavar="TYPE", help="Such as h100; see kaji gpus.")
 @click.option("--whole-node", is_flag=True, help="Share the nodes with no other run.")
 @click.option(
-    "--launcher", metavar="none|torchrun", shell_complete=_words("none", "torchrun"), help="What starts a member."
+    "--launcher",
+    metavar="none|torchrun|mpi",
+    shell_complete=_words("none", "torchrun", "mpi"),
+    help="What starts a member's processes.",
 )
 @click.option(
     "--type", metavar="batch|service", shell_complete=_words("batch", "service"), help="service: kept running for good."

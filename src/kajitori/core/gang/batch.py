@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from kajitori.core import first_step
 from kajitori.core.gang.progress import (
     blame_late,
     blame_node,
@@ -58,6 +59,11 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         for number in sorted({member.attempt for member in stale if not member.terminating})
     )
     status = count_members(run, status, current)
+    if first_step.rank_0_decides(attempt.template.get("spec", {})) and any(
+        member.rank == 0 and member.state is MemberState.SUCCEEDED for member in current
+    ):  # the others did what it asked of them, and are ended now
+        status = started(status, attempt, now)
+        return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
     broken = _what_broke(run, status, attempt, current)
     if broken is not None:
         return _broken(run, status, broken, current, now)

@@ -1,0 +1,27 @@
+"""SSH keys of an attempt, as OpenSSH writes them: what members let each other in with."""
+
+from __future__ import annotations
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+
+class AttemptKeys(msgspec.Struct, rename="camel"):
+    """Ed25519 key pairs: whoever has the client's is let in by every member's sshd, which shows the host's."""
+
+    client_key: str
+    client_public_key: str
+    host_key: str
+    host_public_key: str
+
+
+def attempt_keys(client_secret: bytes, host_secret: bytes) -> AttemptKeys:
+    """The key pairs whose private keys are these secrets of 32 bytes each."""
+    return AttemptKeys(*_pair(client_secret), *_pair(host_secret))
+
+
+def _pair(secret: bytes) -> tuple[str, str]:
+    key = Ed25519PrivateKey.from_private_bytes(secret)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    return private.decode(), key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

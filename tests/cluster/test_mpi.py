@@ -1,0 +1,157 @@
+"""MPI runs with Debian's Open MPI and OpenSSH, across network namespaces that stand for nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.helpers.world import World, this_machine
+
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer
+from kajitori.core import names
+from kajitori.core.policy import with_first_step
+from kajitori.core.reasons import Phase
+from kajitori.errors import AlreadyExists
+from kajitori.kube.resources import NAMESPACES, PODS, RUNS
+from kajitori.settings import LEASE_NAMESPACE
+
+NEEDED = ("mpirun", "sshd", "ssh-keyscan", "ip")
+SMALL = {"cpu": 0.1, "memory": "256Mi"}
+NOBODY = 54_321
+"""A user id that has no line in /etc/passwd."""
+PYTHON = "/usr/bin/python3"
+"""One that everybody may run."""
+LATE_SECONDS = 2.0
+PATIENCE_SECONDS = 120.0
+"""A hundred processes start here, perhaps beside much else."""
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces for Pods need root"),
+    pytest.mark.skipif(
+        any(shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None for name in NEEDED),
+        reason=f"needs all of {', '.join(NEEDED)}: openmpi-bin, openssh-server and iproute2 of Debian",
+    ),
+]
+
+COUNT = r'''
+"""Counts to a number, one step a turn of all ranks, from where its file says that the last one came."""
+import ctypes, os, sys, time
+
+mpi = ctypes.CDLL("libmpi.so.40", ctypes.RTLD_GLOBAL)
+handle = lambda name: ctypes.byref(ctypes.c_char.in_dll(mpi, name))
+world, integer, total = handle("ompi_mpi_comm_world"), handle("ompi_mpi_int"), handle("ompi_mpi_op_sum")
+rank, size, added, step = (ctypes.c_int() for _ in range(4))
+path, last, pause_at, go = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+
+mpi.MPI_Init(None, None)
+mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+mpi.MPI_Comm_size(world, ctypes.byref(size))
+step = int(open(path).read()) if os.path.exists(path) else 0
+member = os.environ["KAJI_RANK"]
+print(f"rank {rank.value} of {size.value} is member {member} as {os.getuid()} from step {step}", flush=True)
+while step < last:
+    mpi.MPI_Allreduce(ctypes.byref(rank), ctypes.byref(added), 1, integer, total, world)
+    assert added.value == size.value * (size.value - 1) // 2
+    step += 1
+    if rank.value == 0:
+        with open(path + ".new", "w") as file:
+            file.write(str(step))
+        os.rename(path + ".new", path)
+    while step == pause_at and not os.path.exists(go):
+        time.sleep(0.05)
+mpi.MPI_Finalize()
+'''
+
+SLOW_SSHD = f"""#!/bin/sh
+[ "$KAJI_RANK" != 2 ] || sleep {LATE_SECONDS}
+exec /usr/sbin/sshd "$@"
+"""
+
+
+@contextlib.asynccontextmanager
+async def machine_with_networks(world: World) -> AsyncIterator[dict[str, str]]:
+    """This machine as a node whose Pods have addresses of their own, and a Web API that they reach."""
+    number = os.getpid() % (100 * 250)
+    network = f"10.{128 + number // 250}.{number % 250}"
+    with contextlib.suppress(AlreadyExists):
+        await world.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
+    async with this_machine(world, pod_network="namespace", pod_cidr=f"{network}.0/24") as selector:
+        app = create_app(ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy))
+        async with ApiServer(app, host=f"{network}.1") as server:
+            world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
+            world.start_controller()
+            yield selector
+
+
+def said(world: World, run: str, attempt: int) -> list[str]:
+    """What rank 0 of an attempt wrote, in order of the alphabet."""
+    pod = world.pods(run, attempt)[0]
+    logs = (world.folder / "kubelet").glob(f"**/*{pod.metadata.uid}*/**/{names.MEMBER_CONTAINER}/**/*.log*")
+    lines = [line.split(" ", 3)[-1].strip() for file in logs for line in file.read_text().splitlines()]
+    return sorted(lines)
+
+
+def kill_member(run: str, rank: int) -> int:
+    """Kills all that a member runs, as a node does that goes down; how many processes that were."""
+    killed = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            found = (process / "environ").read_bytes().split(b"\0")
+            if f"KAJI_RUN={run}".encode() in found and f"KAJI_RANK={rank}".encode() in found:
+                os.kill(int(process.name), signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(world: World) -> None:
+    """One as root, one as a user whom nobody knows, whose last sshd comes late; it goes on from its checkpoint."""
+    shared = world.folder / "shared"
+    (shared / "bin").mkdir(parents=True)
+    (shared / "state").mkdir()
+    (shared / "state").chmod(0o777)
+    for folder in (world.folder, *world.folder.parents):
+        if not folder.stat().st_mode & 0o001:  # pytest's own, where nobody else may look
+            folder.chmod(0o711)
+    slow = shared / "bin" / "sshd"
+    slow.write_text(SLOW_SSHD)
+    slow.chmod(0o755)
+    (shared / "count.py").write_text(COUNT)
+    program = ["mpirun", PYTHON, str(shared / "count.py")]
+    async with machine_with_networks(world) as selector:
+        common = {"launcher": "mpi", "nodeSelector": selector, "resources": SMALL}
+        go = shared / "state" / "go"
+        await world.submit(
+            "nobody",
+            **common,
+            replicas=3,
+            user=str(NOBODY),
+            restarts=1,
+            env={"PATH": f"{shared}/bin:{os.environ['PATH']}"},
+            command=[*program, str(shared / "state" / "nobody"), "6", "3", str(go)],
+        )
+        await world.submit(
+            "root", **common, replicas=2, command=[*program, str(shared / "state" / "root"), "5", "0", "/"]
+        )
+        await world.reaches("root", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
+        at_three = lambda: (file := shared / "state" / "nobody").exists() and file.read_text() == "3"  # noqa: E731
+        await world.until(at_three, "the other run has come to step 3", seconds=PATIENCE_SECONDS)
+        assert said(world, "nobody", 1) == [f"rank {n} of 3 is member {n} as {NOBODY} from step 0" for n in range(3)]
+        assert said(world, "root", 1) == [f"rank {n} of 2 is member {n} as 0 from step 0" for n in range(2)]
+        told = [await world.client.list(PODS, world.namespace), await world.client.list(RUNS, world.namespace)]
+        assert "PRIVATE KEY" not in str(told)
+
+        assert kill_member("nobody", 1)
+        await world.reaches("nobody", Phase.RUNNING, attempt=2, seconds=PATIENCE_SECONDS)
+        go.touch()
+        status = await world.reaches("nobody", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
+        assert (status.restarts, status.exit_code) == (1, 0)
+        assert said(world, "nobody", 2) == [f"rank {n} of 3 is member {n} as {NOBODY} from step 3" for n in range(3)]
+        over = lambda: all(pod.is_finished for pod in (*world.pods("root"), *world.pods("nobody")))  # noqa: E731
+        await world.until(over, "the other members have ended with rank 0")
