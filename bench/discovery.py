@@ -93,13 +93,16 @@ class Figures:
 # ---------------------------------------------------------------------------------------------- the gang
 
 
-async def make_gang(client: KubeClient, members: int) -> str:
+async def make_gang(client: KubeClient, members: int, code: str = "") -> str:
     """A run whose members are in their first step, all but the last with an address. Answers its ticket."""
-    spec = parse_spec({"image": "bert:3", "replicas": members, "resources": {"cpu": 8, "memory": "64Gi", "gpu": 8}})
+    asked: dict[str, Any] = {"image": "bert:3", "replicas": members}
+    if code:
+        asked["code"] = {"digest": code, "path": "/code"}
+    spec = parse_spec({**asked, "resources": {"cpu": 8, "memory": "64Gi", "gpu": 8}})
     rules = parse_policy({"start": {"image": "kajitori:1", "server": "http://kajitori:8600"}})
     decision = decide(spec, rules, Facts(), run=RunIdentity(RUN, NAMESPACE))
     kind = {"apiVersion": names.API_VERSION, "kind": names.KIND}
-    run = {**kind, "metadata": {"name": RUN}, "spec": {"image": "bert:3", "replicas": members}}
+    run = {**kind, "metadata": {"name": RUN}, "spec": asked}
     made = await client.create(RUNS, run, NAMESPACE)
     uid = made["metadata"]["uid"]
     status = {"status": {"phase": "Starting", "attempts": 1}}
@@ -117,7 +120,7 @@ async def make_gang(client: KubeClient, members: int) -> str:
             await report(client, rank, "" if rank == members - 1 else address(rank))
 
     await asyncio.gather(*(make(rank) for rank in range(members)))
-    return sign(Ticket(NAMESPACE, RUN, uid, 1, members), key)
+    return sign(Ticket(NAMESPACE, RUN, uid, 1, members, code), key)
 
 
 async def report(client: KubeClient, rank: int, pod_ip: str) -> None:
@@ -185,14 +188,10 @@ async def ask_all(url: str, ticket: str, members: int) -> list[asyncio.Future[An
 
 
 @contextlib.contextmanager
-def web_api(cluster: RealCluster, folder: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """`kaji server` with an identity of its own; its address, and its process."""
-    document = yaml.safe_load(cluster.kubeconfig.read_text())
-    document["users"][0]["user"] = {"token": cluster.tokens[WEB_API_USER]}
-    kubeconfig = folder / "web-api.kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(document))
+def web_api(kubeconfig: Path, folder: Path, *more: str) -> Iterator[tuple[str, psutil.Process]]:
+    """`kaji server`; its address, and its process."""
     (folder / "policy.yaml").write_text("{}\n")
-    options = ("--kubeconfig", str(kubeconfig), "--policy", str(folder / "policy.yaml"), "--port", "0")
+    options = ("--kubeconfig", str(kubeconfig), "--policy", str(folder / "policy.yaml"), "--port", "0", *more)
     command = [sys.executable, "-m", "kajitori.cli", "server", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -204,6 +203,15 @@ def web_api(cluster: RealCluster, folder: Path) -> Iterator[tuple[str, psutil.Pr
             raise RuntimeError("kaji server ended before it listened")
         finally:
             process.terminate()
+
+
+def own_identity(cluster: RealCluster, folder: Path) -> Path:
+    """A kubeconfig by which the API server tells the Web API from others."""
+    document = yaml.safe_load(cluster.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": cluster.tokens[WEB_API_USER]}
+    kubeconfig = folder / "web-api.kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(document))
+    return kubeconfig
 
 
 @contextlib.asynccontextmanager
@@ -224,8 +232,8 @@ async def measure(cluster: RealCluster, folder: Path, members: int) -> Figures:
     audit = folder / "audit.log"
     async with prepared(cluster) as client:
         ticket = await make_gang(client, members)
-        with web_api(cluster, folder) as (url, process):
-            before, cpu_before = len(audit.read_text().splitlines()), _cpu_seconds(process)
+        with web_api(own_identity(cluster, folder), folder) as (url, process):
+            before, cpu_before = len(audit.read_text().splitlines()), cpu_seconds(process)
             # 1. All ask, and wait for the last one.
             asked = await ask_all(url, ticket, members)
             await asyncio.sleep(2.0)
@@ -234,7 +242,7 @@ async def measure(cluster: RealCluster, folder: Path, members: int) -> Figures:
             known_at = time.monotonic()
             async with asyncio.timeout(PATIENCE_SECONDS):
                 answers = await asyncio.gather(*asked)
-            cpu, memory = _cpu_seconds(process) - cpu_before, process.memory_info().rss
+            cpu, memory = cpu_seconds(process) - cpu_before, process.memory_info().rss
             lines = audit.read_text().splitlines()[before:]
         if {answer.status for answer in answers} != {"200"}:
             raise RuntimeError(f"not all were answered: {sorted({answer.status for answer in answers})}")
@@ -256,13 +264,14 @@ async def lists(client: KubeClient) -> tuple[float, int]:
     """Processor seconds of the API server, and bytes, for one LIST of the run's Pods."""
     process = next(each for each in psutil.Process().children(recursive=True) if each.name() == "kube-apiserver")
     path = f"{PODS.path(NAMESPACE)}?labelSelector={names.LABEL_RUN}%3D{RUN}&resourceVersion=0"
-    began, size = _cpu_seconds(process), 0
+    began, size = cpu_seconds(process), 0
     for _ in range(LISTS):
         size = len(await client.request("GET", path))
-    return (_cpu_seconds(process) - began) / LISTS, size
+    return (cpu_seconds(process) - began) / LISTS, size
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> float:
+    """Processor seconds that a process has had."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
