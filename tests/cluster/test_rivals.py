@@ -8,10 +8,11 @@ import random
 from collections.abc import AsyncIterator
 from datetime import datetime
 
+import pytest
 import yaml
 from tests.helpers.forks import ControllerPart
 from tests.helpers.storm import Chaos, Parts, Watchman
-from tests.helpers.world import World
+from tests.helpers.world import POLICY, World
 
 from kajitori.controllers.leadership import LEASE_NAME, Terms
 from kajitori.core.reasons import Phase
@@ -26,6 +27,7 @@ ACKNOWLEDGED = 25
 @contextlib.asynccontextmanager
 async def candidates(world: World) -> AsyncIterator[Parts]:
     """Two processes, of which the first leads."""
+    world.use_policy(start=POLICY["start"] | {"deadline": "2m"})  # a busy machine is no reason for a second attempt
     policy = world.folder / "policy.yaml"
     policy.write_text(yaml.safe_dump(world.policy_document))
     parts = Parts()
@@ -51,6 +53,7 @@ async def last_writes(world: World) -> dict[str, datetime]:
     return found
 
 
+@pytest.mark.timeout(240)
 async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_continues(world: World) -> None:
     """Another took over and finished the burst: one attempt, a Pod for each rank, no node double; and what was deleted
     meanwhile does not come back."""
@@ -73,7 +76,7 @@ async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_conti
             moment = world.mirror.now()
             await world.client.delete(RUNS, names[0], world.namespace)
             for name in names[1:]:
-                await world.reaches(name, Phase.RUNNING, attempt=1)
+                await world.reaches(name, Phase.RUNNING, attempt=1, seconds=60)
             await world.until(lambda: not world.run(names[0]) and not world.pods(names[0]), "the deleted one is gone")
             lease = await world.client.get(LEASES, LEASE_NAME, world.namespace)
             assert lease["spec"]["holderIdentity"] == "second"
