@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 from tests.helpers.platform import platform
 from tests.helpers.real_cluster import any_cluster, own_namespace, real_cluster, with_controller_manager, with_scheduler
@@ -17,6 +18,9 @@ __all__ = [
     "with_scheduler",
     "world",
 ]
+
+hypothesis.settings.register_profile("kajitori", deadline=None)  # machines are busy at times: no test is timed
+hypothesis.settings.load_profile("kajitori")
 
 LONGEST_FIRST = ("runs", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e2e-ordinary-user")
 """Groups that begin first, so that no worker is left with a long one when the others have nothing to do any more."""
