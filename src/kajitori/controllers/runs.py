@@ -144,6 +144,8 @@ class RunController:
         self._replan = False
         self._plan_rests_until = 0.0
         self._passed_over: set[Key] = set()
+        self._asked_under = 0
+        """The version of the policy that all who wait were asked about last."""
         self._retell_at: datetime | None = None
         self._catch_up_at: datetime | None = None
         """When the mirror will show all that was missed while a watch of it was broken."""
@@ -551,6 +553,8 @@ class RunController:
         )
         if self._queue.wait(Waiting(key, run, admitted, status, request, version)):
             self._replan = True
+        if admitted.policy_version < self._cluster.policy_version:  # it changed while this run was looked at
+            self._changed.add(key)
 
     def _is_time_to_plan(self) -> bool:
         if not len(self._queue) or self._first_look:
@@ -562,12 +566,14 @@ class RunController:
         """Starts what fits, and tells the others why they wait."""
         began = asyncio.get_running_loop().time()
         self._replan, self._retell_at = False, None
-        outdated = self._queue.decided_before(self._cluster.policy_version)
-        self._changed.update(outdated)  # policy is asked for each attempt, and it is another one now (rule 12)
+        in_force = self._cluster.policy_version
+        outdated = self._queue.decided_before(in_force)
+        if outdated and in_force != self._asked_under:  # policy is asked for each attempt, and it is another one now
+            self._asked_under = in_force
+            self._changed.update(outdated)
+            self._something.set()
         cycle = self._queue.plan(self._working.keys() | outdated, self._time_of_facts())
         self._passed_over.update(cycle.busy)
-        if outdated:
-            self._something.set()
         for key in cycle.doubtful:
             self._wake(key, DOUBT_PATIENCE)
         for waiting, placement in cycle.starts:
