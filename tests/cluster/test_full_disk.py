@@ -18,6 +18,7 @@ from tests.helpers.apiserver import MERGE, embedded_apiserver
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
 from kajitori.errors import StorageFull
+from kajitori.local.store import DataFolderUnusable, Store
 from kajitori.store.blobs import Blobs, open_blobs
 from kajitori.store.code import CodeStore
 from kajitori.store.folder import TEMPORARY
@@ -89,6 +90,16 @@ async def test_what_was_acknowledged_stays_and_nothing_else_does(disk: Disk) -> 
         items = (await again.call("GET", MAPS)).body["items"]
         assert {each["metadata"]["name"] for each in items} == acknowledged
         assert (await again.call("GET", f"{MAPS}/first")).body["data"] == {"x": "2"}
+
+
+async def test_a_server_that_cannot_even_start_says_so(disk: Disk) -> None:
+    """Whoever reads it knows what to do; with room it starts."""
+    disk.fill()
+    with pytest.raises(DataFolderUnusable, match="disk is full") as refused:
+        await Store.open(disk.path / "objects")
+    assert "make room" in refused.value.hint
+    disk.make_room()
+    await (await Store.open(disk.path / "objects")).close()
 
 
 async def test_an_upload_is_refused_and_goes_on_where_it_was(disk: Disk, tmp_path: Path) -> None:

@@ -281,7 +281,10 @@ def test_a_gang_runs_end_to_end_for_a_plain_user(site: Site) -> None:
     assert (said.returncode, said.stdout) == (7, "long\n"), said
     refused = site.kaji("exec", "long", "true", user="grace")
     assert refused.returncode not in (0, 7) and "pods/exec" in refused.stderr, refused
+    budgets = ("get", "pdb", "-n", "vision", "-l", "app.kubernetes.io/managed-by=kajitori", "-o", "name")
+    site.until(lambda: site.kubectl(*budgets).stdout.split() == ["poddisruptionbudget.policy/long"], "its budget alone")
     assert site.kaji("rm", "-f", "long", "pair").returncode == 0
+    site.until(lambda: not site.kubectl(*budgets).stdout, "no budget left")
 
 
 def test_members_of_a_gang_are_told_of_each_other(site: Site) -> None:

@@ -216,9 +216,14 @@ def test_kubectl_sees_the_runs(laptop: Laptop) -> None:
 
 
 def test_a_second_kaji_up_on_the_same_folder_is_refused(laptop: Laptop) -> None:
-    answer = laptop.kaji("up", "--data", str(laptop.data))
+    """And harms nothing: not one file of the first is written, and it goes on."""
+    files = [laptop.data / name for name in ("kaji.json", "kubeconfig", "token", "ports.json", "pki/ca.crt")]
+    before = [(file.read_bytes(), file.stat().st_mtime_ns) for file in files]
+    answer = laptop.kaji("up", "--data", str(laptop.data), "--nodes", "1")
     assert answer.returncode == 125
     assert str(laptop.data) in answer.stderr and "Traceback" not in answer.stderr
+    assert [(file.read_bytes(), file.stat().st_mtime_ns) for file in files] == before
+    assert laptop.kaji("run", "-q", "--rm", "busybox", "echo", "still here").stdout == "still here\n"
 
 
 def test_kaji_up_names_what_it_cannot_use(laptop: Laptop, tmp_path: Path) -> None:

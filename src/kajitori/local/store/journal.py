@@ -57,7 +57,8 @@ class Journal:
             self._database = self._open(folder / "store.sqlite", max_pages)
         except sqlite3.Error as error:
             os.close(self._lock)
-            hint = "if it can't be repaired, choose another folder with --data"
+            full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+            hint = "make room there" if full else "if it can't be repaired, choose another folder with --data"
             raise DataFolderUnusable(f"the store in {folder} can't be opened: {error}", hint=hint) from error
         except DataFolderUnusable:
             os.close(self._lock)
