@@ -97,8 +97,7 @@ class Fork:
     """One part at work in a process of its own."""
 
     def __init__(self, part: Part) -> None:
-        self.part = part
-        self._process = _CONTEXT.Process(target=_work, args=(part, os.getpid()), daemon=True)
+        self._process = _CONTEXT.Process(target=_work, args=(part,), daemon=True)
         self._process.start()
 
     @property
@@ -121,7 +120,8 @@ class Fork:
         os.kill(self._process.pid or 0, signal.SIGCONT)
 
 
-def _work(part: Part, parent: int) -> None:
+def _work(part: Part) -> None:
+    """Whatever ends the test ends this."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     uvloop.run(part.run())
 

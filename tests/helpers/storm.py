@@ -314,15 +314,14 @@ class Parts:
         self._parts: dict[str, Part] = {}
         self._forks: dict[str, Fork] = {}
 
-    def add(self, name: str, part: Part) -> Fork:
+    def add(self, name: str, part: Part) -> None:
         """Starts one more."""
         self._parts[name] = part
-        return self.start(name)
+        self.start(name)
 
-    def start(self, name: str) -> Fork:
-        """Starts it, or starts it again."""
-        fork = self._forks[name] = Fork(self._parts[name])
-        return fork
+    def start(self, name: str) -> None:
+        """Starts it again."""
+        self._forks[name] = Fork(self._parts[name])
 
     def kill(self, name: str) -> None:
         """Ends it at once, whatever it is doing."""
