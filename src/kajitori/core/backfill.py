@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
+import numpy.typing as npt
 
 from kajitori.core.choosing import Rows
 from kajitori.core.planner import (
@@ -30,6 +32,8 @@ from kajitori.core.planner import (
     shortage_of,
 )
 from kajitori.core.snapshot import Counts, Mask, Snapshot
+
+Floats = npt.NDArray[np.float64]
 
 LIKELY = 0.8
 """Most runs end before what is expected of them, the longest of three or a limit. One may pass if so much of its
@@ -168,42 +172,57 @@ class _Releases:
 
     def __init__(self, endings: Iterable[Ending], shape: _Shape) -> None:
         self._shape = shape
-        order = sorted(endings, key=lambda ending: ending.ends_at)
-        sizes = [len(ending.rows) for ending in order]
+        order = sorted(endings, key=attrgetter("ends_at"))
         numbers: dict[int, int] = {}
         members: list[MemberRequest] = []
+        kinds, sizes, ends = [], [], []
         for ending in order:
-            if numbers.setdefault(id(ending.member), len(members)) == len(members):
+            number = numbers.setdefault(id(ending.member), len(members))
+            if number == len(members):
                 members.append(ending.member)
+            kinds.append(number)
+            sizes.append(ending.rows.size)
+            ends.append(ending.ends_at)
         rows = np.concatenate([ending.rows for ending in order]) if order else np.empty(0, dtype=np.int64)
-        which = np.repeat(np.array([numbers[id(ending.member)] for ending in order], dtype=np.int64), sizes)
-        times = np.repeat(np.array([ending.ends_at for ending in order], dtype=np.float64), sizes)
+        which = np.repeat(np.array(kinds, dtype=np.int64), sizes)
+        times = np.repeat(np.array(ends, dtype=np.float64), sizes)
         ours = shape.candidates[rows]
         self._rows, which, self._times = rows[ours], which[ours], times[ours]
         self._amounts = np.array([member.amounts for member in members], dtype=np.float64).reshape(-1, 4)[which]
         self._alone = np.array([member.alone for member in members], dtype=bool)[which]
 
-    def earliest(self, state: Snapshot, need: int) -> tuple[float, Snapshot, Counts] | None:
+    def earliest(self, state: Snapshot, room_now: int, need: int) -> tuple[float, Snapshot, Counts] | None:
         """When `need` members find room at the earliest, what is used then, and the room; None for never.
 
-        Room only grows as runs end, so it is a binary search over their ends.
+        Room only grows as runs end, so it is a search over their ends: first where room is expected if every member
+        that ends makes room for as much as it had, which is exact where all are alike; then by halves.
         """
         times = np.unique(self._times)
         found = None
         low, high = 0, len(times)
+        probe = self._guess(times, need - room_now)
         while low < high:
-            # Never is looked at first: whoever waits for what has no known end is done with in one step.
-            middle = (low + high) // 2 if found else high - 1
-            then = self._after(state, float(times[middle]))
+            then = self._after(state, float(times[probe]))
             room = room_of(then, self._shape.member, self._shape.candidates)
             if int(room.sum()) >= need:
-                found = float(times[middle]), then, room
-                high = middle
-            elif found is None:
+                found = float(times[probe]), then, room
+                high = probe
+                probe = high - 1 if low == 0 else (low + high) // 2
+            elif probe == len(times) - 1:
                 return None
             else:
-                low = middle + 1
+                low = probe + 1
+                probe = (low + high) // 2 if found else high - 1  # who waits for ever is done with in one step
         return found
+
+    def _guess(self, times: Floats, missing: int) -> int:
+        """Which end it may be after which so many more members find room."""
+        wanted = self._shape.member.amounts
+        asked = wanted > 0
+        parts = (self._amounts[:, asked] / wanted[asked]).min(axis=1, initial=np.inf)
+        count = int(np.searchsorted(np.cumsum(parts), missing - 1e-6))
+        moment = self._times[min(count, len(self._times) - 1)] if len(self._times) else 0.0
+        return int(np.searchsorted(times, moment))
 
     def _after(self, state: Snapshot, moment: float) -> Snapshot:
         """The state once all that end by then have ended."""
@@ -301,7 +320,9 @@ class _Cycle:
         need = len(queued.gang.ranks)
         if min(shape.pass_by, shape.likely_by) < math.inf or need >= shape.hopeless:
             return
-        found = _Releases([*self.endings, *self._started], shape).earliest(self._free.state, need)
+        found = _Releases([*self.endings, *self._started], shape).earliest(
+            self._free.state, self._free.of(shape).total, need
+        )
         if found is None:
             shape.hopeless = need
             return

@@ -37,26 +37,28 @@ def _descend(
         _take_nodes(room, need, leftover, taken, rows)
         return
     numbers = levels[0][rows]
-    starts = np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))  # numbers grow along the table
-    if len(starts) == 1:
+    if numbers[0] == numbers[-1]:  # numbers grow along the table
         _descend(room, need, levels[1:], near, leftover, taken, rows)
         return
+    starts = np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))
     capacity = np.add.reduceat(room[rows], starts)
-    close = np.isin(numbers[starts], levels[0][near]) if near.size else np.zeros(len(starts), dtype=bool)
-    ends = np.append(starts[1:], len(rows))
-    for domain in _fewest(capacity, need, close):
+    for domain in _fewest(capacity, need, np.isin(numbers[starts], levels[0][near]) if near.size else None):
         part = min(need, int(capacity[domain]))
-        _descend(room, part, levels[1:], near, leftover, taken, rows[starts[domain] : ends[domain]])
+        end = starts[domain + 1] if domain + 1 < len(starts) else len(rows)
+        _descend(room, part, levels[1:], near, leftover, taken, rows[starts[domain] : end])
         need -= part
 
 
-def _fewest(capacity: Counts, need: int, close: Mask) -> list[int]:
+def _fewest(capacity: Counts, need: int, close: Mask | None) -> list[int]:
     """The fewest domains that together hold `need`, as indices; the last one the smallest that still fits.
 
     Domains marked `close` are used up first, since the gang stands there already.
     """
+    if close is None and int(capacity.max()) >= need:  # one will do, as for most gangs
+        return [int(np.where(capacity >= need, capacity, capacity.max() + 1).argmin())]
     chosen: list[int] = []
-    for group in (np.flatnonzero(close), np.flatnonzero(~close)):
+    groups = [np.arange(len(capacity))] if close is None else [np.flatnonzero(close), np.flatnonzero(~close)]
+    for group in groups:
         if need <= 0 or not group.size:
             continue
         group = group[np.argsort(-capacity[group], kind="stable")]
