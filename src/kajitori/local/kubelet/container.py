@@ -296,9 +296,8 @@ class Container:
     # Talking to it
 
     async def _order(self, order: Mapping[str, Any]) -> None:
-        try:
-            connection = await self._connect()
-        except Unavailable:
+        connection = await self._connect_while_it_lives()
+        if connection is None:
             return  # it has ended meanwhile, which is what any order wants
         try:
             loop = asyncio.get_running_loop()
@@ -308,6 +307,17 @@ class Container:
             pass
         finally:
             connection.close()
+
+    async def _connect_while_it_lives(self) -> socket.socket | None:
+        """A shim that was adopted as soon as it was started does not listen yet: an order must not be lost by that."""
+        pause_seconds = 0.01
+        while self._pidfd is not None:
+            try:
+                return await self._connect()
+            except Unavailable:
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, 0.5)
+        return None
 
     async def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -205,6 +205,22 @@ async def test_adopted_while_it_runs(bench: Bench) -> None:
     assert bench.text() == "done\n"
 
 
+async def test_adopted_before_its_shim_listens(bench: Bench) -> None:
+    """The kubelet was killed as it started it: what the next one orders waits for the shim, and is not lost."""
+    first = bench.container()
+    await first.launch(bench.shell("exec sleep 1000"))
+    second = Container(first.directory, first.container_id)
+    assert await second.adopt()
+    socket = first.directory / shim.CONTROL_SOCKET
+    aside = socket.rename(first.directory / "not-yet")
+    stopping = asyncio.create_task(second.stop(1000))
+    await asyncio.sleep(0.05)
+    aside.rename(socket)
+    await stopping
+    await ended(second)
+    assert second.state.exit_code == 128 + signal.SIGTERM
+
+
 async def test_adopted_after_it_ended(bench: Bench) -> None:
     """What ended while no kubelet was there has the right exit code."""
     first = bench.container()
