@@ -120,6 +120,24 @@ async def test_somebody_deletes_all_of_our_pods(world: World) -> None:
     await world.until(lambda: len(pods(world)) == 4, "nothing of the first attempt is left")
 
 
+@pytest.mark.parametrize("how", ["Orphan", "Foreground"])
+async def test_however_a_run_is_deleted_its_members_go(world: World, how: str) -> None:
+    """`kubectl delete --cascade=orphan` takes the owner off our Pods: they are ended all the same."""
+    world.start_controller()
+    await world.submit("bert", replicas=3)
+    await world.reaches("bert", Phase.RUNNING)
+    await world.client.delete(RUNS, "bert", world.namespace, propagation=how)
+
+    def let_go() -> (
+        bool
+    ):  # the garbage collector's own finalizer may take it half a minute: it has to know the kind first
+        run = world.run("bert")
+        return run is None or names.FINALIZER not in run.metadata.finalizers
+
+    await world.until(let_go, "we let the Run go")
+    await world.until(lambda: not pods(world), "its Pods are gone")
+
+
 async def test_a_run_that_is_edited_runs_on_as_it_was_begun(world: World) -> None:
     """The edit is for the next attempt; one that policy or grammar refuses ends the run only then."""
     world.start_controller()
