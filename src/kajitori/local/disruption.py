@@ -30,7 +30,7 @@ class _Run(msgspec.Struct):
 
 
 class Disruption(Controller):
-    """Looks at a budget after a change of it or of its Pods: every run has one, and those of other runs cost nothing."""
+    """Looks at a budget after a change of it or of its Pods: every run has one, and others cost nothing."""
 
     name = "disruption-controller"
     interval_seconds = 30.0
