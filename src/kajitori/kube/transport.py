@@ -29,6 +29,10 @@ READ_BUFFER_BYTES = 1 << 21
 
 CONNECT_SECONDS = 10.0
 
+_STILL_HELD = "is used by transport"
+"""What uvloop says of a new socket where a server died in the middle of a handshake: aiohttp has closed that
+connection's socket, and the next one got its number before uvloop let go of it. Nothing was sent, and it passes."""
+
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
 
@@ -273,6 +277,14 @@ class Transport:
             raise _HandshakeRefused(error.status) from error
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise connection_failed(self.config, error) from error
+        except RuntimeError as error:
+            if _STILL_HELD not in str(error):
+                raise
+            raise ConnectionFailed(
+                f"the API server at {self.config.server} cannot be reached: {error}",
+                hint="try again",
+                maybe_applied=False,
+            ) from error
 
 
 class _HandshakeRefused(Exception):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import stat
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -11,11 +13,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+import uvloop
 from aiohttp import WSMsgType, web
-from tests.unit.kube.fake_api import Naps, client_of, serving, status_of
+from tests.unit.kube.fake_api import Naps, client_of, fake_api, serving, status_of
 
 from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.client import KubeClient, PatchKind
@@ -520,3 +524,22 @@ def test_how_a_program_ended(payload: bytes, answer: tuple[int | None, str]) -> 
 def test_raw_parts_of_a_body_stay_as_they_are() -> None:
     """A Run's spec goes back to the server byte by byte."""
     assert msgspec.json.encode({"spec": msgspec.Raw(b'{"a":  1}')}) == b'{"spec":{"a":  1}}'
+
+
+def test_a_descriptor_that_the_event_loop_still_has_is_a_failed_connection() -> None:
+    """Where a server dies during a handshake, aiohttp closes the socket before uvloop knows; the next one gets the same
+    number, and uvloop refuses it. Nothing was sent, and it passes."""
+
+    async def work() -> None:
+        async with fake_api() as api, KubeClient(KubeConfig(server=api.url), retry=NO_RETRY) as client:
+            url = urlsplit(api.url)
+            held = socket.create_connection((url.hostname, url.port))
+            number = held.fileno()
+            transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=held)
+            os.close(number)
+            with pytest.raises(ConnectionFailed) as caught:
+                await client.list(PODS)
+            assert not caught.value.maybe_applied
+            transport.abort()
+
+    uvloop.run(work())
