@@ -122,7 +122,7 @@ def gang_pods(size: Size, policy: Policy, run: str) -> MemberPods:
         attempt=1,
         world_size=size.members,
         port=20000,
-        spec=spec,
+        launcher=spec.launcher,
         bind_direct=True,
     )
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.real_cluster import RealCluster
 
 from kajitori.core.decide import Facts, RunIdentity, decide
-from kajitori.core.manifests import MemberPods, headless_service
+from kajitori.core.manifests import MemberPods, headless_service, launcher_of
 from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
 from kajitori.errors import InvalidInput
@@ -134,7 +134,7 @@ async def test_members_are_taken_as_they_are(client: KubeClient, case: str, bind
         attempt=1,
         world_size=spec.replicas,
         port=20000,
-        spec=spec,
+        launcher=launcher_of(spec),
         bind_direct=bind_direct,
     )
     sent = pods.pod(0, "node-1")

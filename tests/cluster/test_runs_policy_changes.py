@@ -22,6 +22,12 @@ def write(world: World, path: Path, **rules: Any) -> None:
     path.write_text(yaml.safe_dump(world.policy_document | rules))
 
 
+async def variables_of(world: World, pod: str) -> set[str]:
+    """The variables that a member is told."""
+    found = await world.client.get(PODS, pod, world.namespace)
+    return {variable["name"] for variable in found["spec"]["containers"][0]["env"]}
+
+
 async def test_a_run_that_waits_is_judged_by_the_policy_of_its_start(world: World) -> None:
     """It was admitted under another: what starts when there is room was asked for under the one in force."""
     path = world.use_policy_file()
@@ -53,7 +59,10 @@ async def test_a_run_that_waits_is_judged_by_the_policy_of_its_start(world: Worl
 
 
 async def test_what_is_under_way_is_kept_and_can_be_ended(world: World) -> None:
-    """Policy comes to refuse runs that are starting and running: they stay as they were begun, until they are over."""
+    """Policy comes to refuse runs that are starting and running: they stay as they were begun, until they are over.
+
+    So does one whose spec is edited in the middle of its burst, while nobody leads.
+    """
     path = world.use_policy_file()
     held_up = asyncio.Event()
 
@@ -73,12 +82,15 @@ async def test_what_is_under_way_is_kept_and_can_be_ended(world: World) -> None:
         await asyncio.wait_for(held_up.wait(), 30)
         await world.until(lambda: world.pods("begun"), "its first member")
         await world.kill_controller(first)
+    await world.change("begun", launcher="torchrun", env={"LR": "1"})
     write(world, path, **NO_BERT, inject={"labels": {"under": "the-new"}}, binding={"bind": "direct"})
     world.start_controller()
 
     status = await world.reaches("begun", Phase.RUNNING, attempt=1)
     assert (status.interruptions, status.failed_starts) == (0, 0)
     assert not [pod for pod in world.pods("begun") if "under" in pod.metadata.labels]
+    assert {"KAJI_RANK", "MASTER_ADDR"} <= (told := await variables_of(world, "begun-1-0"))
+    assert told == await variables_of(world, "begun-1-1") == await variables_of(world, "begun-1-2")
     await world.change("stopped", stopped=True)
     assert (await world.reaches("stopped", Phase.STOPPED)).reason is Reason.STOPPED_BY_USER
     assert (await world.reaches("limited", Phase.FAILED)).reason is Reason.TIME_LIMIT

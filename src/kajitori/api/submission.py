@@ -295,7 +295,7 @@ def _manifests(api: Api, submission: Submission, decision: Decision, run: RunObj
         attempt=1,
         world_size=spec.replicas,
         port=choose_port(uid, 1, (), ports.first_port, ports.last_port),
-        spec=spec,
+        launcher=manifests.launcher_of(spec),
         bind_direct=decision.bind_direct,
     )
     pod = pods.pod(0, node)

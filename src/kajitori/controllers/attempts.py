@@ -106,7 +106,6 @@ async def create_members(
     run: RunObject,
     attempt: Attempt,
     ranks: Sequence[int],
-    spec: RunSpec,
     *,
     ticket_key: bytes | None = None,
 ) -> list[str]:
@@ -123,9 +122,9 @@ async def create_members(
         namespace=run.metadata.namespace,
         run_uid=run.metadata.uid,
         attempt=attempt.number,
-        world_size=spec.replicas if spec.type == "service" else len(nodes),
+        world_size=attempt.world_size or len(nodes),
         port=attempt.port,
-        spec=spec,
+        launcher=attempt.launcher,
         bind_direct=attempt.bind_direct,
         ticket_key=ticket_key,
     )

@@ -35,7 +35,7 @@ from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.memory import MemoryKeeper
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
 from kajitori.controllers.tidying import tidy_forever
-from kajitori.core import gang, names, nodelist
+from kajitori.core import gang, manifests, names, nodelist
 from kajitori.core.budgets import budget_spec
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
@@ -623,6 +623,7 @@ class RunController:
                 self._choose_port(run, number),
                 spec.replicas,
                 self._now(),
+                launcher=manifests.launcher_of(spec),
                 bind_direct=decision.bind_direct,
             )
             version = await self._write(run, status, waiting.version, before=waiting.status)
@@ -653,7 +654,7 @@ class RunController:
                 raise StartRefused(Reason.ADMISSION, "its spec was edited meanwhile, and can't be read any more")
             await prepare(self._client, run, spec, decision.claim if decision else None)
             ticket_key = await key_of_tickets(self._client, attempt, self._namespace)
-            created = await create_members(self._client, run, attempt, ranks, spec, ticket_key=ticket_key)
+            created = await create_members(self._client, run, attempt, ranks, ticket_key=ticket_key)
         except StartRefused as refused:
             step = gang.failed_to_create(admitted.life, status, refused.reason, refused.message, self._now())
             await self._write(run, step.status, version, before=status)

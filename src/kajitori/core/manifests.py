@@ -29,12 +29,12 @@ class MemberPods:
         attempt: int,
         world_size: int,
         port: int,
-        spec: RunSpec,
+        launcher: str,
         bind_direct: bool = False,
         ticket_key: bytes | None = None,
     ) -> None:
-        """`ticket_key` signs what members show the Web API in their first step, where the template has one; without it
-        they have nothing to show."""
+        """`launcher` is the spec's, empty where members do not meet. `ticket_key` signs what members show the Web API
+        in their first step, where the template has one; without it they have nothing to show."""
         self._template = template
         self._run_name = run_name
         self._namespace = namespace
@@ -67,24 +67,25 @@ class MemberPods:
             own |= ports
             step_env |= ports
         self._step_env = [{"name": name, "value": value} for name, value in step_env.items()]
-        own |= self._rendezvous(spec, world_size, port)
+        own |= self._rendezvous(launcher, world_size, port)
         written = [variable for variable in self._container.get("env", ()) if variable["name"] not in own]
         self._env = [*({"name": name, "value": value} for name, value in own.items()), *written]
-        self._is_torchrun = spec.launcher == "torchrun"
+        self._is_torchrun = launcher == "torchrun"
         self._rank_names = ("KAJI_RANK", "NODE_RANK", "PET_NODE_RANK") if self._is_torchrun else ("KAJI_RANK",)
 
-    def _rendezvous(self, spec: RunSpec, world_size: int, port: int) -> dict[str, str]:
+    def _rendezvous(self, launcher: str, world_size: int, port: int) -> dict[str, str]:
         """Where members meet; the user's own values go first where no launcher needs ours."""
-        if spec.type == "service" or not port or (spec.launcher == "none" and world_size == 1):
+        if not launcher or not port or (launcher == "none" and world_size == 1):
             return {}
         address = f"{names.pod_name(self._run_name, self._attempt, 0)}.{self._run_name}"
         meeting = {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
-        if spec.launcher == "torchrun":
+        if launcher == "torchrun":
             pet = {"PET_MASTER_ADDR": address, "PET_MASTER_PORT": str(port)}
             # The same place for `--rdzv-backend c10d` (PET_RDZV_BACKEND=c10d); without it the rendezvous is static.
             pet |= {"PET_RDZV_ENDPOINT": f"{address}:{port}", "PET_RDZV_ID": f"{self._run_name}-{self._attempt}"}
             return meeting | pet
-        return {name: value for name, value in meeting.items() if name not in spec.env}
+        written = {variable["name"] for variable in self._container.get("env", ())}
+        return {name: value for name, value in meeting.items() if name not in written}
 
     def pod(self, rank: int, node: str) -> Manifest:
         """The Pod of one member, for the node that was planned for it."""
@@ -114,6 +115,11 @@ class MemberPods:
             "metadata": {**self._metadata, "name": name, "labels": {**self._labels, names.LABEL_RANK: number}},
             "spec": spec,
         }
+
+
+def launcher_of(spec: RunSpec) -> str:
+    """What starts the members of an attempt; empty in a service, whose members do not meet."""
+    return "" if spec.type == "service" else spec.launcher
 
 
 def owner_of_members(run_name: str, run_uid: str) -> Manifest:

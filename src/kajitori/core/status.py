@@ -21,6 +21,10 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The ranks covered, as ranges (`0-3,7`); empty means all."""
     template: dict[str, Any] = {}
     """The resolved Pod template (`metadata` and `spec`), the same for every rank."""
+    launcher: str = ""
+    """What starts its members, as the spec said when it was planned; empty in a service, whose members do not meet."""
+    world_size: int = 0
+    """How many members the run had then; 0 means as many as are covered."""
     bind_direct: bool = False
     """Its members are bound by us, not by the scheduler."""
     port: int = 0

@@ -9,7 +9,7 @@ import pytest
 
 from kajitori.core import first_step, names
 from kajitori.core.decide import Facts, RunIdentity, decide
-from kajitori.core.manifests import MemberPods, checkpoint_claim, headless_service, priority_class
+from kajitori.core.manifests import MemberPods, checkpoint_claim, headless_service, launcher_of, priority_class
 from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
 from kajitori.core.tickets import Ticket, verify
@@ -30,7 +30,7 @@ def members(
         attempt=3,
         world_size=spec.replicas,
         port=port,
-        spec=spec,
+        launcher=launcher_of(spec),
         **more,
     )
 

@@ -37,6 +37,7 @@ def place_on(
     replicas: int,
     now: datetime,
     *,
+    launcher: str = "none",
     bind_direct: bool = False,
 ) -> RunStatus:
     """The status of a run whose next attempt gets these nodes (a compact list, in rank order)."""
@@ -46,6 +47,8 @@ def place_on(
         nodes=nodes,
         ranks="" if len(ranks) == replicas else compress_ranks(ranks),
         template=template,
+        launcher=launcher,
+        world_size=replicas,
         bind_direct=bind_direct,
         port=port,
         planned_at=format_time(now),
