@@ -51,11 +51,11 @@ async def web_api(world: World) -> AsyncIterator[str]:
         yield server.url
 
 
-async def looked_around(world: World, **settings: bool) -> list[dict[str, object]]:
+async def looked_around(world: World, *, namespaces: bool = True) -> list[dict[str, object]]:
     """What two real members that start together see of each other, by rank."""
     folder = world.folder / "seen"
     folder.mkdir()
-    async with this_machine(world, **settings) as selector, web_api(world):
+    async with this_machine(world, namespaces=namespaces) as selector, web_api(world):
         world.start_controller()
         await world.submit(
             "bert",
