@@ -78,8 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Limit("10,000 queued, nothing runs", free.milliseconds / 1e3, most=1, unit=" s"),
             Limit("10,000 queued, nine tenths in use", full.milliseconds / 1e3, most=1, unit=" s"),
             Limit("memory of all of this at its peak", memory_mib, most=300, unit=" MiB"),
-            Limit("15,000 nodes, times 1,500: cost beside linear", _beyond_linear(by_nodes), most=2),
-            Limit("15,000 queued, times 1,500: cost beside linear", _beyond_linear(by_queue), most=2),
+            Limit("one more node at 3,000 to 15,000, beside 300 to 3,000", _beyond_linear(by_nodes), most=2),
+            Limit("one more queued at 3,000 to 15,000, beside 300 to 3,000", _beyond_linear(by_queue), most=2),
         ]
     )
 
@@ -99,7 +99,7 @@ def _row(what: str, measured: Measured) -> tuple[str, ...]:
 
 
 def _beyond_linear(milliseconds: dict[int, float]) -> float:
-    """The cost of one more at the end, over the cost of one more in the middle: 1 is linear, below it is better."""
+    """What one more costs of many, over what it costs of few: 1 is linear, below it is better."""
     early = (milliseconds[3_000] - milliseconds[300]) / 2_700
     late = (milliseconds[15_000] - milliseconds[3_000]) / 12_000
     return late / early

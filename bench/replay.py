@@ -92,7 +92,7 @@ def _print(title: str, found: dict[str, Figures], cpu_seconds: dict[str, float])
     for name, each in found.items():
         values = [getattr(each, field.name) for field in fields(Figures)]
         cpu = f"{cpu_seconds[name]:.0f}" if name in cpu_seconds else ""
-        rows.append((name, *(f"{value:,.0f}" for value in values[:-1]), f"{values[-1]:.1f}", cpu))
+        rows.append((SHORT[name], *(f"{value:,.0f}" for value in values[:-1]), f"{values[-1]:.1f}", cpu))
     print_table(f"{title} (minutes, but for the longest wait)", columns, rows)
 
 
