@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
+from tests.helpers.members import kill_member
 from tests.helpers.world import World, this_machine
 
 from kajitori.api.app import create_app
@@ -23,7 +22,9 @@ from kajitori.kube.resources import NAMESPACES, PODS, RUNS
 from kajitori.settings import LEASE_NAMESPACE
 
 NEEDED = ("mpirun", "sshd", "ssh-keyscan", "ip")
-SMALL = {"cpu": 0.1, "memory": "256Mi"}
+SMALL = {"cpu": 1, "memory": "256Mi"}
+MANY_CORES = 16_000
+"""Given out, whatever the machine has: ranks that wait for each other spin."""
 NOBODY = 54_321
 """A user id that has no line in /etc/passwd."""
 PYTHON = "/usr/bin/python3"
@@ -80,14 +81,23 @@ async def machine_with_networks(world: World) -> AsyncIterator[dict[str, str]]:
     """This machine as a node whose Pods have addresses of their own, and a Web API that they reach."""
     number = os.getpid() % (100 * 250)
     network = f"10.{128 + number // 250}.{number % 250}"
+    async with (
+        this_machine(world, pod_network="namespace", pod_cidr=f"{network}.0/24", cpu_millis=MANY_CORES) as selector,
+        with_web_api(world, f"{network}.1"),
+    ):
+        yield selector
+
+
+@contextlib.asynccontextmanager
+async def with_web_api(world: World, address: str) -> AsyncIterator[None]:
+    """A Web API that members are told of, and a controller."""
     with contextlib.suppress(AlreadyExists):
         await world.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-    async with this_machine(world, pod_network="namespace", pod_cidr=f"{network}.0/24") as selector:
-        app = create_app(ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy))
-        async with ApiServer(app, host=f"{network}.1") as server:
-            world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
-            world.start_controller()
-            yield selector
+    app = create_app(ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy))
+    async with ApiServer(app, host=address) as server:
+        world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
+        world.start_controller()
+        yield
 
 
 def said(world: World, run: str, attempt: int) -> list[str]:
@@ -96,18 +106,6 @@ def said(world: World, run: str, attempt: int) -> list[str]:
     logs = (world.folder / "kubelet").glob(f"**/*{pod.metadata.uid}*/**/{names.MEMBER_CONTAINER}/**/*.log*")
     lines = [line.split(" ", 3)[-1].strip() for file in logs for line in file.read_text().splitlines()]
     return sorted(lines)
-
-
-def kill_member(run: str, rank: int) -> int:
-    """Kills all that a member runs, as a node does that goes down; how many processes that were."""
-    killed = 0
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            found = (process / "environ").read_bytes().split(b"\0")
-            if f"KAJI_RUN={run}".encode() in found and f"KAJI_RANK={rank}".encode() in found:
-                os.kill(int(process.name), signal.SIGKILL)
-                killed += 1
-    return killed
 
 
 async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(world: World) -> None:
@@ -133,7 +131,7 @@ async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(world: Wo
             replicas=3,
             user=str(NOBODY),
             restarts=1,
-            env={"PATH": f"{shared}/bin:{os.environ['PATH']}"},
+            env={"PATH": f"{shared}/bin:{os.environ['PATH']}", "WHOSE": world.namespace},
             command=[*program, str(shared / "state" / "nobody"), "6", "3", str(go)],
         )
         await world.submit(
@@ -147,7 +145,7 @@ async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(world: Wo
         told = [await world.client.list(PODS, world.namespace), await world.client.list(RUNS, world.namespace)]
         assert "PRIVATE KEY" not in str(told)
 
-        assert kill_member("nobody", 1)
+        assert kill_member("WHOSE", world.namespace, 1)
         await world.reaches("nobody", Phase.RUNNING, attempt=2, seconds=PATIENCE_SECONDS)
         go.touch()
         status = await world.reaches("nobody", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
@@ -155,3 +153,17 @@ async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(world: Wo
         assert said(world, "nobody", 2) == [f"rank {n} of 3 is member {n} as {NOBODY} from step 3" for n in range(3)]
         over = lambda: all(pod.is_finished for pod in (*world.pods("root"), *world.pods("nobody")))  # noqa: E731
         await world.until(over, "the other members have ended with rank 0")
+
+
+@pytest.mark.parametrize("namespaces", [True, False], ids=["mounts", "no mounts"])
+async def test_members_that_share_an_address_are_one_machine_to_mpi(world: World, namespaces: bool) -> None:
+    """On a laptop, say: rank 0 runs the processes of both, and the other member waits until they are done."""
+    ranks = ["mpirun", "/bin/sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE in $KAJI_RANK"]
+    async with (
+        this_machine(world, namespaces=namespaces, cpu_millis=MANY_CORES) as selector,
+        with_web_api(world, "127.0.0.1"),
+    ):
+        await world.submit("pi", launcher="mpi", replicas=2, nodeSelector=selector, resources=SMALL, command=ranks)
+        status = await world.reaches("pi", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
+        assert status.attempts == 1
+        assert said(world, "pi", 1) == ["rank 0 of 2 in 0", "rank 1 of 2 in 0"]

@@ -37,14 +37,15 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
         addresses = server.addresses(members, _seconds(environment) - (time.monotonic() - began))
         slots, by_address = int(environment[first_step.SLOTS_ENV]), first_step.BY_ADDRESS_ENV in environment
         text = hosts.hostfile(run, attempt, addresses, slots, by_address=by_address)
-        hosts.write(f"{folder}/{first_step.HOSTS_FILE}", text)
         if first_step.MPI_PORT_ENV in environment:
             from kajitori.member import mpi_files  # imports more than a gang without it needs
 
-            hosts.write(f"{folder}/{first_step.HOSTS_MPICH_FILE}", mpi_files.in_mpichs_words(text))
             called = [line.split()[0] for line in text.splitlines()]
+            text = mpi_files.merged(text, addresses)
+            hosts.write(f"{folder}/{first_step.HOSTS_MPICH_FILE}", mpi_files.in_mpichs_words(text))
             left = _seconds(environment) - (time.monotonic() - began)
             mpi_files.make(folder, server, int(environment["KAJI_RANK"]), called, addresses, left)
+        hosts.write(f"{folder}/{first_step.HOSTS_FILE}", text)
         known, rank = hosts.read_known(first_step.ETC_HOSTS), int(environment["KAJI_RANK"])
         text = hosts.etc_hosts(known, run, attempt, addresses, rank, os.uname().nodename)
         hosts.write(f"{folder}/{first_step.ETC_HOSTS_FILE}", text)

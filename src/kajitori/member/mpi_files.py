@@ -55,6 +55,18 @@ def ranks_that_serve(addresses: Sequence[str]) -> list[int]:
     return [rank for rank in first.values() if rank]
 
 
+def merged(hostfile: str, addresses: Sequence[str]) -> str:
+    """The hostfile with one line for each address, and the slots of all members there: mpirun refuses a machine that
+    is listed twice, under whatever names."""
+    slots: dict[str, int] = {}
+    called: dict[str, str] = {}
+    for line, address in zip(hostfile.splitlines(), addresses, strict=True):
+        name, _, count = line.partition(" slots=")
+        called.setdefault(address, name)
+        slots[address] = slots.get(address, 0) + int(count)
+    return "".join(f"{called[address]} slots={count}\n" for address, count in slots.items())
+
+
 def in_mpichs_words(hostfile: str) -> str:
     """The hostfile as MPICH and Intel MPI take it: `bert-2-0.bert:8`."""
     return hostfile.replace(" slots=", ":")

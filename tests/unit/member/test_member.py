@@ -166,6 +166,26 @@ async def test_where_names_do_not_resolve_addresses_stand_in_the_hostfile(tmp_pa
     assert (tmp_path / "hosts").read_text().splitlines()[0] == "10.0.0.1 slots=8"
 
 
+async def test_members_of_an_mpi_run_get_keys_and_scripts(tmp_path: Path) -> None:
+    """And the hostfile as either kind of mpirun takes it; a machine stands there once, with all its slots."""
+    names = ("clientKey", "clientPublicKey", "hostKey", "hostPublicKey")
+    keys = lambda: web.json_response({name: f"a {name}" for name in names})  # noqa: E731
+    shared = lambda: web.json_response({"addresses": ["10.0.0.1", "10.0.0.2", "10.0.0.2"]})  # noqa: E731
+    async with serving(shared, busy, keys) as fake:
+        code, _ = await step(tmp_path, fake, **{first_step.MPI_PORT_ENV: "20001"})
+    assert code == 0
+    assert [path for path, _ in fake.asked][1:] == ["/v1/members/ssh"] * 2
+    assert (tmp_path / "hosts").read_text() == "bert-2-0.bert slots=8\nbert-2-1.bert slots=16\n"
+    assert (tmp_path / "hosts-mpich").read_text() == "bert-2-0.bert:8\nbert-2-1.bert:16\n"
+    mpi = tmp_path / "mpi"
+    assert (mpi / "known_hosts").read_text() == "kajitori a hostPublicKey\n"
+    allowed = 'from="10.0.0.1,10.0.0.2",no-pty,no-port-forwarding a clientPublicKey\n'
+    assert (mpi / "authorized_keys").read_text() == allowed
+    assert (mpi / "sshds").read_text() == "bert-2-1.bert\n"
+    assert (mpi / "serves").exists(), "rank 1 is the first at its address"
+    assert {"launch", "session", "ssh", "check"} <= modes(mpi).keys()
+
+
 async def test_it_asks_until_all_are_known(tmp_path: Path) -> None:
     """A server that is away, busy or broken for a while only costs time; pauses grow, and never end."""
     nonsense = lambda: web.Response(text="<html>")  # noqa: E731

@@ -108,6 +108,14 @@ def test_who_has_an_sshd() -> None:
     assert mpi_files.ranks_that_serve(["a"]) == []
 
 
+def test_a_machine_stands_in_the_hostfile_once() -> None:
+    """With the slots of all members there, or mpirun refuses it."""
+    text = "pi-1-0.pi slots=8\npi-1-1.pi slots=8\npi-1-2.pi slots=8\n"
+    assert mpi_files.merged(text, ["a", "b", "c"]) == text
+    assert mpi_files.merged(text, ["a", "b", "a"]) == "pi-1-0.pi slots=16\npi-1-1.pi slots=8\n"
+    assert mpi_files.merged("10.0.0.1 slots=1\n" * 2, ["10.0.0.1"] * 2) == "10.0.0.1 slots=2\n"
+
+
 def test_the_hostfile_in_both_forms() -> None:
     assert mpi_files.in_mpichs_words("pi-1-0.pi slots=8\npi-1-1.pi slots=8\n") == "pi-1-0.pi:8\npi-1-1.pi:8\n"
 

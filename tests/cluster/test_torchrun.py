@@ -1,0 +1,54 @@
+"""Real PyTorch under torchrun: members find each other, and come back from their checkpoint when one was killed.
+
+Needs PyTorch (its CPU build will do), which is no dependency of ours: in the Python that runs the tests, or in the one
+that KAJITORI_TORCH_PYTHON names.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.helpers.members import kill_member
+from tests.helpers.world import World, this_machine
+
+from kajitori.core.reasons import Phase
+
+PYTHON = os.environ.get("KAJITORI_TORCH_PYTHON", sys.executable)
+EXAMPLE = Path(__file__).parents[2] / "examples" / "torchrun" / "train.py"
+PATIENCE_SECONDS = 180.0
+
+pytestmark = pytest.mark.skipif(
+    subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0,
+    reason=f"{PYTHON} has no PyTorch; name one that has with KAJITORI_TORCH_PYTHON",
+)
+
+
+@pytest.mark.parametrize("backend", ["static", "c10d"])
+async def test_a_training_comes_back_from_its_checkpoint(world: World, backend: str) -> None:
+    """With either rendezvous `torchrun train.py` is all there is to write."""
+    checkpoint = world.folder / "ckpt" / world.namespace / "ddp" / "model.pt"
+    rendezvous = {} if backend == "static" else {"PET_RDZV_BACKEND": backend}
+    async with this_machine(world) as selector:
+        world.start_controller()
+        await world.submit(
+            "ddp",
+            replicas=2,
+            launcher="torchrun",
+            restarts=1,
+            command=[PYTHON, "-m", "torch.distributed.run", str(EXAMPLE), "--steps", "60", "--seconds-per-step", "0.1"],
+            env=rendezvous | {"OMP_NUM_THREADS": "1", "WHOSE": world.namespace},
+            nodeSelector=selector,
+            resources={"cpu": 1, "memory": "2Gi"},
+            checkpoint={"path": str(checkpoint.parent)},
+        )
+        await world.until(checkpoint.exists, "a checkpoint", seconds=PATIENCE_SECONDS)
+        assert kill_member("WHOSE", world.namespace, 1)
+        status = await world.reaches("ddp", Phase.SUCCEEDED, attempt=2, seconds=PATIENCE_SECONDS)
+        assert (status.restarts, status.exit_code) == (1, 0)
+        logs = "".join(log.read_text() for log in (world.folder / "kubelet").glob("**/*.log"))
+        assert "2 members on cpu, from step 20" in logs or "2 members on cpu, from step 40" in logs
+        assert "done: largest error of a weight" in logs
