@@ -95,7 +95,8 @@ class NamespaceNetwork:
                 return str(path), address
             await self._take_down(uid)
             await _ip("netns", "add", name)
-            await _ip("link", "add", host_end, "type", "veth", "peer", "name", "eth0", "netns", name)
+            own_end = ("name", "eth0", "address", _hardware_address(address), "netns", name)
+            await _ip("link", "add", host_end, "type", "veth", "peer", *own_end)
             await _ip("-n", name, "addr", "add", f"{address}/{self._cidr.prefixlen}", "dev", "eth0")
             await _ip("-n", name, "link", "set", "lo", "up")
             await _ip("-n", name, "link", "set", "eth0", "up")
@@ -141,6 +142,11 @@ class NamespaceNetwork:
             f"add chain ip {table} out {{ type nat hook postrouting priority srcnat; }}\n"
             f'add rule ip {table} out ip saddr {self._cidr} oifname != "{self._bridge}" masquerade\n'
         )
+
+
+def _hardware_address(address: str) -> str:
+    """The same for every Pod that has this address, so that what others remember of its last owner is never wrong."""
+    return "0a:58:" + ipaddress.IPv4Address(address).packed.hex(":")
 
 
 def _let_packets_through() -> None:

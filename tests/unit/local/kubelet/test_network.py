@@ -17,7 +17,8 @@ from tests.unit.local.kubelet.conftest import Machine, until
 
 SERVE = (
     "import http.server, os; os.chdir('/'); "
-    "http.server.ThreadingHTTPServer(('', 8000), http.server.BaseHTTPRequestHandler).serve_forever()"
+    "server = http.server.ThreadingHTTPServer(('', 8000), http.server.BaseHTTPRequestHandler); "
+    "print('listens', flush=True); server.serve_forever()"
 )
 FETCH = (
     "import socket, os, time\\n"
@@ -25,6 +26,16 @@ FETCH = (
     "    try: s = socket.create_connection((os.environ['MASTER_ADDR'], 8000), 5); break\\n"
     "    except OSError: time.sleep(0.02)\\n"
     "print(s.getsockname()[0], s.getpeername()[0])\\n"
+)
+
+CALL_TWICE = (
+    "import os, pathlib, socket, time\\n"
+    "def call(): socket.create_connection((os.environ['ADDRESS'], 8000), 2).close(); print('answered', flush=True)\\n"
+    "for _ in range(500):\\n"
+    "    try: call(); break\\n"
+    "    except OSError: time.sleep(0.02)\\n"
+    "while not pathlib.Path(os.environ['GO']).exists(): time.sleep(0.02)\\n"
+    "call()\\n"
 )
 
 async def main():
@@ -49,6 +60,7 @@ async def story(machine):
     await machine.phase("host", "Succeeded")
     assert machine.cluster.status("host")["podIP"] == "127.0.0.1"
     assert "kaji-" in machine.log("host")
+    await an_address_that_is_used_again(machine)
     addresses = [machine.cluster.status(name)["podIP"] for name in ("a", "b", "c")]
     assert addresses == ["10.99.0.2", "10.99.0.3", "10.99.0.4"], addresses
     assert machine.log("c").split()[-2:] == ["10.99.0.4", "10.99.0.3"], machine.log("c")
@@ -57,6 +69,26 @@ async def story(machine):
     await machine.cluster.submit("d", "sleep", "1000")
     await machine.phase("d", "Running")
     assert machine.cluster.status("d")["podIP"] == "10.99.0.4"
+
+async def an_address_that_is_used_again(machine):
+    # Whoever talked to its last owner reaches the next at once, not when what he remembers has grown old.
+    await machine.cluster.submit("old", sys.executable, "-c", SERVE)
+    await machine.phase("old", "Running")
+    address, go = machine.cluster.status("old")["podIP"], machine.root / "go"
+    env = [{"name": "ADDRESS", "value": address}, {"name": "GO", "value": str(go)}]
+    await machine.cluster.submit("caller", sys.executable, "-c", CALL_TWICE, container={"env": env})
+    await until(lambda: machine.log("caller"), "the old one answered")
+    machine.cluster.vanish("old")
+    await until(lambda: len(machine.kubelet.workers) == 5, "the old one is gone")
+    await machine.cluster.submit("new", sys.executable, "-c", SERVE)
+    await machine.phase("new", "Running")
+    assert machine.cluster.status("new")["podIP"] == address
+    await until(lambda: machine.log("new"), "the new one listens")
+    go.touch()
+    await machine.phase("caller", "Succeeded")
+    for name in ("new", "caller"):
+        machine.cluster.vanish(name)
+    await until(lambda: len(machine.kubelet.workers) == 4, "both are gone")
 
 asyncio.run(main())
 """
