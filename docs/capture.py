@@ -57,6 +57,7 @@ _VOLATILE = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"(process|port|pid|step) \d+"), r"\1 N"),
     (re.compile(r"\bv?\d+\.\d+\.\d+\S*"), "VERSION"),
+    (re.compile(r"[\d.]+[KMG]i of (\S+) \(rank \d+\)"), r"PEAK of \1"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r"-{3,}|─{3,}"), "---"),
 )

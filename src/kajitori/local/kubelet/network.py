@@ -77,7 +77,8 @@ class NamespaceNetwork:
         if not _has_interface(self._bridge):
             await _ip("link", "add", "name", self._bridge, "type", "bridge")
         await _ip("addr", "replace", f"{self._gateway}/{self._cidr.prefixlen}", "dev", self._bridge)
-        await _ip("link", "set", self._bridge, "up")
+        # Else it is that of some Pod, and another one when that goes: members would not reach us for a while.
+        await _ip("link", "set", self._bridge, "address", _hardware_address(str(self._gateway)), "up")
         _let_packets_through()
         if shutil.which("nft") is not None:
             await _run(["nft", "-f", "-"], self._rules().encode())
