@@ -141,7 +141,8 @@ class NamespaceNetwork:
             f"add table ip {table}\n"
             f"flush table ip {table}\n"
             f"add chain ip {table} out {{ type nat hook postrouting priority srcnat; }}\n"
-            f'add rule ip {table} out ip saddr {self._cidr} oifname != "{self._bridge}" masquerade\n'
+            # By addresses, not by the bridge: what an earlier kubelet left for the same ones does no harm then.
+            f"add rule ip {table} out ip saddr {self._cidr} ip daddr != {self._cidr} masquerade\n"
         )
 
 
