@@ -227,15 +227,11 @@ def _going_down() -> Unavailable:
 
 
 def _rank(pod: Pod, ticket: Ticket) -> int | None:
-    """The rank of a Pod that is a member of the ticket's attempt, by label and by name."""
-    labels = pod.metadata.labels
-    said = labels.get(names.LABEL_RANK, "")
-    if labels.get(names.LABEL_ATTEMPT) != str(ticket.attempt) or not said.isdecimal():
+    """The rank of a Pod that is a member of the ticket's attempt."""
+    member = pod.member
+    if member is None or (member.run, member.attempt) != (ticket.run, ticket.attempt):
         return None
-    rank = int(said)
-    if rank >= ticket.world_size or pod.metadata.name != names.pod_name(ticket.run, ticket.attempt, rank):
-        return None
-    return rank
+    return member.rank if member.rank < ticket.world_size else None
 
 
 def require_starting(mirror: Mirror, ticket: Ticket, rank: int) -> None:

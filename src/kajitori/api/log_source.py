@@ -227,7 +227,8 @@ class MemberLog:
         if found or newest - oldest <= LOOKED_AT_BY_NAME:
             return
         for pod in self._api.mirror.pods_of_run(run.metadata.uid):  # a service's member may be of an old attempt
-            if pod.metadata.labels.get(names.LABEL_RANK) == str(self.rank) and oldest <= attempt_of(pod) <= newest:
+            member = pod.member
+            if member is not None and member.rank == self.rank and oldest <= member.attempt <= newest:
                 yield pod
 
     def _finish(self, attempt: int) -> None:
@@ -406,9 +407,8 @@ def _last_lines(pieces: list[Piece], count: int | None) -> list[Piece]:
 
 
 def attempt_of(pod: Pod) -> int:
-    """The attempt that a Pod's label says; 0 where it says none."""
-    text = pod.metadata.labels.get(names.LABEL_ATTEMPT, "")
-    return int(text) if text.isdigit() else 0
+    """The attempt that a member's Pod is of."""
+    return pod.member.attempt if pod.member is not None else 0
 
 
 def _may_pass(error: KajitoriError) -> bool:

@@ -13,7 +13,6 @@ from kajitori.api.context import Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.views import MemberList, member_view
-from kajitori.core import names
 from kajitori.kube.members import member_of
 from kajitori.kube.objects import Pod
 
@@ -45,16 +44,7 @@ def newest_pods(pods: Iterable[Pod]) -> dict[int, Pod]:
     """By rank, the Pod of the newest attempt that has one."""
     newest: dict[int, tuple[int, Pod]] = {}
     for pod in pods:
-        place = place_of(pod)
-        if place is not None and (place[0] not in newest or newest[place[0]][0] < place[1]):
-            newest[place[0]] = (place[1], pod)
+        member = pod.member
+        if member is not None and (member.rank not in newest or newest[member.rank][0] < member.attempt):
+            newest[member.rank] = (member.attempt, pod)
     return {rank: pod for rank, (_, pod) in newest.items()}
-
-
-def place_of(pod: Pod) -> tuple[int, int] | None:
-    """Rank and attempt that a Pod's labels say, or None where they are not ours any more."""
-    labels = pod.metadata.labels
-    try:
-        return int(labels[names.LABEL_RANK]), int(labels[names.LABEL_ATTEMPT])
-    except (KeyError, ValueError):
-        return None

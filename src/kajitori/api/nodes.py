@@ -18,7 +18,7 @@ from kajitori.core.snapshot import NodeFacts
 from kajitori.core.suggest import did_you_mean
 from kajitori.core.validation import show
 from kajitori.errors import NotFound
-from kajitori.kube.objects import Node, Pod, RunObject
+from kajitori.kube.objects import Node
 from kajitori.kube.resources import NODES
 
 router = APIRouter(tags=["cluster"])
@@ -99,16 +99,15 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
     for pod in api.mirror.pods_on_node(name):
         if pod.is_finished:
             continue
-        run = run_of_pod(api, pod)
+        run = api.mirror.run_of(pod)
         usage, meta = api.mirror.usage_of_pod(pod), pod.metadata
-        rank = meta.labels.get(names.LABEL_RANK, "")
         found.append(
             MemberOnNode(
                 holder=f"{meta.namespace}/{run.metadata.name if run is not None else meta.name}",
                 owner=run.metadata.annotations.get(names.ANNOTATION_OWNER, "") if run is not None else "",
                 is_run=run is not None,
                 pod=meta.name,
-                rank=int(rank) if run is not None and rank.isdigit() else None,
+                rank=pod.member.rank if run is not None and pod.member is not None else None,
                 gpus=usage.other(resource),
                 cpu_millis=usage.cpu_millis,
                 memory_bytes=usage.memory_bytes,
@@ -116,13 +115,6 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
             )
         )
     return sorted(found, key=lambda each: (-each.gpus, each.holder, each.pod))
-
-
-def run_of_pod(api: Api, pod: Pod) -> RunObject | None:
-    """The run that a Pod is a member of, as its owner and its label both say."""
-    name = pod.metadata.labels.get(names.LABEL_RUN)
-    run = api.mirror.runs.get((pod.metadata.namespace, name)) if name else None
-    return run if run is not None and run.metadata.uid == pod.run_uid else None
 
 
 def _detail(api: Api, facts: NodeFacts, node: Node) -> NodeDetail:

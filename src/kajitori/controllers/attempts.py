@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from kajitori.controllers.belongings import ensure_of_run
 from kajitori.core import first_step, manifests, names
 from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
 from kajitori.core.quota import quota_shortage
@@ -57,35 +59,20 @@ async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapp
     service = manifests.headless_service(
         run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
     )
-    if not await _ensure(client, SERVICES, service, namespace):
-        await _renew_service(client, service, run)
+    with _refusals_of(service), suppress(AlreadyExists):  # a stranger's is left alone
+        await ensure_of_run(client, SERVICES, service, run)
     if claim is not None:
-        await _ensure(client, CLAIMS, claim, namespace)
+        with _refusals_of(claim), suppress(AlreadyExists):
+            await client.create(CLAIMS, claim, namespace)
 
 
-async def _renew_service(client: KubeClient, service: Mapping[str, Any], run: RunObject) -> None:
-    """Puts our Service in the place of one that an earlier run of this name left; a stranger's is left alone."""
-    name, namespace = run.metadata.name, run.metadata.namespace
+@contextmanager
+def _refusals_of(body: Mapping[str, Any]) -> Iterator[None]:
+    """What the API server refuses for good ends the start."""
     try:
-        meta = (await client.get(SERVICES, name, namespace))["metadata"]
-        labels = meta.get("labels", {})
-        if labels.get(names.LABEL_RUN) != name or labels.get(names.LABEL_RUN_UID) == run.metadata.uid:
-            return
-        await client.delete(SERVICES, name, namespace, uid=meta["uid"])
-    except NotFound:
-        pass  # it went meanwhile
-    await _ensure(client, SERVICES, service, namespace)
-
-
-async def _ensure(client: KubeClient, resource: Any, body: Mapping[str, Any], namespace: str) -> bool:
-    """Creates it, if there is none of that name; whether it did."""
-    try:
-        await client.create(resource, body, namespace)
-    except AlreadyExists:
-        return False
+        yield
     except (Forbidden, InvalidInput) as error:
-        raise StartRefused(Reason.ADMISSION, f"{resource.kind} {body['metadata']['name']}: {error}") from error
-    return True
+        raise StartRefused(Reason.ADMISSION, f"{body['kind']} {body['metadata']['name']}: {error}") from error
 
 
 async def key_of_tickets(client: KubeClient, attempt: Attempt, namespace: str) -> bytes | None:
@@ -198,9 +185,7 @@ async def _check_ours(client: KubeClient, run: RunObject, attempt: Attempt, name
     except NotFound:
         raise Unavailable(f"Pod {namespace}/{name} came and went; it is created again") from None
     meta = found["metadata"]
-    owners = {reference.get("uid") for reference in meta.get("ownerReferences", ())}
-    ours = run.metadata.uid in owners and meta.get("labels", {}).get(names.LABEL_ATTEMPT) == str(attempt.number)
-    if not ours:
+    if run.metadata.uid not in {reference.get("uid") for reference in meta.get("ownerReferences", ())}:
         whose = "is left from an earlier run of this name" if _is_of_run(meta, run) else "belongs to something else"
         raise StartRefused(Reason.ADMISSION, f"Pod {namespace}/{name} is there already, and {whose}")
 
@@ -213,24 +198,25 @@ def _is_of_run(meta: Mapping[str, Any], run: RunObject) -> bool:
 
 def is_meddled_with(run: RunObject, pod: Pod) -> bool:
     """Whether a member of the run lacks its owner, or a label by which it is found."""
-    member = names.read_pod_name(pod.metadata.name)
-    if member is None:
-        return False
-    wanted = names.member_labels(run.metadata.name, run.metadata.uid, member[1], member[2])
+    wanted = _labels_of(run, pod)
     return pod.metadata.controller is None or not wanted.items() <= pod.metadata.labels.items()
+
+
+def _labels_of(run: RunObject, pod: Pod) -> dict[str, str]:
+    """The labels that a member of the run has to have."""
+    member = pod.member
+    if member is None:
+        return {}
+    return names.member_labels(run.metadata.name, run.metadata.uid, member.attempt, member.rank)
 
 
 async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
     """Gives a member back what somebody took from it. Its program is left alone; what nobody finds would never end."""
     meta = pod.metadata
-    member = names.read_pod_name(meta.name)
-    if member is None:
-        return
-    _, attempt, rank = member
     patch: dict[str, Any] = {
         "uid": meta.uid,
         "resourceVersion": meta.resource_version,
-        "labels": names.member_labels(run.metadata.name, run.metadata.uid, attempt, rank),
+        "labels": _labels_of(run, pod),
     }
     if meta.controller is None:
         found = await client.get(PODS, meta.name, meta.namespace)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from kajitori.controllers.belongings import ensure_of_run, owning_run
 from kajitori.core import manifests, names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
@@ -74,38 +75,18 @@ class BudgetKeeper:
                 except Forbidden as error:
                     log.warning("budgets against evictions can't be read: %s", error.message)
                     items = []
-                self._known = {_owner(each): _Budget(each["metadata"]["uid"], each["spec"]) for each in items}
+                self._known = {owning_run(each): _Budget(each["metadata"]["uid"], each["spec"]) for each in items}
             return self._known
 
     async def _create(self, run: RunObject, wanted: Spec) -> _Budget:
-        """The run's budget, made now or by somebody before us; what an earlier run of its name left behind makes way.
-
-        Raises AlreadyExists where anybody else's has that name.
-        """
         meta = run.metadata
         body = manifests.disruption_budget(run_name=meta.name, namespace=meta.namespace, run_uid=meta.uid, spec=wanted)
-        try:
-            made = await self._client.create(BUDGETS, body, meta.namespace)
-        except AlreadyExists:
-            made = await self._client.get(BUDGETS, meta.name, meta.namespace)
-            if not _owner(made):
-                raise AlreadyExists(f"PodDisruptionBudget {meta.name} belongs to something else") from None
-            if _owner(made) != meta.uid:
-                await self._delete(run, made["metadata"]["uid"])
-                made = await self._client.create(BUDGETS, body, meta.namespace)
+        made = await ensure_of_run(self._client, BUDGETS, body, run)
         return _Budget(made["metadata"]["uid"], made["spec"])
 
     async def _delete(self, run: RunObject, uid: str) -> None:
         with suppress(NotFound, Conflict):
             await self._client.delete(BUDGETS, run.metadata.name, run.metadata.namespace, uid=uid)
-
-
-def _owner(budget: Mapping[str, Any]) -> str:
-    """The UID of the run that a budget belongs to; empty where it belongs to none."""
-    for reference in budget["metadata"].get("ownerReferences", ()):
-        if reference.get("kind") == names.KIND and reference.get("apiVersion") == names.API_VERSION:
-            return str(reference["uid"])
-    return ""
 
 
 def _all_of(spec: Spec) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from datetime import datetime
 
 import msgspec
 
-from kajitori.core import names
 from kajitori.core.gang import Member
 from kajitori.core.memory import MemberPeak, is_worth_telling, merged, with_member, with_total
 from kajitori.core.policy import Policy
@@ -188,6 +187,7 @@ class MemoryKeeper:
     def _take(self, found: Iterable[Figure], wanted: dict[Key, Pod]) -> None:
         """Figures of the Pods that were asked about, and of no others of their names."""
         totals: dict[str, int] = defaultdict(int)
+        counted: dict[str, Pod] = {}
         grown: set[str] = set()
         for figure in found:
             pod = wanted.get((figure.namespace, figure.pod))
@@ -197,6 +197,7 @@ class MemoryKeeper:
             member = peak_of(pod, used_bytes=used, at=figure.at or format_time(self._now()))
             if member is None:
                 continue
+            counted[pod.run_uid] = pod
             totals[pod.run_uid] += figure.used_bytes
             if self._add(pod.run_uid, member):
                 grown.add(pod.run_uid)
@@ -207,7 +208,7 @@ class MemoryKeeper:
                 self._peaks[uid] = after
                 grown.add(uid)
         for uid in grown:
-            self._tell_of(uid)
+            self._tell_of(counted[uid])
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         """A Pod may be gone a moment after it told how it ended: what it said is taken as soon as it is seen."""
@@ -216,7 +217,7 @@ class MemoryKeeper:
             return
         member = peak_of(pod)
         if member is not None and self._add(pod.run_uid, member):
-            self._tell((namespace, pod.metadata.labels[names.LABEL_RUN]))
+            self._tell_of(pod)
 
     def _add(self, uid: str, member: MemberPeak) -> bool:
         before = self._peaks.get(uid)
@@ -225,10 +226,9 @@ class MemoryKeeper:
             self._peaks[uid] = after
         return after is not before
 
-    def _tell_of(self, uid: str) -> None:
-        pods = self._mirror.pods_of_run(uid)
-        if pods:
-            self._tell((pods[0].metadata.namespace, pods[0].metadata.labels[names.LABEL_RUN]))
+    def _tell_of(self, pod: Pod) -> None:
+        if pod.member is not None:
+            self._tell((pod.metadata.namespace, pod.member.run))
 
 
 def _is_before(figure: Figure, pod: Pod) -> bool:

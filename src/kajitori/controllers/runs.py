@@ -195,8 +195,7 @@ class RunController:
         if resource == RUNS:
             self._changed.add((namespace, name))
         elif resource == PODS:
-            run_name = name.rsplit("-", 2)[0]
-            key = (namespace, run_name)
+            key = (namespace, name.rsplit("-", 2)[0])
             if key in self._mirror.runs:
                 self._changed.add(key)
                 memory = self._memory.get(key)
@@ -211,9 +210,9 @@ class RunController:
             if self._cluster.note_node(name):
                 self._replan = True
                 for pod in self._mirror.pods_on_node(name):
-                    member = names.read_pod_name(pod.metadata.name) if pod.run_uid else None
+                    member = pod.member if pod.run_uid else None
                     if member is not None:
-                        self._changed.add((pod.metadata.namespace, member[0]))
+                        self._changed.add((pod.metadata.namespace, member.run))
         self._something.set()
 
     def _note_peak(self, key: Key) -> None:

@@ -80,8 +80,9 @@ def _take_nodes(room: Counts, need: int, leftover: Counts, taken: Counts, rows: 
         most = int(room[rows].max())
         roomiest = room[rows] == most
         group = rows[roomiest]
-        wanted = (need - 1) // most
-        """Nodes that are used up; the node after them gets what is left, and is chosen for it."""
+        wanted = (
+            need - 1
+        ) // most  # nodes that are used up; the one after them gets what is left, and is chosen for it
         if wanted < len(group):
             break
         taken[group] = most

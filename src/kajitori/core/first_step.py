@@ -98,9 +98,3 @@ def code_of(pod_spec: Mapping[str, Any]) -> str:
 def is_part_of(pod_spec: Mapping[str, Any]) -> bool:
     """Whether Pods of this spec begin with a first step."""
     return any(container["name"] == CONTAINER for container in pod_spec.get("initContainers") or ())
-
-
-def rank_0_decides(pod_spec: Mapping[str, Any]) -> bool:
-    """Whether a gang of Pods of this spec has done its work once rank 0 has: the others wait for what it asks of
-    them."""
-    return any(container["name"] == IMAGE_STEP for container in pod_spec.get("initContainers") or ())

@@ -37,7 +37,7 @@ class Kind:
 
 
 class _Resources(msgspec.Struct):
-    gpu: int = 0
+    gpus: int = msgspec.field(name="gpu", default=0)
 
 
 class _Spec(msgspec.Struct):
@@ -51,7 +51,7 @@ class _Spec(msgspec.Struct):
     resources: _Resources = msgspec.field(default_factory=_Resources)
 
 
-def kind_of(spec: RunSpec, namespace: str, owner: str) -> Kind:
+def kind_of(spec: RunSpec | _Spec, namespace: str, owner: str) -> Kind:
     """The kind of a run with this spec."""
     return Kind(
         namespace=namespace,
@@ -70,15 +70,7 @@ def kind_of_stored(spec: bytes | msgspec.Raw, namespace: str, owner: str) -> Kin
         read = _decoder.decode(spec)
     except msgspec.DecodeError:
         return None
-    return Kind(
-        namespace=namespace,
-        owner=owner,
-        type=read.type,
-        launcher=read.launcher,
-        image=_repository(read.image),
-        words=_blurred(*read.command, *read.args),
-        gpus=read.resources.gpu,
-    )
+    return kind_of(read, namespace, owner)
 
 
 _decoder = msgspec.json.Decoder(_Spec)

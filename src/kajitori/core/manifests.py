@@ -62,7 +62,7 @@ class MemberPods:
             step_env[first_step.TICKET_ENV] = sign(
                 Ticket(namespace, run_name, run_uid, attempt, world_size, first_step.code_of(self._spec)), ticket_key
             )
-        if first_step.rank_0_decides(self._spec):
+        if launcher == "mpi":
             ports = {first_step.MPI_PORT_ENV: str(port)}
             own |= ports
             step_env |= ports

@@ -39,7 +39,11 @@ def told(start_deadline_seconds: float) -> dict[str, str]:
 def brings_passwd(policy: Policy, resolved: Resolved) -> bool:
     """Whether members get an /etc/passwd of their own: whoever is not root may have no line in the image's. Root has
     one, and a program that makes itself a user as root finds the image's file as it is."""
-    return not policy.security.allow_root or (resolved.user or "0").partition(":")[0] != "0"
+    return not _may_be_root(policy, resolved)
+
+
+def _may_be_root(policy: Policy, resolved: Resolved) -> bool:
+    return policy.security.allow_root and (resolved.user or "0").partition(":")[0] == "0"
 
 
 def image_step(member: Mapping[str, Any], step: Mapping[str, Any]) -> Manifest:
@@ -69,8 +73,7 @@ def tell(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) 
         )
         findings.add("MembersShareAddress", message, "spec.hostNetwork")
     security = policy.security
-    may_be_root = security.allow_root and (resolved.user or "0").partition(":")[0] == "0"
     lacks = [right for right in _ROOTS_RIGHTS if right not in security.add_capabilities]
-    if may_be_root and "ALL" in security.drop_capabilities and lacks and not spec.privileged:
+    if _may_be_root(policy, resolved) and "ALL" in security.drop_capabilities and lacks and not spec.privileged:
         message = f"as root its sshd lets nobody in: policy takes {', '.join(lacks)} away; name a user (--user 1000)"
         findings.add("SshdLacksRights", message, "spec.user")

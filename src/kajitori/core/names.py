@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 GROUP = "kajitori.dev"
 VERSION = "v1alpha1"
@@ -53,10 +54,18 @@ def pod_name(run: str, attempt: int, rank: int) -> str:
     return f"{run}-{attempt}-{rank}"
 
 
-def read_pod_name(name: str) -> tuple[str, int, int] | None:
-    """Run, attempt and rank that a Pod's name stands for; None where it stands for no member."""
+class MemberName(NamedTuple):
+    """Which member a Pod's name stands for."""
+
+    run: str
+    attempt: int
+    rank: int
+
+
+def read_pod_name(name: str) -> MemberName | None:
+    """The member that a Pod's name stands for; None where it stands for none."""
     found = _POD_NAME.fullmatch(name)
-    return (found[1], int(found[2]), int(found[3])) if found else None
+    return MemberName(found[1], int(found[2]), int(found[3])) if found else None
 
 
 def member_labels(run: str, run_uid: str, attempt: int, rank: int) -> dict[str, str]:

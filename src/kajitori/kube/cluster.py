@@ -25,7 +25,7 @@ from kajitori.core.status import Attempt, RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.kin import KinIndex, owner_of
 from kajitori.kube.mirror import Mirror
-from kajitori.kube.objects import Node, Pod, PodSpec, RunObject
+from kajitori.kube.objects import Node, PodSpec, RunObject
 from kajitori.kube.usage import memory_limit, pod_usage
 from kajitori.policyfile import PolicyFile
 
@@ -148,12 +148,8 @@ class ClusterView:
         known = self.table().index
         for run in starting:
             planned = self._planned[run.metadata.uid]
-            members = (
-                names.read_pod_name(pod.metadata.name)
-                for pod in self._mirror.pods_of_run(run.metadata.uid)
-                if pod.spec.node_name
-            )
-            bound = {member[2] for member in members if member is not None and member[1] == planned.attempt}
+            pods = (pod for pod in self._mirror.pods_of_run(run.metadata.uid) if pod.spec.node_name)
+            bound = {m.rank for pod in pods if (m := pod.member) is not None and m.attempt == planned.attempt}
             nodes = tuple(node for rank, node in planned.nodes.items() if rank not in bound and node in known)
             if nodes:
                 yield Promise(planned.attempt, planned.member, nodes)
@@ -186,7 +182,7 @@ class ClusterView:
             if pod.is_finished:
                 continue
             usage = self._mirror.usage_of_pod(pod)
-            run = self._run_of(pod)
+            run = self._mirror.run_of(pod)
             meta = pod.metadata
             yield Use(
                 node=node,
@@ -198,11 +194,6 @@ class ClusterView:
                 gpus=usage.other(resource),
                 since=pod.status.start_time or meta.creation_timestamp,
             )
-
-    def _run_of(self, pod: Pod) -> RunObject | None:
-        name = pod.metadata.labels.get(names.LABEL_RUN)
-        run = self._mirror.runs.get((pod.metadata.namespace, name)) if name else None
-        return run if run is not None and run.metadata.uid == pod.run_uid else None
 
     def earlier(
         self, spec: RunSpec | None, namespace: str, owner: str, *, than: RunObject | None = None

@@ -82,16 +82,15 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) 
     spared: UIDs of Pods that were killed for memory though they were within what they had asked for: kubelets write the
     same of them as of those that were not.
     """
-    read = names.read_pod_name(pod.metadata.name)
-    if read is None:
+    name = pod.member
+    if name is None:
         return None
-    _, attempt, rank = read
     node_name = pod.spec.node_name
     node = nodes.get(node_name)
     state, reason, message, exit_code, ended_at = _state(pod, spared)
     return Member(
-        rank=rank,
-        attempt=attempt,
+        rank=name.rank,
+        attempt=name.attempt,
         pod=pod.metadata.name,
         uid=pod.metadata.uid,
         state=state,
@@ -115,20 +114,16 @@ def peak_of(pod: Pod, *, used_bytes: int = 0, at: str = "") -> MemberPeak | None
     last = container.last_state.terminated if container is not None else None
     if not used_bytes and last is None and not pod.is_finished:
         return None  # of most members, at most times
-    labels, limit = pod.metadata.labels, _limit_bytes(pod)
+    member, limit = pod.member, _limit_bytes(pod)
     for condition in pod.status.conditions if pod.is_finished else ():
         if condition.type == names.CONDITION_MEMORY_PEAK:
             used_bytes = max(used_bytes, _told_peak(condition.message))
     ran_out = last is not None and last.reason == "OOMKilled" and limit > 0
     used_bytes = max(used_bytes, limit) if ran_out else used_bytes
-    try:
-        rank, attempt = int(labels[names.LABEL_RANK]), int(labels[names.LABEL_ATTEMPT])
-    except (KeyError, ValueError):
+    if member is None or used_bytes <= 0:
         return None
-    if used_bytes <= 0:
-        return None
-    at = at or _ended_at(container)
-    return MemberPeak(rank, attempt, pod.spec.node_name, used_bytes, limit_bytes=limit, at=at, ran_out=ran_out)
+    at, node = at or _ended_at(container), pod.spec.node_name
+    return MemberPeak(member.rank, member.attempt, node, used_bytes, limit_bytes=limit, at=at, ran_out=ran_out)
 
 
 def culprit_peak(pod: Pod, member: Member) -> MemberPeak | None:

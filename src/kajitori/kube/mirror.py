@@ -184,6 +184,12 @@ class Mirror:
         """The Pods that belong to a Run (see `Pod.run_uid`)."""
         return list(self._by_run.get(uid, _NOTHING).values())
 
+    def run_of(self, pod: Pod) -> RunObject | None:
+        """The Run that a Pod is a member of, if there is one."""
+        member = pod.member
+        run = self.runs.get((pod.metadata.namespace, member.run)) if member is not None else None
+        return run if run is not None and run.metadata.uid == pod.run_uid else None
+
     def pods_on_node(self, node: str) -> list[Pod]:
         """All Pods that are bound to a node, finished ones included."""
         return list(self._by_node.get(node, _NOTHING).values())

@@ -138,18 +138,24 @@ class Pod(_Wire, frozen=True):
     status: PodStatus = PodStatus()
 
     @property
+    def member(self) -> names.MemberName | None:
+        """Run, attempt and rank, if this is a member of a run at all (`run_uid` tells): by its name, which nobody can
+        change, unlike labels."""
+        return names.read_pod_name(self.metadata.name)
+
+    @property
     def run_uid(self) -> str:
         """The UID of the Run that this is a member of, or nothing (rule 1).
 
-        Its owner says so, and its name stands for a member of that owner: nobody can change it, unlike labels. Of a Pod
-        that has lost its owner the label is believed.
+        Its owner says so, and its name stands for a member of that owner. Of a Pod that has lost its owner the label is
+        believed.
         """
         owner = self.metadata.controller
         uid = self.metadata.labels.get(names.LABEL_RUN_UID, "") if owner is None else owner.uid
         if not uid or (owner is not None and owner.kind != names.KIND):
             return ""
-        member = names.read_pod_name(self.metadata.name)
-        return uid if member is not None and (owner is None or owner.name == member[0]) else ""
+        member = self.member
+        return uid if member is not None and (owner is None or owner.name == member.run) else ""
 
     @property
     def is_finished(self) -> bool:

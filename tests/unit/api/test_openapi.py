@@ -158,9 +158,7 @@ BODIES = st.one_of(
 PARAMETERS = ["limit", "continue", "name", "owner", "phase", "labelSelector", "rank", "tail", "since", "dryRun", "x"]
 
 
-@settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 async def test_nothing_that_is_sent_is_a_bug(world: World, data: st.DataObject) -> None:
     """Whatever arrives is answered, or refused as a problem; the server itself never fails."""

@@ -91,7 +91,7 @@ def _make(path: Path, tree: object) -> None:
 
 @example({"x" + "ä" * 90: b"", "ä" * 60: {"ä" * 61: ("link", "ä" * 80)}}, 1000)  # a long name is cut in mid-letter
 @given(st.dictionaries(_NAMES, _TREES, min_size=1, max_size=5), st.integers(1, 3000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_folder_comes_out_as_it_went_in(tree: dict[str, object], chunk: int) -> None:
     with tempfile.TemporaryDirectory() as base:
         source, target = Path(base) / "source", Path(base) / "target"
@@ -167,7 +167,7 @@ def test_what_no_archive_may_hold_is_refused_and_leaves_nothing(tmp_path: Path, 
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_damaged_archive_is_refused(seed: int, flips: int) -> None:
     """Whatever bytes are changed, and though the digest fits them: nothing is left, nothing is written elsewhere."""
     chance = random.Random(seed)

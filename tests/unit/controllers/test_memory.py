@@ -135,6 +135,17 @@ async def test_kubelets_are_asked_once_each_and_only_where_members_run() -> None
     assert scene.told == [("vision", "bert")]
 
 
+async def test_what_a_member_held_is_kept_though_somebody_took_its_labels() -> None:
+    """Whose member it is stands in its name and its owner."""
+    bare = pod(0, "a", "Succeeded", conditions=[{"type": names.CONDITION_MEMORY_PEAK, "message": f"main={2 * GI}"}])
+    bare = msgspec.structs.replace(bare, metadata=msgspec.structs.replace(bare.metadata, labels={}))
+    scene = Scene(bare)
+    assert scene.told == [("vision", "bert")]
+    peak = scene.noted().memory
+    assert peak is not None
+    assert (peak.peak_bytes, peak.rank) == (2 * GI, 0)
+
+
 async def test_the_metrics_api_answers_for_all_at_once() -> None:
     """Where it is served no kubelet is asked, but for a member that it does not hear of."""
     scene = Scene(pod(0, "a"), pod(1, "b"))

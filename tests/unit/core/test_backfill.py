@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.backfill import Ending, Queued, Schedule, schedule
@@ -187,7 +187,6 @@ def queue_of(wanted: list[tuple[int, int, bool, str, int]]) -> list[Queued]:
     ]
 
 
-@settings(deadline=None)
 @given(busy, mixed)
 def test_without_reservations_it_is_the_plan(
     running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]]
@@ -201,7 +200,6 @@ def test_without_reservations_it_is_the_plan(
     assert found == [(s.key, s.members, s.fit_now, s.fit_ever, s.fit_repaired) for s in plain.shortages]
 
 
-@settings(deadline=None)
 @given(busy, mixed)
 def test_nothing_is_given_twice_and_no_reservation_is_delayed(
     running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]]

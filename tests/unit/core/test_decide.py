@@ -619,7 +619,7 @@ _POLICIES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(_SPECS, _POLICIES, st.booleans(), st.sampled_from([CLUSTER, None]))
 def test_any_spec(document: dict[str, Any], policy: Policy, admitted: bool, table: NodeTable | None) -> None:
     """A decision or typed faults, never anything else; and what is decided holds together."""

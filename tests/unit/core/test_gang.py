@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kajitori.core import first_step, gang
+from kajitori.core import gang
 from kajitori.core.gang import (
     CreateMembers,
     DeleteMember,
@@ -93,7 +93,7 @@ def led_by_rank_0() -> Run:
     """A run whose other members do what rank 0 asks of them."""
     subject = run()
     assert subject.status.attempt is not None
-    subject.status.attempt.template = {"spec": {"initContainers": [{"name": first_step.IMAGE_STEP, "env": []}]}}
+    subject.status.attempt.launcher = "mpi"
     return subject
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.kinship import Kind, kind_of, kind_of_stored
@@ -83,7 +83,6 @@ def test_names_with_numbers_in_them_do(one: list[str], other: list[str]) -> None
     assert kind(args=one) != kind(args=other)
 
 
-@settings(deadline=None)
 @given(
     st.fixed_dictionaries(
         {"image": st.sampled_from(["bert:3", "a.b/c/d@sha256:" + "a" * 64])},

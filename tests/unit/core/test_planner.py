@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, largest_gang, occupy, place, plan
@@ -196,7 +196,6 @@ gangs_strategy = st.lists(
 )
 
 
-@settings(deadline=None)  # a busy machine is no fault of the planner
 @given(nodes_strategy, gangs_strategy)
 def test_no_node_is_ever_overcommitted_and_every_gang_is_whole(
     shapes: list[tuple[int, int, int, bool, bool]], wanted: list[tuple[int, int, int, bool, bool]]
@@ -235,7 +234,6 @@ def test_no_node_is_ever_overcommitted_and_every_gang_is_whole(
             assert len({request.key for request in users[name]}) == 1
 
 
-@settings(deadline=None)  # a busy machine is no fault of the planner
 @given(nodes_strategy, gangs_strategy, st.lists(st.integers(0, 7), max_size=4), st.lists(st.integers(0, 7), max_size=4))
 def test_nothing_comes_to_who_is_alone_and_who_wants_to_be_alone_comes_to_nobody(
     shapes: list[tuple[int, int, int, bool, bool]],
@@ -263,7 +261,6 @@ def test_nothing_comes_to_who_is_alone_and_who_wants_to_be_alone_comes_to_nobody
             assert not nodes & others
 
 
-@settings(deadline=None)  # a busy machine is no fault of the planner
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=6), st.integers(1, 8))
 def test_as_few_racks_as_possible(free_nodes_per_rack: list[int], members: int) -> None:
     """Compared with every subset of racks: no smaller one would have held the gang."""

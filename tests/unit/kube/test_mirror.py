@@ -253,7 +253,7 @@ def expected_usage(api: FakeApi) -> dict[str, NodeUsage]:
     return usage
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, max_size=30))
 def test_whatever_fails_the_mirror_converges(steps: list[tuple[Any, ...]]) -> None:
     """After any mix of changes and faults the mirror equals the server; indexes agree; each last change was told of."""

@@ -163,5 +163,5 @@ class Bookkeeping(RuleBasedStateMachine):
             assert not any(state.ports.values())
 
 
-Bookkeeping.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Bookkeeping.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 TestBookkeeping = Bookkeeping.TestCase

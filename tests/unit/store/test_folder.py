@@ -185,7 +185,7 @@ _STEP = st.one_of(
 
 
 @given(st.lists(_STEP, max_size=15))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_it_is_a_dictionary(steps: list[tuple[str, str, Any]]) -> None:
     """Whatever is done in whatever order, a folder answers as a dictionary does."""
 

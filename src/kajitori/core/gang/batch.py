@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kajitori.core import first_step
 from kajitori.core.gang.progress import (
     blame_late,
     blame_node,
@@ -59,7 +58,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         for number in sorted({member.attempt for member in stale if not member.terminating})
     )
     status = count_members(run, status, current)
-    if first_step.rank_0_decides(attempt.template.get("spec", {})) and any(
+    if attempt.launcher == "mpi" and any(
         member.rank == 0 and member.state is MemberState.SUCCEEDED for member in current
     ):  # the others did what it asked of them, and are ended now
         status = started(status, attempt, now)

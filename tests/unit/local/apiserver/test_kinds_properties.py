@@ -79,7 +79,7 @@ def admitted(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.resource.group}.{kind.resource.plural}")
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_validation_never_raises(kind: Kind, data: st.DataObject) -> None:
     """Whatever an object holds, the server names its faults and never stumbles; and an object changes into itself."""
@@ -100,7 +100,7 @@ def test_validation_never_raises(kind: Kind, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.resource.group}.{kind.resource.plural}")
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_defaulting_is_idempotent(kind: Kind, data: st.DataObject) -> None:
     """What has its defaults gets no others, and what was conformed stays as it is."""
@@ -116,7 +116,7 @@ def test_defaulting_is_idempotent(kind: Kind, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.resource.group}.{kind.resource.plural}")
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(noise=JSON, data=st.data())
 def test_any_json_is_understood_or_refused(kind: Kind, noise: Any, data: st.DataObject) -> None:
     """JSON of the wrong shape is refused with 400 and nothing else."""
