@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from kajitori.controllers.workqueue import Key
 from kajitori.core import gang
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
@@ -19,9 +20,6 @@ from kajitori.kube.objects import RunObject
 
 DOUBT_PATIENCE = timedelta(seconds=10)
 """How long a write that failed may take to show in the mirror all the same."""
-
-Key = tuple[str, str]
-"""Namespace and name of a Run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -33,8 +33,9 @@ from kajitori.controllers.checkpoints import delete_checkpoint
 from kajitori.controllers.kills import Spared
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.memory import MemoryKeeper
-from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Key, Queue, Waiting
+from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue, Waiting
 from kajitori.controllers.tidying import tidy_forever
+from kajitori.controllers.workqueue import REST, Key, WorkQueue
 from kajitori.core import gang, manifests, names, nodelist
 from kajitori.core.budgets import budget_spec
 from kajitori.core.decide import Decision
@@ -44,7 +45,7 @@ from kajitori.core.ports import choose_port
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
-from kajitori.errors import Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView, life_of
 from kajitori.kube.events import About, EventRecorder
@@ -67,23 +68,12 @@ WAITING_INTERVAL = timedelta(seconds=5)
 WAITING_WRITES_PER_SECOND = 10
 """Of all waiting runs together, for such words: where many wait, each is renewed less often."""
 
-REST = 4
-"""Looking at one large run, or planning, rests for this many times as long as it took: at most a fifth of a core."""
-
 UNSEEN_PATIENCE = timedelta(seconds=10)
 """How long the mirror may take to show what was just written before it is believed all the same."""
-
-SETTLE_SECONDS = 0.02
-"""Changes come in bursts; one look at the end of a burst is enough."""
 
 NODE_PATIENCE = timedelta(seconds=15)
 """How long a node has to be silent before its members are given up. After an outage of the API server all nodes look
 dead for a moment, and kubelets report every ten seconds: no reason to start every gang of the cluster anew."""
-
-RETRY_MAX_SECONDS = 30.0
-
-Work = Callable[[], Coroutine[Any, Any, None]]
-"""One piece of work on a run. Made when it begins: a task that is cancelled before that leaves nothing behind."""
 
 
 @dataclass(slots=True)
@@ -94,9 +84,6 @@ class Memory:
     written_at: datetime | None = None
     unseen_pods: set[str] = field(default_factory=set)
     unseen_since: datetime | None = None
-    failures: int = 0
-    rests_until: float = 0.0
-    """Before this time of the event loop it is not looked at again: looking takes long where there are many members."""
     decided_for: tuple[str, int, int] | None = None
     decided: tuple[RunSpec, Decision] | None = None
 
@@ -132,10 +119,7 @@ class RunController:
         self._budgets = BudgetKeeper(client)
         self._peaks = MemoryKeeper(client, mirror, self._note_peak, now)
         self._spared = Spared(client)
-        self._changed: set[Key] = set()
-        self._changed_meanwhile: set[Key] = set()
-        self._working: dict[Key, asyncio.Task[None]] = {}
-        self._wake_at: dict[Key, datetime] = {}
+        self._work = WorkQueue(now, self._note_done)
         self._memory: dict[Key, Memory] = {}
         self._queue = Queue(mirror, cluster)
         self._orphans: dict[Key, str] = {}
@@ -149,7 +133,6 @@ class RunController:
         self._retell_at: datetime | None = None
         self._catch_up_at: datetime | None = None
         """When the mirror will show all that was missed while a watch of it was broken."""
-        self._something = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set; what was begun is finished or given up within the client's time limits."""
@@ -164,28 +147,28 @@ class RunController:
             await self._mirror.wait_fresh()  # another may have led until now
             await self._mirror.set_clock()  # by which he judged, too
             self._first_look.update(self._mirror.runs)
-            self._changed.update(self._mirror.runs)
+            self._work.add(*self._mirror.runs)
             for node in self._mirror.nodes:
                 self._note_silence(node)
             for pod in list(self._mirror.pods.values()):
                 self._note_owner(pod)
-            self._something.set()
             while not stop.is_set():
                 # 1. Wait until something changed or is due, then for the burst to settle.
                 await self._wait(stopping)
                 # 2. Ask each changed run's life what is next, and do it; runs do not wait for each other.
-                for key in self._take_changed():
-                    self._look_at(key)
+                self._catch_up()
+                for key in self._work.take():
+                    self._work.begin(key, partial(self._reconcile, key))
                 # 3. Plan all that wait as one queue; not before every run was looked at once, since any may hold nodes.
                 if self._is_time_to_plan():
                     self._plan()
         finally:
             unsubscribe()
             no_longer_told()
-            tasks = [stopping, telling, asking, tidying, *self._working.values()]
+            tasks = [stopping, telling, asking, tidying]
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, self._work.close(), return_exceptions=True)
             if self._logs is not None:
                 await self._logs.close()
 
@@ -193,11 +176,11 @@ class RunController:
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         if resource == RUNS:
-            self._changed.add((namespace, name))
+            self._work.add((namespace, name))
         elif resource == PODS:
             key = (namespace, name.rsplit("-", 2)[0])
             if key in self._mirror.runs:
-                self._changed.add(key)
+                self._work.add(key)
                 memory = self._memory.get(key)
                 if memory is not None:
                     memory.unseen_pods.discard(name)
@@ -212,18 +195,18 @@ class RunController:
                 for pod in self._mirror.pods_on_node(name):
                     member = pod.member if pod.run_uid else None
                     if member is not None:
-                        self._changed.add((pod.metadata.namespace, member.run))
-        self._something.set()
+                        self._work.add((pod.metadata.namespace, member.run))
+        self._work.nudge()
 
     def _note_peak(self, key: Key) -> None:
         """More is known of what members of a run needed."""
-        self._changed.add(key)
-        self._something.set()
+        self._work.add(key)
+        self._work.nudge()
 
     def _note_health(self) -> None:
         """A watch broke or is well again: what failed meanwhile, or could not be judged, is done when all caught up."""
         self._catch_up_at = None if self._mirror.trouble else self._now() + timedelta(seconds=CATCH_UP_SECONDS)
-        self._something.set()
+        self._work.nudge()
 
     def _note_silence(self, name: str) -> None:
         node = self._mirror.nodes.get(name)
@@ -242,81 +225,25 @@ class RunController:
         if run is None or run.metadata.uid != uid:
             key = (pod.metadata.namespace, uid)
             self._orphans[key] = name
-            self._changed.add(key)
+            self._work.add(key)
+
+    def _note_done(self, key: Key) -> None:
+        if key in self._passed_over:
+            self._passed_over.discard(key)
+            self._replan = True
 
     async def _wait(self, stopping: asyncio.Task[bool]) -> None:
-        moments = [*self._wake_at.values(), *(each for each in (self._retell_at, self._catch_up_at) if each)]
-        timeout = max(0.0, (min(moments) - self._now()).total_seconds()) if moments else None
+        rest = None
         if self._replan and len(self._queue) and not self._first_look:
-            rest = max(0.0, self._plan_rests_until - asyncio.get_running_loop().time())
-            timeout = rest if timeout is None else min(timeout, rest)
-        waiting = asyncio.create_task(self._something.wait())
-        try:
-            await asyncio.wait({waiting, stopping}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-        if self._something.is_set():
-            await asyncio.sleep(SETTLE_SECONDS)
-        self._something.clear()
+            rest = self._plan_rests_until - asyncio.get_running_loop().time()
+        await self._work.wait(stopping, (each for each in (self._retell_at, self._catch_up_at) if each), rest)
 
-    def _take_changed(self) -> set[Key]:
+    def _catch_up(self) -> None:
+        """Looks at everything once the mirror shows all that was missed."""
         now = self._now()
         if self._catch_up_at is not None and self._catch_up_at <= now:
             self._catch_up_at = now + timedelta(seconds=CATCH_UP_SECONDS) if self._mirror.age_seconds() else None
-            self._changed.update(self._mirror.runs, self._orphans)
-        due = {key for key, moment in self._wake_at.items() if moment <= now}
-        for key in due:
-            del self._wake_at[key]
-        changed, self._changed = self._changed | due, set()
-        return changed
-
-    def _look_at(self, key: Key) -> None:
-        if key in self._working:
-            self._changed_meanwhile.add(key)
-            return
-        rest = self._memory[key].rests_until - asyncio.get_running_loop().time() if key in self._memory else 0.0
-        if rest > 0:
-            self._wake(key, timedelta(seconds=rest))
-            return
-        self._begin(key, partial(self._reconcile, key))
-
-    def _begin(self, key: Key, work: Work) -> None:
-        self._working[key] = asyncio.create_task(self._guarded(key, work))
-
-    async def _guarded(self, key: Key, work: Work) -> None:
-        """Does one piece of work on a run; whatever goes wrong is tried again later, slower each time."""
-        memory = self._memory.setdefault(key, Memory())
-        try:
-            await work()
-            memory.failures = 0
-        except (Conflict, NotFound) as error:
-            memory.failures += 1  # where the mirror cannot follow, this does not pass by itself
-            log.debug("run %s/%s changed meanwhile: %s", *key, error)
-            self._wake(key, timedelta(seconds=min(0.1 * 2**memory.failures, RETRY_MAX_SECONDS)))
-        except KajitoriError as error:
-            memory.failures += 1
-            pause = min(0.5 * 2**memory.failures, RETRY_MAX_SECONDS)
-            log.warning("run %s/%s: %s; tried again in %.0f s", *key, error, pause)
-            self._wake(key, timedelta(seconds=pause))
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            memory.failures += 1
-            log.exception("run %s/%s: this is a bug", *key)
-            self._wake(key, timedelta(seconds=RETRY_MAX_SECONDS))
-        finally:
-            self._working.pop(key, None)
-            if key in self._passed_over:
-                self._passed_over.discard(key)
-                self._replan = True
-            if key in self._changed_meanwhile:
-                self._changed_meanwhile.discard(key)
-                self._changed.add(key)
-            self._something.set()
-
-    def _wake(self, key: Key, after: timedelta) -> None:
-        moment = self._now() + after
-        self._wake_at[key] = min(moment, self._wake_at.get(key, moment))
+            self._work.add(*self._mirror.runs, *self._orphans)
 
     # ------------------------------------------------------------------------------------------ one run
 
@@ -331,7 +258,7 @@ class RunController:
         memory = self._memory.setdefault(key, Memory())
         if not self._has_caught_up(run, memory):
             await self._doubt_what_was_written(run, memory)
-            self._wake(key, UNSEEN_PATIENCE)
+            self._work.wake(key, UNSEEN_PATIENCE)
             return
         self._first_look.discard(key)
         deleting = bool(run.metadata.deletion_timestamp)
@@ -347,7 +274,7 @@ class RunController:
         is_over = deleting or status.phase.is_final
         spared, unclear_seconds = await self._spared.among(() if is_over else pods)
         if unclear_seconds:
-            self._wake(key, timedelta(seconds=unclear_seconds))
+            self._work.wake(key, timedelta(seconds=unclear_seconds))
             return
         began = asyncio.get_running_loop().time()
         for pod in pods:
@@ -358,7 +285,7 @@ class RunController:
         life = replace(admitted.life, status=self._peaks.noted(run, admitted.life.status, seen))
         step = gang.next_step(life, members, self._time_of_facts())
         ended = asyncio.get_running_loop().time()
-        memory.rests_until = ended + REST * (ended - began)
+        self._work.rest(key, ended - began)
         await self._perform(key, run, admitted, step, members)
 
     async def _put_right(self, run: RunObject, pod: Pod) -> None:
@@ -379,7 +306,7 @@ class RunController:
         left = self._node_patience - (self._time_of_facts() - since)
         if left <= timedelta():
             return member
-        self._wake(key, left)
+        self._work.wake(key, left)
         return replace(member, node_ready=True)
 
     def _time_of_facts(self) -> datetime:
@@ -449,9 +376,9 @@ class RunController:
             if self._may_write(key, run.status, step.status):
                 version = await self._write(run, step.status)
             else:
-                self._wake(key, STATUS_INTERVAL)
+                self._work.wake(key, STATUS_INTERVAL)
         if step.wake_at is not None and not self._mirror.age_seconds():  # else it is looked at when all has caught up
-            self._wake_at[key] = min(step.wake_at, self._wake_at.get(key, step.wake_at))
+            self._work.wake_at(key, step.wake_at)
         if not any(isinstance(action, gang.NeedsNodes) for action in step.actions):
             self._queue.leave(key)
         if self._logs is not None and step.actions and not admitted.life.deleting:
@@ -528,7 +455,7 @@ class RunController:
 
     def _forget(self, key: Key) -> None:
         self._memory.pop(key, None)
-        self._wake_at.pop(key, None)
+        self._work.forget(key)
         self._first_look.discard(key)
         self._queue.forget(key)
         self._replan = True
@@ -553,7 +480,7 @@ class RunController:
         if self._queue.wait(Waiting(key, run, admitted, status, request, version)):
             self._replan = True
         if admitted.policy_version < self._cluster.policy_version:  # it changed while this run was looked at
-            self._changed.add(key)
+            self._work.add(key)
 
     def _is_time_to_plan(self) -> bool:
         if not len(self._queue) or self._first_look:
@@ -569,14 +496,13 @@ class RunController:
         outdated = self._queue.decided_before(in_force)
         if outdated and in_force != self._asked_under:  # policy is asked for each attempt, and it is another one now
             self._asked_under = in_force
-            self._changed.update(outdated)
-            self._something.set()
-        cycle = self._queue.plan(self._working.keys() | outdated, self._time_of_facts())
+            self._work.add(*outdated)
+        cycle = self._queue.plan(self._work.busy | outdated, self._time_of_facts())
         self._passed_over.update(cycle.busy)
         for key in cycle.doubtful:
-            self._wake(key, DOUBT_PATIENCE)
+            self._work.wake(key, DOUBT_PATIENCE)
         for waiting, placement in cycle.starts:
-            self._begin(waiting.key, partial(self._start, waiting, placement))
+            self._work.begin(waiting.key, partial(self._start, waiting, placement))
         if cycle.explainer is not None:
             for waiting, shortage in cycle.waits:
                 self._explain(waiting, shortage, cycle.explainer)
@@ -592,7 +518,7 @@ class RunController:
         explanation = explainer.explain(waiting.request, shortage)
         status = gang.keep_waiting(told, explanation.reason, explanation.message)
         if status != told:
-            self._begin(waiting.key, partial(self._tell, waiting, status))
+            self._work.begin(waiting.key, partial(self._tell, waiting, status))
 
     def _may_retell(self, key: Key) -> bool:
         """Whether a waiting run's words may be renewed now; else they are looked at when the time has come."""

@@ -1,0 +1,127 @@
+"""When a thing is looked at: at once, later, after its work is done, and after it failed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kajitori.controllers.workqueue import RETRY_MAX_SECONDS, Key, WorkQueue
+from kajitori.errors import Conflict, KajitoriError, NotFound, Unavailable
+
+KEY = ("vision", "bert")
+OTHER = ("vision", "gpt")
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+async def all_done() -> None:
+    """What was begun is over."""
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+
+
+@pytest.mark.parametrize("error", [Conflict("changed"), NotFound("gone"), Unavailable("busy"), ValueError("a bug")])
+async def test_failures_in_a_row_are_tried_again_later_each_time(error: Exception) -> None:
+    """The first conflict at once, since somebody just wrote; what never heals costs almost nothing."""
+    clock = Clock()
+    work = WorkQueue(clock)
+
+    async def fails() -> None:
+        raise error
+
+    async def pause() -> float:
+        work.begin(KEY, fails)
+        await all_done()
+        wakes_at = work.wakes_at(KEY)
+        assert wakes_at is not None
+        before, clock.now = clock.now, wakes_at
+        assert work.take() == {KEY}
+        return (wakes_at - before).total_seconds()
+
+    pauses = [await pause() for _ in range(12)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] <= (1.0 if isinstance(error, KajitoriError) else RETRY_MAX_SECONDS)
+    assert pauses[-1] == RETRY_MAX_SECONDS
+
+    async def succeeds() -> None:
+        return None
+
+    work.begin(KEY, succeeds)
+    await all_done()
+    assert await pause() == pauses[0]
+
+
+async def test_what_changes_while_it_is_worked_on_is_looked_at_afterwards() -> None:
+    over: list[Key] = []
+    work = WorkQueue(Clock(), over.append)
+    may_end = asyncio.Event()
+
+    async def waits() -> None:
+        await may_end.wait()
+
+    work.add(KEY)
+    assert work.take() == {KEY}
+    work.begin(KEY, waits)
+    work.add(KEY, OTHER)
+    assert work.take() == {OTHER}
+    assert work.take() == set()
+    may_end.set()
+    await all_done()
+    assert over == [KEY]
+    assert work.take() == {KEY}
+
+
+async def test_what_takes_long_to_look_at_rests() -> None:
+    clock = Clock()
+    work = WorkQueue(clock)
+    work.rest(KEY, 10.0)
+    work.add(KEY)
+    assert work.take() == set()
+    clock.now += timedelta(seconds=39)
+    assert work.take() == set()
+    work.forget(KEY)
+    work.add(KEY)
+    assert work.take() == {KEY}
+
+
+async def test_it_waits_until_something_is_due_or_changes() -> None:
+    clock = Clock()
+    work = WorkQueue(clock)
+    never: asyncio.Task[bool] = asyncio.create_task(asyncio.Event().wait())
+    work.wake(KEY, timedelta(hours=1))
+    work.wake(KEY, timedelta(hours=2))
+    assert work.wakes_at(KEY) == NOW + timedelta(hours=1)
+    await work.wait(never, [NOW], None)
+    await work.wait(never, [], 0.0)
+    waiting = asyncio.create_task(work.wait(never, [NOW + timedelta(minutes=1)], 60.0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    work.nudge()
+    await waiting
+    assert work.take() == set()
+    clock.now += timedelta(hours=1)
+    assert work.take() == {KEY}
+    never.cancel()
+
+
+async def test_closing_gives_up_what_was_begun() -> None:
+    work = WorkQueue(Clock())
+    began: list[Key] = []
+
+    async def never_ends() -> None:
+        began.append(KEY)
+        await asyncio.Event().wait()
+
+    work.begin(KEY, never_ends)
+    await asyncio.sleep(0)
+    work.begin(OTHER, never_ends)
+    await work.close()
+    assert (began, len(work.busy)) == ([KEY], 0)
