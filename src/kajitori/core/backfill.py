@@ -266,11 +266,11 @@ class _Cycle:
         """The gang's shape; members that are the same object are not compared."""
         shape = self._by_identity.get(id(gang.member)) if not gang.avoid else None
         if shape is None:
-            key = (gang.member, gang.avoid, len(gang.ranks) if gang.avoid else 0)
+            key = (gang.member, gang.avoid, gang.least if gang.avoid else 0)
             shape = self._shapes.get(key)
             if shape is None:
                 eligible = nodes_for(self.snapshot.table, gang)
-                shape = _Shape(gang.member, eligible, eligible & self.snapshot.table.usable)
+                shape = _Shape(gang.member, eligible, eligible & self.snapshot.table.usable_by(gang.member.tolerations))
                 self._heed_reservations(shape)
                 self._shapes[key] = shape
             if not gang.avoid:
@@ -278,8 +278,9 @@ class _Cycle:
         return shape
 
     def start(self, queued: Queued, shape: _Shape) -> Placement | None:
-        """Places the gang on what is free, if it is and if that is expected to delay no reservation."""
-        need = len(queued.gang.ranks)
+        """Places the gang, or as much of it as fits where less is enough, on what is free, if that is expected to delay
+        no reservation."""
+        need = queued.gang.least
         known = self._free.of(shape)
         if known.total < need:
             return None
@@ -291,10 +292,11 @@ class _Cycle:
                 return None
         # Reserved nodes look full among those that are kept free: what has ended by then takes them first.
         leftover = (self._kept or self._free).leftover
-        rows = rows_for(self.snapshot.table, queued.gang, known.room, leftover)
+        gang = queued.gang.fitting(known.total)
+        rows = rows_for(self.snapshot.table, gang, known.room, leftover)
         self._occupy(shape.member, rows, lasts)
         self._started.append(Ending(shape.member, rows, self.now + queued.expected_seconds))
-        return placement_of(self.snapshot.table, queued.gang, rows)
+        return placement_of(self.snapshot.table, gang, rows)
 
     def _occupy(self, member: MemberRequest, rows: Rows, lasts: bool) -> None:
         occupy_rows(self._free.state, member, rows)
@@ -317,7 +319,8 @@ class _Cycle:
 
     def reserve(self, queued: Queued, shape: _Shape) -> None:
         """Keeps nodes for a gang that does not fit, unless one before it has some of those that it could use."""
-        need = len(queued.gang.ranks)
+        gang = queued.gang.fitting(queued.gang.least)
+        need = len(gang.ranks)
         if min(shape.pass_by, shape.likely_by) < math.inf or need >= shape.hopeless:
             return
         found = _Releases([*self.endings, *self._started], shape).earliest(
@@ -327,7 +330,7 @@ class _Cycle:
             shape.hopeless = need
             return
         starts_at, then, room = found
-        rows = rows_for(self.snapshot.table, queued.gang, room, self._free.leftover)
+        rows = rows_for(self.snapshot.table, gang, room, self._free.leftover)
         occupy_rows(then, shape.member, rows)
         reserved = np.unique(rows)
         if self._floor is None:
@@ -337,7 +340,7 @@ class _Cycle:
         self._floor.members[reserved] = then.members[reserved]
         self._floor.alone[reserved] = then.alone[reserved]
         self._keep(reserved)
-        placement = placement_of(self.snapshot.table, queued.gang, rows)
+        placement = placement_of(self.snapshot.table, gang, rows)
         self.reservations.append(Reservation(placement, max(self.now, starts_at), queued.overdue))
         self._reserved_for.append(shape)
         for each in self._shapes.values():
@@ -356,8 +359,8 @@ class _Cycle:
 
     def shortage(self, gang: GangRequest, shape: _Shape) -> Shortage:
         """Why the gang does not start; what holds for all of its shape is worked out once."""
-        fit_now = min(self._free.of(shape).total, len(gang.ranks))
+        fit_now = min(self._free.of(shape).total, gang.least)
         known = shape.shortage
         if known is None:
             known = shape.shortage = shortage_of(self.snapshot.table, gang, shape.eligible, fit_now)
-        return Shortage(gang.key, len(gang.ranks), fit_now, known.fit_ever, known.fit_repaired, known.eligible)
+        return Shortage(gang.key, gang.least, fit_now, known.fit_ever, known.fit_repaired, known.eligible)

@@ -7,7 +7,7 @@ narrowest level first; among those, the fullest that still fits, so that large h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -64,11 +64,22 @@ class GangRequest:
     """Nodes that this run must not use, because its members failed there before."""
     priority: int = 0
     queued_at: str = ""
+    fewest: int | None = None
+    """So many members are enough to start; more take what fits, the first ranks first. None: all of them or none."""
+
+    @property
+    def least(self) -> int:
+        """How many members have to fit."""
+        return len(self.ranks) if self.fewest is None else min(self.fewest, len(self.ranks))
+
+    def fitting(self, room: int) -> GangRequest:
+        """The same for as many members as there is room for."""
+        return self if len(self.ranks) <= room else replace(self, ranks=self.ranks[:room])
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A node for every rank asked for, in rank order."""
+    """A node for every rank that is placed, in rank order: all that were asked for, unless fewer are enough."""
 
     key: str
     ranks: tuple[int, ...]
@@ -81,7 +92,7 @@ class Shortage:
 
     key: str
     members: int
-    """How many members need a node."""
+    """How many members need a node: the fewest to start with."""
     fit_now: int
     """How many of them would find one at this moment."""
     fit_ever: int
@@ -130,11 +141,14 @@ def occupy_rows(state: Snapshot, member: MemberRequest, rows: Rows) -> None:
 
 
 def place(state: Snapshot, gang: GangRequest) -> Placement | Shortage:
-    """A node for every rank of one gang, or what is missing. Changes nothing."""
+    """A node for every rank of one gang, of as many as fit where fewer are enough, or what is missing. Changes
+    nothing."""
     eligible = nodes_for(state.table, gang)
-    room = room_of(state, gang.member, eligible & state.table.usable)
-    if int(room.sum()) < len(gang.ranks):
-        return shortage_of(state.table, gang, eligible, int(room.sum()))
+    room = room_of(state, gang.member, eligible & state.table.usable_by(gang.member.tolerations))
+    total = int(room.sum())
+    if total < gang.least:
+        return shortage_of(state.table, gang, eligible, total)
+    gang = gang.fitting(total)
     return placement_of(state.table, gang, rows_for(state.table, gang, room, leftover_of(state)))
 
 
@@ -168,7 +182,8 @@ def nodes_for(table: NodeTable, gang: GangRequest) -> Mask:
     if avoided:
         others = eligible.copy()
         others[avoided] = False
-        if int(room_of(Snapshot.empty(table), gang.member, others & table.usable).sum()) >= len(gang.ranks):
+        usable = table.usable_by(gang.member.tolerations)
+        if int(room_of(Snapshot.empty(table), gang.member, others & usable).sum()) >= gang.least:
             return others
     return eligible  # where there is nowhere else to go, a node with a past is better than none
 
@@ -210,11 +225,12 @@ def room_of(state: Snapshot, member: MemberRequest, candidates: Mask, rows: Rows
 def shortage_of(table: NodeTable, gang: GangRequest, eligible: Mask, fit_now: int) -> Shortage:
     """Why this gang cannot start: as many members as `fit_now` would find a node."""
     nothing_runs = Snapshot.empty(table)
+    usable = table.usable_by(gang.member.tolerations)
     return Shortage(
         key=gang.key,
-        members=len(gang.ranks),
+        members=gang.least,
         fit_now=fit_now,
-        fit_ever=int(room_of(nothing_runs, gang.member, eligible & table.usable).sum()),
+        fit_ever=int(room_of(nothing_runs, gang.member, eligible & usable).sum()),
         fit_repaired=int(room_of(nothing_runs, gang.member, eligible).sum()),
         eligible=eligible,
     )

@@ -274,3 +274,49 @@ def _begin(
     occupy_rows(cluster.state, item.gang.member, rows)
     ends_at = now + item.expected_seconds
     heapq.heappush(ends, (ends_at, int(placement.key[1:]), Ending(item.gang.member, rows, ends_at)))
+
+
+def test_a_sweep_takes_what_fits_and_keeps_nothing_of_what_is_reserved() -> None:
+    """With a gang of all nodes before it, whose reservation begins before its members would have ended, it gets nothing;
+    behind no reservation it takes all that is free. A part that is enough to start needs no more to be reserved."""
+    cluster = Cluster(nodes(4))
+    cluster.runs("h100-0", HOUR)
+    sweep = queued(9, 2 * HOUR, key="sweep", fewest=1)
+    (alone,) = cluster.schedule(sweep).placements
+    assert (alone.key, alone.ranks) == ("sweep", (0, 1, 2))
+    assert started(cluster.schedule(queued(4, HOUR), sweep)) == []
+    short = cluster.schedule(queued(4, HOUR), replace(sweep, expected_seconds=HOUR / 2))
+    assert [len(placement.ranks) for placement in short.placements] == [3]
+    cluster.runs(["h100-1", "h100-2", "h100-3"], 3 * HOUR)
+    full = cluster.schedule(sweep)
+    (reservation,) = full.reservations
+    assert (reservation.starts_at, len(reservation.placement.nodes)) == (HOUR, 1)
+    assert [shortage.members for shortage in full.shortages] == [1]
+
+
+def test_a_gang_of_all_nodes_starts_though_a_sweep_always_has_more_members() -> None:
+    """A sweep waits since it got nodes last: whoever was there before that comes first, and has a reservation."""
+    cluster = Cluster(nodes(4))
+    gang, running, left, now, placed_at = queued(4, HOUR, key="gang"), [], 40, 0.0, -1.0
+    started_at = None
+    while started_at is None:
+        assert now < 10 * HOUR, "it starves"
+        order = [queued(min(left, 4), HOUR, key="sweep", fewest=1)]
+        order.insert(0 if placed_at >= 0 else 1, gang)  # submitted a moment after the sweep
+        answer = cluster.schedule(*order, now=now, likely=0.8)
+        for placement in answer.placements:
+            if placement.key == "gang":
+                started_at = now
+                break
+            placed_at = now
+            left -= len(placement.ranks)
+            for place, node in enumerate(placement.nodes):
+                running.append((now + HOUR * (1 + place / 8), node))
+                cluster.runs(node, running[-1][0])
+        if started_at is None:
+            running.sort()
+            now, over = running.pop(0)
+            row = cluster.state.table.index[over]
+            cluster.state.used[row], cluster.state.members[row] = 0, 0
+            cluster.endings = [e for e in cluster.endings if e.rows[0] != row]
+    assert started_at <= 2 * HOUR

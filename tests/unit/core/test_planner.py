@@ -279,3 +279,35 @@ def test_as_few_racks_as_possible(free_nodes_per_rack: list[int], members: int) 
         if sum(some) >= members
     )
     assert len(racks) == fewest
+
+
+def test_who_is_content_with_fewer_members_gets_as_many_as_fit() -> None:
+    """Its first ranks, and no more than it asked for; below its fewest it is all or nothing again."""
+    snapshot = empty(node("a"), node("b"))
+    answer = place(snapshot, replace(gang(5, fewest=1), ranks=(3, 5, 7, 8, 9)))
+    assert isinstance(answer, Placement)
+    assert (answer.ranks, len(set(answer.nodes))) == ((3, 5), 2)
+    assert len(placed(snapshot, gang(1, fewest=1))) == 1
+    short = place(snapshot, gang(5, fewest=3))
+    assert isinstance(short, Shortage)
+    assert (short.members, short.fit_now) == (3, 2)
+
+
+@given(st.integers(1, 6), st.integers(1, 9), st.integers(1, 9), st.lists(st.integers(0, 8), min_size=6, max_size=6))
+def test_a_part_of_a_gang_is_never_below_its_fewest_nor_above_what_is_free(
+    count: int, members: int, fewest: int, used: list[int]
+) -> None:
+    snapshot = empty(*(node(f"n{i}") for i in range(count)))
+    for row, gpus in enumerate(used[:count]):
+        if gpus:
+            occupy(snapshot, MemberRequest(0, 0, gpus=gpus), [f"n{row}"])
+    room = sum((8 - gpus) // 3 for gpus in used[:count])
+    answer = place(snapshot, gang(members, gpus=3, fewest=fewest))
+    least = min(fewest, members)
+    if room < least:
+        assert isinstance(answer, Shortage)
+        assert (answer.members, answer.fit_now) == (least, room)
+    else:
+        assert isinstance(answer, Placement)
+        assert answer.ranks == tuple(range(min(members, room)))
+        assert len(answer.nodes) == len(answer.ranks)
