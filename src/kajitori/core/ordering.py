@@ -13,13 +13,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-Values = npt.NDArray[np.float64]
-OrderWord = Literal["length", "fifo", "share"]
+from kajitori.core.formula import Formula, Values
+
+OrderWord = Literal["length", "fifo", "share", "formula"]
 
 DAY_SECONDS = 86400.0
 
@@ -29,7 +30,10 @@ class Rules:
     """The formula. Its constants were chosen on the first year of a batch system's log; see docs/queue.md."""
 
     order: OrderWord = "length"
-    """length: as above. fifo: first come, first served. share: whose user and team had least lately."""
+    """length: as above. fifo: first come, first served. share: whose user and team had least lately. formula: as that
+    says."""
+    formula: Formula | None = None
+    """Where the order is `formula`: what the score is made of."""
     exponent: float = 3.0
     """Of the time waited in expected lengths: the higher, the more it weighs beside size and share."""
     half_life_seconds: float = 7 * DAY_SECONDS
@@ -78,9 +82,20 @@ class Place:
     bound_seconds: float
 
 
+class Shares(Protocol):
+    """Which part of the cluster each account had lately, wherever that is known from."""
+
+    def share(self, account: str, at: float) -> float:
+        """The decayed average of what the account had, at that time: 0 to 1."""
+        ...
+
+
 class Ledger:
-    """Which part of the cluster each account had lately: its decayed average, in which what lies one half-life back
-    counts half. An account that has had all of the cluster for ever stands at 1."""
+    """How much each account had lately: its decayed average, in which what lies one half-life back counts half.
+
+    Amounts may be in any unit; parts of the cluster, where it is used as `Shares`. An account that has had all of the
+    cluster for ever stands at 1 then. Changes may be told in any order, and taken back by telling their opposite.
+    """
 
     def __init__(self, half_life_seconds: float) -> None:
         self._decay = math.log(2) / half_life_seconds
@@ -88,11 +103,14 @@ class Ledger:
         """By account: the average, when it was so, and the part that the account has had since."""
 
     def change(self, account: str, by: float, at: float) -> None:
-        """From `at` on the account has so much more of the cluster, or less; times never go back."""
-        _, since, rate = self._accounts.get(account, (0.0, at, 0.0))
-        at = max(at, since)
+        """From `at` on the account has so much more, or less."""
+        average, since, rate = self._accounts.get(account, (0.0, at, 0.0))
+        if at > since:
+            average, since = self.share(account, at), at
+        else:  # it was so for a while already
+            average -= by * math.expm1(-self._decay * (since - at))
         rate += by
-        self._accounts[account] = (self.share(account, at), at, rate if abs(rate) > 1e-9 else 0.0)
+        self._accounts[account] = (average, since, rate if abs(rate) > 1e-9 else 0.0)
 
     def share(self, account: str, at: float) -> float:
         """The decayed average of what the account had, at that time."""
@@ -147,7 +165,7 @@ class Ranking:
         )
 
 
-def rank(queue: Sequence[Candidate], users: Ledger, teams: Ledger, rules: Rules, now: float) -> Ranking:
+def rank(queue: Sequence[Candidate], users: Shares, teams: Shares, rules: Rules, now: float) -> Ranking:
     """The order of all that wait. Among equals those come first that stand first in `queue`."""
     waited = np.maximum(now - np.array([c.queued_at for c in queue], dtype=np.float64), 0.0)
     expected = np.array([c.expected_seconds for c in queue], dtype=np.float64)
@@ -165,6 +183,10 @@ def rank(queue: Sequence[Candidate], users: Ledger, teams: Ledger, rules: Rules,
         weights = 1.0 / ((1.0 + user_shares / rules.fair_share) * (1.0 + team_shares / rules.fair_share))
         if rules.order == "share":
             scores = weights
+        elif rules.formula is not None:
+            scores = rules.formula(
+                waited=waited, expected=expected, size=size, userShare=user_shares, teamShare=team_shares
+            )
         else:
             scores = (waited / np.maximum(expected, 1.0)) ** rules.exponent * size * weights
         for each in np.unique(priority):
@@ -175,7 +197,7 @@ def rank(queue: Sequence[Candidate], users: Ledger, teams: Ledger, rules: Rules,
     return Ranking(queue, now, order, user_shares, team_shares, scores, overdue, bound)
 
 
-def _shares(accounts: Sequence[str], ledger: Ledger, now: float) -> Values:
+def _shares(accounts: Sequence[str], shares: Shares, now: float) -> Values:
     """The share of each, looked up once an account."""
-    known = {account: ledger.share(account, now) for account in set(accounts)}
+    known = {account: shares.share(account, now) for account in set(accounts)}
     return np.array([known[account] for account in accounts], dtype=np.float64)

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from kajitori.core.policy_model import Policy
+from kajitori.core.run import RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,19 @@ def _fields(model: type[BaseModel], path: str) -> Iterator[PolicyField]:
             yield PolicyField(field_path, _default(model, name), text)
             continue
         if not text:
-            text = " ".join((inner.__doc__ or "").split()) if inner.__module__ == Policy.__module__ else ""
+            text = " ".join((inner.__doc__ or "").split()) if _is_of_policy(inner) else ""
         if many:
             yield PolicyField(field_path, _default(model, name), text)
-            if inner.__module__ == Policy.__module__:
+            if _is_of_policy(inner):
                 yield from _fields(inner, f"{field_path}.<name>.")
         else:
             yield PolicyField(field_path, "", text)
             yield from _fields(inner, f"{field_path}.")
+
+
+def _is_of_policy(model: type[BaseModel]) -> bool:
+    """Made for the policy file, not for what runs may say: that has a page of its own."""
+    return model.__module__ != RunSpec.__module__
 
 
 def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:

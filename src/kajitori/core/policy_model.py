@@ -31,7 +31,10 @@ from kajitori.core.fields import (
     User,
 )
 from kajitori.core.names import GPU_RESOURCE, PRIORITY_CLASS
+from kajitori.core.node_pools import NodePools
+from kajitori.core.node_policy import NodeHealth, Preflight
 from kajitori.core.quantity import parse_memory_bytes
+from kajitori.core.queue_policy import QueuePolicy
 from kajitori.core.run import Toleration
 from kajitori.core.validation import Document, FieldError
 
@@ -458,6 +461,7 @@ class Policy(Document):
     domains as can be."""
     priorities: dict[PriorityWord, Priority] = Field(default_factory=_priorities)
     """What high, normal and low mean."""
+    queue: QueuePolicy = QueuePolicy()
     volumes: dict[DnsLabel, Volume] = Field(default_factory=dict)
     """Volumes that people may mount by name."""
     mounts: Mounts = Mounts()
@@ -471,6 +475,9 @@ class Policy(Document):
     rendezvous: Rendezvous = Rendezvous()
     code: StoredCode = StoredCode()
     logs: Logs = Logs()
+    node_health: NodeHealth = NodeHealth()
+    preflight: Preflight = Preflight()
+    node_pools: NodePools = Field(default_factory=dict)
     nodes_on_demand: bool = False
     """The cluster grows by itself: a run that is larger than it is today is queued instead of refused."""
 

@@ -82,6 +82,16 @@ class MemoryPeak(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     """A member was ended because it used more than it may."""
 
 
+class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """How long a run's members ran, in all attempts that are over: what is expected of the next of its kind, and what
+    its user had of the cluster, follows from it."""
+
+    seconds: int
+    """From the start of all members to the end, without the time between attempts."""
+    until: str
+    """When the last of these attempts ended."""
+
+
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     phase: Phase = Phase.QUEUED
     reason: Reason = Reason.NONE
@@ -105,6 +115,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     findings: list[Finding] = []
     memory: MemoryPeak | None = None
     """What members needed; None until somebody has seen it."""
+    ran: Ran | None = None
+    """Of attempts that are over; None until one is that had started."""
     avoid_nodes: dict[str, int] = {}
     """Nodes on which members of this run failed, with how often; at two the run avoids the node."""
     queued_at: str = ""

@@ -86,6 +86,10 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _time_faults(name, getattr(status, name))
     if status.memory is not None:
         yield from _memory_faults(status.memory)
+    if status.ran is not None:
+        if not 0 <= status.ran.seconds < _LARGEST:
+            yield f"ran.seconds is {status.ran.seconds}"
+        yield from _time_faults("ran.until", status.ran.until)
     if status.attempt is not None:
         yield from _attempt_faults(status, status.attempt)
 

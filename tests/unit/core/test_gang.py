@@ -28,7 +28,7 @@ from kajitori.core.gang import (
 )
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, RunStatus, to_document
+from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus, to_document
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
@@ -389,6 +389,30 @@ def test_the_time_limit_ends_a_run_for_good() -> None:
     assert late.actions == (DeleteMembers(30, unfinished_only=True),)
     ended = step(replace(subject, status=late.status), at=timedelta(seconds=61))
     assert (ended.status.phase, ended.status.reason) == (Phase.FAILED, Reason.TIME_LIMIT)
+
+
+def test_how_long_it_ran_is_known_over_all_attempts() -> None:
+    """The time between attempts does not count, nor does an attempt whose program never ran."""
+    attempt = Attempt(number=1, nodes="n[0-1]", created=True, started_at="2026-11-21T12:00:00Z")
+    first = step(run(attempt=attempt), member(0), failed(1), at=timedelta(minutes=10))
+    assert first.status.ran == Ran(seconds=600, until="2026-11-21T12:10:00Z")
+    waiting = next_step(replace(run(), status=first.status), (), NOW + timedelta(hours=1))
+    assert waiting.status.ran == first.status.ran
+    again = msgspec.structs.replace(attempt, number=2, started_at="2026-11-21T13:00:00Z")
+    second = msgspec.structs.replace(first.status, phase=Phase.RUNNING, attempt=again, attempts=2)
+    done = (member(0, SUCCEEDED, attempt=2), member(1, SUCCEEDED, attempt=2))
+    ended = next_step(replace(run(), status=second), done, NOW + timedelta(hours=1, minutes=5))
+    assert ended.status.ran == Ran(seconds=900, until="2026-11-21T13:05:00Z")
+    assert next_step(replace(run(), status=ended.status), done, NOW + timedelta(hours=9)).status.ran == ended.status.ran
+    never = step(run(phase=Phase.STARTING), member(0, PENDING), failed(1, Reason.IMAGE_PULL), at=timedelta(minutes=1))
+    assert (never.status.phase, never.status.ran) == (Phase.QUEUED, None)
+
+
+def test_a_service_has_run_from_its_first_start_to_its_end() -> None:
+    served = service(started_at="2026-11-21T11:00:00Z", phase=Phase.RUNNING)
+    assert step(served, member(0), failed(1), member(2)).status.ran is None
+    ended = step(replace(served, stopped=True))
+    assert (ended.status.phase, ended.status.ran) == (Phase.STOPPED, Ran(seconds=3600, until="2026-11-21T12:00:00Z"))
 
 
 def test_deleting_ends_members_first_and_then_lets_go() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.core.formula import Formula
 from kajitori.core.ordering import DAY_SECONDS, Candidate, Ledger, Ranking, Rules, rank
 
 HOUR = 3600.0
@@ -98,6 +100,16 @@ def test_share_first_then_age() -> None:
     assert keys(ranked(*queue, rules=Rules(order="share"), users=users)) == ["old", "new", "ann's"]
 
 
+def test_a_formula_takes_the_place_of_the_score() -> None:
+    """The bound stays: whoever has waited longest, and longer than that, is first."""
+    rules = Rules(order="formula", formula=Formula("-expected"))
+    queue = (waits("long", 9 * HOUR, expected_seconds=9), waits("short", 1, expected_seconds=3))
+    assert keys(ranked(*queue, rules=rules)) == ["short", "long"]
+    assert ranked(*queue, rules=rules).place("long").score == -9
+    old = waits("old", 9 * DAY_SECONDS, expected_seconds=99)
+    assert keys(ranked(*queue, old, rules=rules)) == ["old", "short", "long"]
+
+
 def test_a_place_carries_its_numbers() -> None:
     users = Ledger(7 * DAY_SECONDS)
     users.change("ann", 0.25, 0.0)
@@ -124,11 +136,20 @@ def test_an_account_that_had_all_for_ever_stands_at_one_and_half_a_week_later() 
     assert ledger.share("ann", 1000 * DAY_SECONDS) == 0.0
 
 
-@given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 50), st.floats(0, 1)), max_size=12), st.floats(100, 200))
-def test_the_ledger_is_the_integral(uses: list[tuple[float, float, float]], now: float) -> None:
-    """However uses overlap: the sum of what each left behind, decayed from its own end."""
+uses_of_a_cluster = st.lists(st.tuples(st.floats(0, 50), st.floats(0, 50), st.floats(0, 1)), max_size=12)
+
+
+@given(uses_of_a_cluster, uses_of_a_cluster, st.floats(100, 200), st.randoms())
+def test_the_ledger_is_the_integral(
+    uses: list[tuple[float, float, float]], taken_back: list[tuple[float, float, float]], now: float, lot: Random
+) -> None:
+    """However uses overlap, and in whatever order they are told: the sum of what each left behind, decayed from its own
+    end. What was told and taken back leaves nothing."""
     ledger = Ledger(7.0)
-    changes = sorted([(start, part) for start, _, part in uses] + [(s + length, -part) for s, length, part in uses])
+    changes = [(start, part) for start, _, part in uses] + [(s + length, -part) for s, length, part in uses]
+    for start, length, part in taken_back:
+        changes += [(start, part), (start + length, -part), (start, -part), (start + length, part)]
+    lot.shuffle(changes)
     for at, by in changes:
         ledger.change("ann", by, at)
     decay = math.log(2) / 7.0

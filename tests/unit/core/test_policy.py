@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.core.formula import Formula
+from kajitori.core.ordering import Rules
 from kajitori.core.policy import (
     MAX_POLICY_BYTES,
     Policy,
@@ -246,6 +248,42 @@ def test_a_first_step_is_filled_in_where_policy_names_none() -> None:
     assert filled.start.deadline_seconds == 60
     own = parse_policy({"start": {"image": "r/k:1", "server": "http://k:8600"}})
     assert with_first_step(own, "kajitori", "http://127.0.0.1:1") == own
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "says"),
+    [
+        ("{order: lifo}", "queue.order (line 1)", "did you mean fifo?"),
+        ("{order: formula}", "queue (line 1)", "order formula needs a formula"),
+        ("{formula: waited}", "queue (line 1)", "does not count in order length"),
+        ("{order: formula, formula: wated * 2}", "queue.formula (line 1)", "did you mean waited?"),
+        ("{order: formula, formula: 3}", "queue.formula (line 1)", "text"),
+        ("{fairShare: 0}", "queue.fairShare (line 1)", "above 0"),
+        ("{exponent: .nan}", "queue.exponent (line 1)", "finite"),
+        ("{likely: 1.5}", "queue.likely (line 1)", "at most 1"),
+        ("{halfLife: 0s}", "queue.halfLife (line 1)", "above zero"),
+        ("{bound: -1}", "queue.bound (line 1)", "-1"),
+    ],
+)
+def test_what_is_wrong_about_the_queue_is_named(text: str, field: str, says: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_policy(f"queue: {text}")
+    (fault,) = caught.value.faults
+    assert fault.field == field
+    assert says in str(fault)
+
+
+def test_the_queues_rules_are_what_was_measured_where_policy_says_nothing() -> None:
+    assert parse_policy("").queue.rules == Rules()
+    said = "queue: {order: formula, formula: waited / expected, halfLife: 1d, bound: 0s, backlog: 2, fairShare: 1}"
+    assert parse_policy(said).queue.rules == Rules(
+        "formula",
+        Formula("waited / expected"),
+        half_life_seconds=86400,
+        fair_share=1,
+        bound_seconds=0,
+        backlog_factor=2,
+    )
 
 
 def test_direct_binding() -> None:

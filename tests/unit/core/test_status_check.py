@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus
 from kajitori.core.status_check import damage, damaged
 
 TEMPLATE = {
@@ -41,6 +41,8 @@ def test_what_kajitori_writes_makes_sense(status: RunStatus) -> None:
         (RunStatus(resumes=2**60), "resumes"),
         (RunStatus(members=MemberCounts(running=-3)), "members.running"),
         (RunStatus(queued_at="yesterday"), "queued_at"),
+        (RunStatus(ran=Ran(seconds=-1, until="")), "ran.seconds"),
+        (RunStatus(ran=Ran(seconds=1, until="yesterday")), "ran.until"),
         (RunStatus(not_before="2026-11-21T12:00:00"), "not_before"),
         (RunStatus(started_at="9999-12-31T23:59:59Z"), "started_at"),
         (RunStatus(attempt=attempt(), attempts=1), "attempt.number"),

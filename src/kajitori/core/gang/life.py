@@ -7,12 +7,21 @@ never depends on which event came, so it may be asked for at any time and any nu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
 
 from kajitori.core.gang.batch import batch_step
-from kajitori.core.gang.progress import count_members, counted, earliest, end_members, finish, say
+from kajitori.core.gang.progress import (
+    count_members,
+    counted,
+    earliest,
+    end_members,
+    finish,
+    say,
+    with_time_ran,
+)
 from kajitori.core.gang.service import service_step
 from kajitori.core.gang.types import DeleteMembers, Member, Release, Run, Step
 from kajitori.core.reasons import Phase, Reason
@@ -22,6 +31,11 @@ from kajitori.core.times import format_time, parse_time
 
 def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     """What a run needs next. `members` are all Pods whose owner is this run, of whatever attempt."""
+    step = _next_step(run, members, now)
+    return replace(step, status=with_time_ran(run, step.status, now))
+
+
+def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     status = msgspec.structs.replace(run.status, observed_generation=run.generation)
     status.queued_at = status.queued_at or format_time(now)
     if run.deleting:

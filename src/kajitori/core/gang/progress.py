@@ -12,8 +12,8 @@ import msgspec
 from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run
 from kajitori.core.nodelist import compress_ranks, expand, expand_ranks
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import NOTABLE_LIMIT, Attempt, MemberCounts, Notable, RunStatus
-from kajitori.core.times import format_time
+from kajitori.core.status import NOTABLE_LIMIT, Attempt, MemberCounts, Notable, Ran, RunStatus
+from kajitori.core.times import format_time, parse_time
 
 AVOID_AFTER_FAILURES = 2
 """A node on which a run's members failed this often is avoided for that run."""
@@ -144,6 +144,25 @@ def started(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
     if not attempt.started_at:
         attempt = msgspec.structs.replace(attempt, started_at=format_time(now))
     return msgspec.structs.replace(status, attempt=attempt, started_at=status.started_at or format_time(now))
+
+
+def with_time_ran(run: Run, status: RunStatus, now: datetime) -> RunStatus:
+    """The next status of a run; where it says that an attempt is over, with the time that this one ran."""
+    before = run.status.phase
+    if run.type == "service":  # its members come and go; it has run from the first start to the end
+        is_over, since = status.phase.is_final and not before.is_final, status.started_at
+    else:
+        is_over = before in _ALIVE and status.phase not in _ALIVE
+        since = status.attempt.started_at if status.attempt is not None else ""
+    start = parse_time(since)
+    if not is_over or start is None:
+        return status
+    seconds = max(0, round((now - start).total_seconds()))
+    earlier = status.ran.seconds if status.ran is not None else 0
+    return msgspec.structs.replace(status, ran=Ran(seconds=earlier + seconds, until=format_time(now)))
+
+
+_ALIVE = (Phase.STARTING, Phase.RUNNING)
 
 
 def finish(
