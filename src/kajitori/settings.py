@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kajitori.core import texts
+from kajitori.core import names, texts
 from kajitori.errors import Fault, InvalidInput
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MAX_SIMULATED_NODES = 65_000
-LEASE_NAMESPACE = "kajitori"
+LEASE_NAMESPACE = names.NAMESPACE
 """Where the controllers of a cluster agree on who leads, unless they are told otherwise."""
 
 

@@ -47,7 +47,7 @@ def board(api: Api) -> GpuBoard:
         gpu_type = facts.gpu_type or api.cluster.policy.gpu.type_of(node.metadata.labels)
         if not installed and not used:
             continue
-        free = max(0, facts.gpus - used) if facts.ready and facts.schedulable else 0
+        free = max(0, facts.gpus - used) if facts.in_order else 0
         total = max(installed, used)
         row = types.setdefault(gpu_type, GpuType(type=gpu_type, total=0, used=0, free=0, broken=0))
         row.total += total

@@ -217,7 +217,7 @@ def _blocked(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
     kinds: dict[str, list[str]] = {}
     for row in rows[~table.usable[rows] | snapshot.alone[rows]]:
         node = table.nodes[row]
-        why = "not ready" if not node.ready else "cordoned" if not node.schedulable else _ALONE
+        why = node.out_of_order or _ALONE
         kinds.setdefault(why, []).append(node.name)
     return tuple(Blocked(why, compress(names), len(names)) for why, names in sorted(kinds.items()))
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from kajitori.core.names import TAINT_UNHEALTHY
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
@@ -61,8 +64,26 @@ class NodeFacts:
     """False where somebody cordoned the node."""
     draining: bool = False
     """An operator wants it emptied of runs."""
+    out: tuple[Taint, ...] = ()
+    """Taints that keep it out of the pool: it is unhealthy, or not tested yet. Only who tolerates them may use it."""
     domains: tuple[str, ...] = ()
     """Where it stands, from the widest (zone) to the narrowest (rack); policy names the labels."""
+
+    @property
+    def in_order(self) -> bool:
+        """It takes work."""
+        return self.ready and self.schedulable and not self.out
+
+    @property
+    def out_of_order(self) -> str:
+        """Why it takes no work, in a word or two; empty where it does."""
+        if not self.ready:
+            return "not ready"
+        if not self.schedulable:
+            return "cordoned"
+        if unhealthy := [taint for taint in self.out if taint.key == TAINT_UNHEALTHY]:
+            return f"unhealthy ({unhealthy[0].value})" if unhealthy[0].value else "unhealthy"
+        return "not tested yet" if self.out else ""
 
 
 def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
@@ -82,14 +103,21 @@ class NodeTable:
         self.total: Counts = np.array(
             [(n.cpu_millis, n.memory_bytes, n.gpus, n.pods) for n in self.nodes], dtype=np.int64
         ).reshape(len(self.nodes), 4)
-        self.usable: Mask = np.array([n.ready and n.schedulable for n in self.nodes], dtype=bool)
+        self.usable: Mask = np.array([n.in_order for n in self.nodes], dtype=bool)
         self.has_gpu: Mask = self.total[:, GPU] > 0
         self._label_masks: dict[tuple[str, str], Mask] = {}
         self._taint_masks: dict[tuple[Toleration, ...], Mask] = {}
         self._type_masks: dict[str, Mask] = {}
+        self._out_masks: dict[tuple[Toleration, ...], Mask] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def with_usable(self, usable: Mask) -> NodeTable:
+        """The same nodes, of which others take work: for a what-if."""
+        other = copy(self)
+        other.usable = usable
+        return other
 
     def label_mask(self, key: str, value: str) -> Mask:
         """Nodes that carry the label."""
@@ -106,6 +134,14 @@ class NodeTable:
             mask = np.array([n.gpu_type == gpu_type for n in self.nodes], dtype=bool)
             self._type_masks[gpu_type] = mask
         return mask
+
+    def usable_by(self, tolerations: Sequence[Toleration]) -> Mask:
+        """Nodes that take work of those who tolerate this: a test may run on a node that is out of the pool."""
+        key = tuple(tolerations)
+        if key not in self._out_masks:
+            self._out_masks[key] = np.array([_is_let_onto(n, key) for n in self.nodes], dtype=bool)
+        others = self._out_masks[key]
+        return self.usable | others if others.any() else self.usable
 
     def tolerated_mask(self, tolerations: Sequence[Toleration]) -> Mask:
         """Nodes all of whose NoSchedule and NoExecute taints are tolerated."""
@@ -138,6 +174,12 @@ class NodeTable:
                 np.array([numbers.setdefault(n.domains[: level + 1], len(numbers)) for n in self.nodes], dtype=np.int64)
             )
         return tuple(levels)
+
+
+def _is_let_onto(node: NodeFacts, tolerations: Sequence[Toleration]) -> bool:
+    """Whether a node that is out of the pool takes work of those who tolerate this."""
+    in_order = bool(node.out) and node.ready and node.schedulable
+    return in_order and all(any(each.tolerates(taint) for each in tolerations) for taint in node.out)
 
 
 @dataclass(slots=True)

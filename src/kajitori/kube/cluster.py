@@ -254,6 +254,8 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
     amounts = node.status.allocatable or node.status.capacity
     labels = node.metadata.labels
     gpus = int(amounts.get(policy.gpu.resource, "0") or 0)
+    out = (names.TAINT_UNHEALTHY, policy.preflight.taint)
+    taints = [Taint(t.key, t.value, t.effect) for t in node.spec.taints if t.key not in _NOT_READY_TAINTS]
     return NodeFacts(
         name=node.metadata.name,
         cpu_millis=parse_cpu_millis(amounts.get("cpu", "0")),
@@ -262,11 +264,8 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
         pods=int(amounts.get("pods", "110")),
         gpu_type=policy.gpu.type_of(labels) if gpus else "",
         labels=dict(labels),
-        taints=tuple(
-            Taint(taint.key, taint.value, taint.effect)
-            for taint in node.spec.taints
-            if taint.key not in _NOT_READY_TAINTS
-        ),
+        taints=tuple(taint for taint in taints if taint.key not in out),
+        out=tuple(taint for taint in taints if taint.key in out),
         ready=node.is_ready and not any(t.key in _NOT_READY_TAINTS[:2] for t in node.spec.taints),
         schedulable=not node.spec.unschedulable,
         draining=bool(node.drained_by),
