@@ -7,68 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from tests.helpers.deciding import CLUSTER, FACTS, GI, codes, container, decided, env, node, refused
 
 from kajitori.core import first_step
-from kajitori.core.decide import Decision, Facts, RunIdentity, decide
-from kajitori.core.planner import GangRequest, Placement, place
-from kajitori.core.policy import Policy, default_policy, own_machine_policy, parse_policy
-from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
-from kajitori.core.run import RunSpec, parse_spec
-from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot, Taint
-from kajitori.core.template import literal
-from kajitori.errors import Fault, InvalidInput, Refused
+from kajitori.core.decide import Facts, RunIdentity, decide
+from kajitori.core.policy import default_policy, parse_policy
+from kajitori.core.run import parse_spec
+from kajitori.core.snapshot import NodeTable
+from kajitori.errors import Refused
 from kajitori.local.apiserver.certificates import ensure_certificates
-
-GI = 2**30
-BERT = RunIdentity("bert", "vision")
-
-
-def node(name: str, *, gpus: int = 0, gpu_type: str = "", cpu: int = 64, memory: int = 512, **more: Any) -> NodeFacts:
-    """A node with so many cores and GiB."""
-    return NodeFacts(name, cpu * 1000, memory * GI, gpus, 110, gpu_type, **more)
-
-
-CLUSTER = NodeTable(
-    [
-        *(node(f"h-{i}", gpus=8, gpu_type="h100", labels={"pool": "h"}) for i in range(4)),
-        *(node(f"a-{i}", gpus=4, gpu_type="a100", cpu=32, memory=256) for i in range(2)),
-        *(node(f"c-{i}", cpu=16, memory=64, labels={"disk": "ssd"}) for i in range(3)),
-        node("down", gpus=8, gpu_type="h100", ready=False, taints=(Taint("node.kubernetes.io/unreachable"),)),
-    ]
-)
-FACTS = Facts(table=CLUSTER)
-
-
-def decided(
-    document: dict[str, Any] | None = None, policy: Policy | dict[str, Any] | None = None, facts: Facts = FACTS
-) -> Decision:
-    """The decision about a small spec with these fields."""
-    rules = parse_policy(policy) if isinstance(policy, dict) else policy or default_policy()
-    return decide(parse_spec({"image": "bert:3"} | (document or {})), rules, facts, run=BERT)
-
-
-def refused(
-    document: dict[str, Any], policy: Policy | dict[str, Any] | None = None, facts: Facts = FACTS
-) -> dict[str, Fault]:
-    """The faults for a small spec with these fields, by field."""
-    with pytest.raises(Refused) as caught:
-        decided(document, policy, facts)
-    return {fault.field: fault for fault in caught.value.faults}
-
-
-def codes(decision: Decision) -> set[str]:
-    return {finding.code for finding in decision.findings}
-
-
-def container(decision: Decision) -> dict[str, Any]:
-    found: dict[str, Any] = decision.template["spec"]["containers"][0]
-    return found
-
-
-def env(decision: Decision) -> dict[str, Any]:
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container(decision)["env"]}
 
 
 def test_a_bare_run() -> None:
@@ -438,70 +385,6 @@ def test_what_policy_adds_is_told() -> None:
     } <= codes(decision)
 
 
-def test_volumes_of_all_kinds() -> None:
-    """Each source that policy can offer becomes the Kubernetes source of that kind."""
-    offered = {
-        "a": {"claim": "c", "subPath": "x/y"},
-        "b": {"hostPath": "/srv"},
-        "c": {"configMap": "m"},
-        "d": {"secret": "s"},
-        "e": {"emptyDir": {"size": "1Gi", "memory": True}},
-    }
-    uses = [{"name": name, "path": f"/{name}"} for name in offered]
-    spec = decided({"volumes": uses}, {"volumes": offered}).template["spec"]
-    assert [next(value for key, value in volume.items() if key != "name") for volume in spec["volumes"]] == [
-        {"claimName": "c"},
-        {"path": "/srv"},
-        {"name": "m"},
-        {"secretName": "s"},
-        {"medium": "Memory", "sizeLimit": "1Gi"},
-    ]
-    assert spec["containers"][0]["volumeMounts"][0]["subPath"] == "x/y"
-    facts = Facts(CLUSTER, secrets=frozenset(), config_maps=frozenset(), claims=frozenset({"cc"}))
-    faults = refused({"volumes": uses}, {"volumes": offered}, facts)
-    assert {fault.code for fault in faults.values()} == {
-        "PersistentVolumeClaimNotFound",
-        "ConfigMapNotFound",
-        "SecretNotFound",
-    }
-
-
-HOME = own_machine_policy("/home/a", mounts=False, checkpoint_root="/home/a/ckpt")
-
-
-def test_own_machine_without_mounts() -> None:
-    """Where nothing can be mounted, one's own folder works at its own path and the checkpoint tells where it is."""
-    decision = decided(
-        {
-            "volumes": [{"hostPath": "/home/a/code", "path": "/home/a/code", "readOnly": True}],
-            "workingDir": "/home/a/code",
-            "checkpoint": {"path": "/ckpt", "size": "1g"},
-            "resources": {"shm": "1g"},
-        },
-        HOME,
-    )
-    assert env(decision)["KAJI_CHECKPOINT_DIR"] == "/home/a/ckpt/vision/bert"
-    mounts = {mount["name"]: mount["mountPath"] for mount in container(decision)["volumeMounts"]}
-    assert mounts["checkpoint"] == "/home/a/ckpt/vision/bert"
-    assert {"CheckpointAtOwnPath", "ShmOfTheMachine", "ReadOnlyNotEnforced", "CheckpointSizeUnused"} <= codes(decision)
-    assert decision.claim is None
-    assert "securityContext" not in container(decision)
-
-
-def test_own_machine_refuses_other_paths() -> None:
-    """Any other mount is refused, with the reason and what works instead."""
-    faults = refused(
-        {
-            "volumes": [{"hostPath": "/home/a/code", "path": "/code"}, {"hostPath": "/etc", "path": "/etc"}],
-            "secrets": [{"name": "s", "path": "/s"}],
-        },
-        HOME,
-    )
-    assert faults["spec.volumes[0].hostPath"].hint.endswith("-v /home/a/code:/home/a/code")
-    assert faults["spec.volumes[1].hostPath"].code == "HostPathRefused"
-    assert faults["spec.secrets[0].path"].code == "MountsUnavailable"
-
-
 def test_who_vouches_for_the_server_reaches_the_first_step(tmp_path: Path) -> None:
     pem = ensure_certificates(tmp_path).ca.read_text()
     start = {"image": "kajitori:1", "server": "https://kaji:8600"}
@@ -515,24 +398,6 @@ def test_a_service_has_no_number_of_restarts() -> None:
     """Its members are kept running, so nothing is said about a default of three."""
     assert "RestartsDefaulted" in codes(decided({}))
     assert "RestartsDefaulted" not in codes(decided({"type": "service"}))
-
-
-def test_a_refused_folder_is_told_the_outermost_that_are_allowed() -> None:
-    """What lies below one of them says nothing more."""
-    folders = ("/tmp", "/tmp/cluster", "/home/a/code", "/home/ab", "/tmp/")
-    policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/c", folders=folders)
-    (fault,) = refused({"volumes": [{"hostPath": "/etc", "path": "/etc"}]}, policy).values()
-    assert fault.hint == "allowed are /home/a, /tmp, /home/ab and what lies below"
-
-
-def test_own_machine_with_mounts() -> None:
-    """Where mounts can be made, a folder appears wherever it is wanted, and the checkpoint at its path."""
-    policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/home/a/ckpt")
-    decision = decided(
-        {"volumes": [{"hostPath": "/home/a/code", "path": "/code"}], "checkpoint": {"path": "/ckpt"}}, policy
-    )
-    assert env(decision)["KAJI_CHECKPOINT_DIR"] == "/ckpt"
-    assert {mount["mountPath"] for mount in container(decision)["volumeMounts"]} == {"/code", "/ckpt"}
 
 
 def test_a_bad_name_is_refused() -> None:
@@ -549,111 +414,6 @@ def test_direct_binding_by_pool() -> None:
     assert not decided({}, pools).bind_direct
     assert decided({"nodeSelector": {"pool": "h"}}, pools).bind_direct
     assert decided({}, {"binding": {"bind": "direct"}}).bind_direct
-
-
-def _expanded(text: str) -> str:
-    """What a kubelet makes of a text without variables: `$$` is `$`; `$(NAME)` of an unknown name stays as it is."""
-    out, i = "", 0
-    while i < len(text):
-        if text[i] == "$" and i + 1 < len(text):
-            if text[i + 1] == "$":
-                out, i = out + "$", i + 2
-                continue
-            if text[i + 1] == "(" and ")" in text[i + 2 :]:
-                end = text.index(")", i + 2)
-                out, i = out + "<replaced>", end + 1
-                continue
-        out, i = out + text[i], i + 1
-    return out
-
-
-@given(st.text(alphabet="$()ab", max_size=20))
-def test_words_reach_the_program_unchanged(text: str) -> None:
-    """Docker replaces nothing in commands and values, so neither may Kubernetes."""
-    assert _expanded(literal(text)) == text
-
-
-_AMOUNT = st.sampled_from([None, "500m", 1, 8, 64, 1000])
-_SIZE = st.sampled_from([None, "64m", "1Gi", "64g", "4Ti"])
-_SPECS = st.fixed_dictionaries(
-    {"image": st.sampled_from(["a", "evil", "a:1"])},
-    optional={
-        "type": st.sampled_from(["batch", "service"]),
-        "replicas": st.integers(1, 8),
-        "launcher": st.sampled_from(["none", "torchrun"]),
-        "resources": st.fixed_dictionaries(
-            {},
-            optional={
-                "cpu": _AMOUNT,
-                "memory": _SIZE,
-                "cpuRequest": _AMOUNT,
-                "memoryRequest": _SIZE,
-                "gpu": st.integers(0, 10),
-                "gpuType": st.sampled_from([None, "h100", "a100", "NVIDIA-H100-80GB-HBM3", "zz"]),
-                "shm": _SIZE,
-                "wholeNode": st.booleans(),
-            },
-        ),
-        "qos": st.sampled_from(["guaranteed", "burstable"]),
-        "env": st.dictionaries(st.sampled_from(["A", "B_TOKEN"]), st.text(max_size=5)),
-        "volumes": st.lists(
-            st.fixed_dictionaries({"name": st.sampled_from(["v", "w", "x"]), "path": st.sampled_from(["/a", "/b"])}),
-            max_size=2,
-        ),
-        "checkpoint": st.fixed_dictionaries({"path": st.sampled_from(["/c", "/a"])}, optional={"size": _SIZE}),
-        "restarts": st.integers(0, 5),
-        "privileged": st.booleans(),
-        "user": st.sampled_from([0, 1000, "1:2"]),
-        "nodeSelector": st.dictionaries(st.sampled_from(["disk", "pool"]), st.sampled_from(["ssd", "h"])),
-    },
-)
-_POLICIES = st.sampled_from(
-    [
-        default_policy(),
-        HOME,
-        parse_policy({"memoryWithoutLimit": "unlimited", "nodesOnDemand": True}),
-        parse_policy({"memoryWithoutLimit": "refuse", "security": {"allowPrivileged": True, "allowRoot": True}}),
-        parse_policy({"volumes": {"v": {"claim": "v"}, "w": {"emptyDir": {}}}, "images": {"deny": ["evil*"]}}),
-        parse_policy({"defaults": {"shm": "8Gi", "memory": "4Gi"}, "ceilings": {"run": {"gpu": 16}}}),
-    ]
-)
-
-
-@settings(max_examples=400)
-@given(_SPECS, _POLICIES, st.booleans(), st.sampled_from([CLUSTER, None]))
-def test_any_spec(document: dict[str, Any], policy: Policy, admitted: bool, table: NodeTable | None) -> None:
-    """A decision or typed faults, never anything else; and what is decided holds together."""
-    try:
-        spec: RunSpec = parse_spec(document)
-        decision = decide(spec, policy, Facts(table, admitted), run=BERT)
-    except InvalidInput as error:
-        assert all(fault.field.startswith("spec") and fault.message for fault in error.faults)
-        return
-    assert decision == decide(spec, policy, Facts(table, admitted), run=BERT), "deterministic"
-    resources = container(decision)["resources"]
-    for name, parse in (("cpu", parse_cpu_millis), ("memory", parse_memory_bytes)):
-        if name in resources["limits"]:
-            assert parse(resources["requests"][name]) <= parse(resources["limits"][name])
-            if spec.qos == "guaranteed" and "memory" in resources["limits"]:
-                assert resources["requests"][name] == resources["limits"][name]
-    assert parse_cpu_millis(resources["requests"]["cpu"]) == decision.request.cpu_millis
-    assert parse_memory_bytes(resources["requests"]["memory"]) == decision.request.memory_bytes
-    assert resources["limits"].get("nvidia.com/gpu", "0") == str(decision.request.gpus)
-    if "memory" not in resources["limits"]:
-        assert decision.limits.restarts == 0
-    told, is_batch = {finding.field for finding in decision.findings}, spec.type == "batch"
-    for field in ("restarts", "priority", "timeLimit"):
-        given_value = getattr(spec, {"timeLimit": "time_limit_seconds"}.get(field, field))
-        used = decision.limits.time_limit_seconds if field == "timeLimit" else field != "restarts" or is_batch
-        assert given_value is not None or not used or f"spec.{field}" in told
-    names = [mount["mountPath"] for mount in container(decision).get("volumeMounts", [])]
-    assert len(set(names)) == len(names)
-    if table is not None and not admitted and not policy.nodes_on_demand:
-        repaired = NodeTable(
-            NodeFacts(n.name, n.cpu_millis, n.memory_bytes, n.gpus, n.pods, n.gpu_type, n.labels) for n in table.nodes
-        )
-        gang = GangRequest("k", decision.request, tuple(range(spec.replicas)))
-        assert isinstance(place(Snapshot.empty(repaired), gang), Placement), "admitted, so an empty cluster holds it"
 
 
 def test_policy_and_spec_are_left_alone() -> None:
