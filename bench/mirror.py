@@ -151,7 +151,7 @@ def apply_events_with_official_client(url: str, events: int) -> dict[str, float]
     from kubernetes import client
     from kubernetes import watch as official
 
-    follow: Any = official.Watch()  # type: ignore[no-untyped-call]
+    follow: Any = official.Watch()
     api = client.CoreV1Api(client.ApiClient(client.Configuration(host=url)))
     pods: dict[tuple[str, str], Any] = {}
     cpu = time.process_time()
