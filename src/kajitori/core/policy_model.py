@@ -33,6 +33,7 @@ from kajitori.core.fields import (
 from kajitori.core.names import GPU_RESOURCE, PRIORITY_CLASS
 from kajitori.core.node_pools import NodePools
 from kajitori.core.node_policy import NodeHealth, Preflight
+from kajitori.core.preemption_policy import Guarantee, Preemption, doubled
 from kajitori.core.quantity import parse_memory_bytes
 from kajitori.core.queue_policy import QueuePolicy
 from kajitori.core.run import Toleration
@@ -462,6 +463,9 @@ class Policy(Document):
     priorities: dict[PriorityWord, Priority] = Field(default_factory=_priorities)
     """What high, normal and low mean."""
     queue: QueuePolicy = QueuePolicy()
+    preemption: Preemption = Preemption()
+    guarantees: list[Guarantee] = Field(default_factory=list, max_length=1000)
+    """What teams are guaranteed: others use it while they do not want it, and give it back when they do."""
     volumes: dict[DnsLabel, Volume] = Field(default_factory=dict)
     """Volumes that people may mount by name."""
     mounts: Mounts = Mounts()
@@ -485,6 +489,15 @@ class Policy(Document):
     @classmethod
     def _all_words(cls, given: dict[PriorityWord, Priority]) -> dict[PriorityWord, Priority]:
         return _priorities() | given
+
+    @field_validator("guarantees")
+    @classmethod
+    def _one_guarantee(cls, guarantees: list[Guarantee]) -> list[Guarantee]:
+        again = doubled(guarantees)
+        if again is not None:
+            what = f"{again.namespace}, {again.gpu_type or 'any type'}"
+            raise FieldError(f"{what} is guaranteed something twice", "keep one of them")
+        return guarantees
 
     @model_validator(mode="after")
     def _defaults_within_ceilings(self) -> Policy:
