@@ -71,6 +71,9 @@ class Reason(StrEnum):
 
 
 COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED})
+WAITING = frozenset({each for each in Reason if each.value.startswith("Waiting")} | {Reason.TOO_LARGE_NOW})
+"""What the queue says of a run that nodes are missing for."""
+
 """Failures of the program itself: they use up `restarts` (rule 7)."""
 
 NEVER_RESTARTED = frozenset(

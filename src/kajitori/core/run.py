@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from kajitori.core import first_step
+from kajitori.core.array import MAX_TEXT as MAX_ARRAY_TEXT
+from kajitori.core.array import Array, parse_array
 from kajitori.core.fields import (
     AbsolutePath,
     Cpu,
@@ -35,6 +37,8 @@ from kajitori.core.validation import Document, read
 from kajitori.errors import Fault, InvalidInput
 
 MAX_REPLICAS = 99_999
+MAX_RESTARTS_OF_EACH = 100
+"""Of a sweep's member: how often each was started again stands in the Run, which has to stay small (rule 8)."""
 MAX_TEXT_BYTES = 128 * 1024
 """Of command, args and env together: they stand in the Run, in its attempt, and in every Pod."""
 
@@ -135,6 +139,11 @@ class RunSpec(Document):
     secrets: list[SecretUse] = Field(default_factory=list, max_length=64)
     replicas: int = Field(default=1, ge=1, le=MAX_REPLICAS)
     """How many members."""
+    array: Annotated[str, Field(min_length=1, max_length=MAX_ARRAY_TEXT)] | None = None
+    """Instead of replicas, a sweep: an independent member for each of these numbers, which it is told as
+    KAJI_ARRAY_INDEX. Such as 0-999, 1,3,5-9 or 0-100:5; with %64 behind it at most 64 are there at once."""
+    stop_at: Literal["first-failure", "first-success"] | None = None
+    """Of a sweep: it ends, with all its members, as soon as one has failed for good, or has succeeded."""
     launcher: Literal["none", "torchrun", "mpi"] = "none"
     """Who starts the processes of a member, and what they are told about each other. torchrun: its variables. mpi: rank
     0 runs the program, as a rule mpirun; the other members are an sshd that it reaches with keys of the attempt."""
@@ -145,11 +154,12 @@ class RunSpec(Document):
     code: CodeUse | None = None
     checkpoint: Checkpoint | None = None
     restarts: int | None = Field(default=None, ge=0, le=1_000_000)
-    """How often the gang starts again after the program failed. Node loss and the like do not count."""
+    """How often the gang, or each member of a sweep, starts again after its program failed. Node loss and the like do
+    not count."""
     priority: Literal["high", "normal", "low"] | None = None
     """Who gets nodes first; among equals whoever waits longest."""
     time_limit_seconds: DurationAboveZero | None = Field(default=None, alias="timeLimit")
-    """The run is ended after this time; a short one may start earlier."""
+    """The run is ended after this time, of a sweep each member; a short one may start earlier."""
     grace_seconds: Duration | None = Field(default=None, alias="grace")
     """Between SIGTERM and SIGKILL."""
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=64)
@@ -168,7 +178,31 @@ class RunSpec(Document):
     stopped: bool = False
     """True stops the run; its checkpoint is kept."""
     resumes: int = Field(default=0, ge=0)
-    """A final run starts again when this counter grows."""
+    """A final run starts again when this counter grows; of a sweep, those members that did not succeed."""
+
+    @field_validator("array")
+    @classmethod
+    def _readable(cls, text: str | None) -> str | None:
+        if text is not None:
+            parse_array(text)
+        return text
+
+    @property
+    def sweep(self) -> Array | None:
+        """The members of a sweep; None where it is none."""
+        return parse_array(self.array) if self.array is not None else None
+
+    @property
+    def members(self) -> int:
+        """How many members there are in all."""
+        sweep = self.sweep
+        return len(sweep.indices) if sweep is not None else self.replicas
+
+    @property
+    def members_at_once(self) -> int:
+        """How many of them there are at the same time."""
+        sweep = self.sweep
+        return sweep.at_once if sweep is not None else self.replicas
 
 
 def parse_spec(document: object, *, where: str = "spec") -> RunSpec:
@@ -227,6 +261,7 @@ def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     """What does not go together, each with the top-level field it is about."""
     yield from _resource_conflicts(spec, where)
     yield from _mount_conflicts(spec, where)
+    yield from _sweep_conflicts(spec, where)
     if spec.launcher == "mpi":
         if not spec.command and not spec.args:
             message = "with launcher mpi a run names its program: the image's own entrypoint is not known here"
@@ -257,6 +292,28 @@ def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     if size > MAX_TEXT_BYTES:
         message = f"command, args and env have {size} bytes together; {MAX_TEXT_BYTES} are allowed"
         yield "env", Fault(where, message, hint="put large texts into a file on a volume", code="TooLarge")
+
+
+def _sweep_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    if spec.array is None:
+        if spec.stop_at is not None:
+            message = "only a sweep stops at the first of its members that ends so"
+            yield "stopAt", Fault(f"{where}.stopAt", message, spec.stop_at, "add array, or leave stopAt out")
+        return
+    if spec.replicas != 1:
+        message = "a sweep's members stand under array alone"
+        yield "replicas", Fault(f"{where}.replicas", message, str(spec.replicas), "leave replicas out, or array")
+    if spec.type == "service":
+        message = "a service's members never end, and those of a sweep do"
+        yield "type", Fault(f"{where}.type", message, spec.type, "leave type out, or array")
+    if spec.launcher != "none":
+        message = f"{spec.launcher} starts members that know of each other, and those of a sweep do not"
+        hint = "leave launcher out; or array, for one gang with replicas"
+        yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, hint)
+    if spec.restarts is not None and spec.restarts > MAX_RESTARTS_OF_EACH:
+        message = f"{spec.restarts} restarts of each member of a sweep; at most {MAX_RESTARTS_OF_EACH} are counted"
+        hint = f"say {MAX_RESTARTS_OF_EACH} or less"
+        yield "restarts", Fault(f"{where}.restarts", message, str(spec.restarts), hint)
 
 
 def _resource_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:

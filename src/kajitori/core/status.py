@@ -93,6 +93,19 @@ class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_on
 
 
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
+    """How the members of a sweep stand, as ranges of indices (`0-511,600`). Who is in none of these was not started
+    yet, or runs. At worst a member takes twelve bytes."""
+
+    succeeded: str = ""
+    failed: str = ""
+    """For good."""
+    again: str = ""
+    """Those whose last Pod is given up, and who were not placed anew yet."""
+    restarts: dict[str, str] = {}
+    """Of those that have not ended: by how often their program failed and was started again."""
+
+
     phase: Phase = Phase.QUEUED
     reason: Reason = Reason.NONE
     message: str = ""
@@ -112,6 +125,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     exit_code: int | None = None
     members: MemberCounts = MemberCounts()
     notable: list[Notable] = []
+    sweep: SweepState | None = None
+    """Of a sweep only."""
     findings: list[Finding] = []
     memory: MemoryPeak | None = None
     """What members needed; None until somebody has seen it."""

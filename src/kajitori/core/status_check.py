@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
+from kajitori.core.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.nodelist import expand, expand_ranks
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemoryPeak, RunStatus
+from kajitori.core.status import Attempt, MemoryPeak, RunStatus, SweepState
 from kajitori.core.times import parse_time
 
 _COUNTS = ("attempts", "restarts", "interruptions", "failed_starts", "resumes", "observed_generation")
@@ -21,6 +22,7 @@ _MOST_BYTES = 2**63
 _LAST_YEAR = 9000
 """Something can still be added to a time of this year."""
 _SHOWN = 200
+_DIGITS = 10
 
 
 class _Resources(msgspec.Struct):
@@ -90,8 +92,25 @@ def _faults(status: RunStatus) -> Iterator[str]:
         if not 0 <= status.ran.seconds < _LARGEST:
             yield f"ran.seconds is {status.ran.seconds}"
         yield from _time_faults("ran.until", status.ran.until)
+    if status.sweep is not None:
+        yield from _sweep_faults(status.sweep)
     if status.attempt is not None:
         yield from _attempt_faults(status, status.attempt)
+
+
+def _sweep_faults(sweep: SweepState) -> Iterator[str]:
+    ranges = {"succeeded": sweep.succeeded, "failed": sweep.failed, "again": sweep.again, **sweep.restarts}
+    for name, text in ranges.items():
+        try:
+            indices = expand_ranks(text, limit=MAX_MEMBERS)
+        except ValueError as error:
+            yield f"sweep.{name}: {error}"
+        else:
+            if any(index > MAX_INDEX for index in indices):
+                yield f"sweep.{name} has indices above {MAX_INDEX}"
+    for count in sweep.restarts:
+        if not (count.isascii() and count.isdigit() and len(count) < _DIGITS):
+            yield f"sweep.restarts counts {count!r:.40}"
 
 
 def _memory_faults(memory: MemoryPeak) -> Iterator[str]:

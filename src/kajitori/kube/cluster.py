@@ -13,12 +13,13 @@ from kajitori.core import first_step, gang, names
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
 from kajitori.core.draft import read_draft
 from kajitori.core.explain import Use
+from kajitori.core.gang.ledger import released
 from kajitori.core.kinship import kind_of
 from kajitori.core.memory import EarlierRun
 from kajitori.core.planner import MemberRequest
 from kajitori.core.policy import Policy
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
-from kajitori.core.reasons import Phase
+from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot, Taint
 from kajitori.core.status import Attempt, RunStatus
@@ -150,7 +151,11 @@ class ClusterView:
             planned = self._planned[run.metadata.uid]
             pods = (pod for pod in self._mirror.pods_of_run(run.metadata.uid) if pod.spec.node_name)
             bound = {m.rank for pod in pods if (m := pod.member) is not None and m.attempt == planned.attempt}
-            nodes = tuple(node for rank, node in planned.nodes.items() if rank not in bound and node in known)
+            assert run.status is not None
+            done = released(run.status.sweep) if run.status.sweep is not None else frozenset()
+            nodes = tuple(
+                node for rank, node in planned.nodes.items() if rank not in bound and rank not in done and node in known
+            )
             if nodes:
                 yield Promise(planned.attempt, planned.member, nodes)
 
@@ -179,6 +184,8 @@ class ClusterView:
         """Who takes what of a node. DaemonSet-like Pods without GPUs count too: what they take is not free."""
         resource = self.policy.gpu.resource
         for pod in self._mirror.pods_on_node(node):
+        if status.sweep is not None:  # the rest of its attempt starts beside its other members
+            return not status.phase.is_final
             if pod.is_finished:
                 continue
             usage = self._mirror.usage_of_pod(pod)
@@ -212,8 +219,15 @@ class ClusterView:
         facts = replace(self._facts_about(run), earlier=earlier)
         identity = RunIdentity(run.metadata.name, run.metadata.namespace)
         if draft.spec is None or draft.faults:
-            raise InvalidInput([*draft.faults, *objections(draft, self.policy, facts, run=identity)])
-        return draft.spec, decide(draft.spec, self.policy, facts, run=identity)
+            raise InvalidInput([*draft.faults, *objections(draft, policy, facts, run=identity)])
+        _check_begun_so(run.status, draft.spec)
+        return draft.spec, decide(draft.spec, policy, facts, run=identity)
+
+    def tested_node(self, run: RunObject) -> str:
+        """The node that a run tests; nothing where it is a run like any other."""
+        if run.metadata.namespace != self.policy.preflight.namespace:
+            return ""
+        return run.metadata.annotations.get(names.ANNOTATION_TESTED_NODE, "")
 
     def outline(self, run: RunObject, status: RunStatus) -> tuple[gang.Run, RunSpec | None]:
         """A run that is refused now, as far as it goes on: its attempt runs until it is over or somebody ends it.
@@ -296,7 +310,7 @@ def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus
     """A stored Run as `gang.next_step` takes it."""
     return gang.Run(
         type=spec.type,
-        replicas=spec.replicas,
+        replicas=spec.members,
         limits=decision.limits,
         status=status,
         stopped=spec.stopped,
@@ -304,3 +318,20 @@ def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus
         resumes=spec.resumes,
         generation=run.metadata.generation,
     )
+        sweep=sweep_of(spec),
+
+
+def sweep_of(spec: RunSpec) -> gang.Sweep | None:
+    """What the life of a sweep depends on; None for a run that is none."""
+    sweep = spec.sweep
+    return gang.Sweep(sweep.indices, sweep.at_once, spec.stop_at or "") if sweep is not None else None
+
+
+def _check_begun_so(status: RunStatus | None, spec: RunSpec) -> None:
+    """Raises InvalidInput where a gang that was begun is to become a sweep, or the other way round."""
+    if status is None or not status.attempts or status.reason is Reason.STATUS_DAMAGED:
+        return
+    if (status.sweep is None) != (spec.array is None):
+        was, other = ("a gang", "sweep") if status.sweep is None else ("a sweep", "gang")
+        message = f"the run was begun as {was} and does not become a {other}"
+        raise InvalidInput.one("spec.array", message, value=spec.array or "", hint="submit another run")

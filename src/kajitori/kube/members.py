@@ -98,6 +98,7 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) 
         reason=reason,
         message=message,
         exit_code=exit_code,
+        created_at=pod.metadata.creation_timestamp,
         ended_at=ended_at,
         terminating=bool(pod.metadata.deletion_timestamp),
         node_ready=not node_name or (node is not None and node.is_ready),

@@ -277,8 +277,8 @@ def _begin(
 
 
 def test_a_sweep_takes_what_fits_and_keeps_nothing_of_what_is_reserved() -> None:
-    """With a gang of all nodes before it, whose reservation begins before its members would have ended, it gets nothing;
-    behind no reservation it takes all that is free. A part that is enough to start needs no more to be reserved."""
+    """Behind a gang of all nodes, whose reservation begins before its members would have ended, it gets nothing; behind
+    no reservation it takes all that is free. Where a part is enough to start, no more is reserved."""
     cluster = Cluster(nodes(4))
     cluster.runs("h100-0", HOUR)
     sweep = queued(9, 2 * HOUR, key="sweep", fewest=1)

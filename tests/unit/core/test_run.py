@@ -125,7 +125,7 @@ def test_all_faults_at_once() -> None:
 
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("unknown field of another part", {"gpu": 3}, "spec.gpu", "it belongs under resources"),
-    ("a field of a later version", {"array": "0-9"}, "spec.array", "known:"),
+    ("a field of a later version", {"mesh": "0-9"}, "spec.mesh", "known:"),
     ("request above limit", {"qos": "burstable", "resources": {"memory": "1Gi", "memoryRequest": "2Gi"}}, "", ""),
     ("burstable unsaid", {"resources": {"cpu": 2, "cpuRequest": 1}}, "spec.resources.cpuRequest", "qos: burstable"),
     ("request without limit", {"resources": {"cpuRequest": 1}}, "spec.resources.cpuRequest", "qos: burstable"),

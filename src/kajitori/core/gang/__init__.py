@@ -4,12 +4,15 @@ types     members as they are seen, limits, the actions that come out
 life      next_step: what holds for every type of run
 batch     members start together and stop together
 service   members live each on its own
+sweep     members are independent, and each ends by itself
+ledger    how a sweep's members stand
 progress  how a status changes
 """
 
 from kajitori.core.gang.batch import failed_to_create
 from kajitori.core.gang.life import next_step
 from kajitori.core.gang.progress import keep_waiting, node_by_rank, outline, place_on, refuse
+from kajitori.core.gang.sweep import place_sweep
 from kajitori.core.gang.types import (
     Action,
     CreateMembers,
@@ -22,6 +25,7 @@ from kajitori.core.gang.types import (
     Release,
     Run,
     Step,
+    Sweep,
 )
 
 __all__ = [
@@ -36,11 +40,13 @@ __all__ = [
     "Release",
     "Run",
     "Step",
+    "Sweep",
     "failed_to_create",
     "keep_waiting",
     "next_step",
     "node_by_rank",
     "outline",
     "place_on",
+    "place_sweep",
     "refuse",
 ]

@@ -23,6 +23,7 @@ from kajitori.core.gang.progress import (
     with_time_ran,
 )
 from kajitori.core.gang.service import service_step
+from kajitori.core.gang.sweep import resumed, sweep_is_over, sweep_step
 from kajitori.core.gang.types import DeleteMembers, Member, Release, Run, Step
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, RunStatus
@@ -45,8 +46,14 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
         if status.reason is Reason.STATUS_DAMAGED:  # its Pods know how far it had come: no number comes twice (rule 1)
             status.attempts = max([status.attempts, *(member.attempt for member in members)])
         if run.resumes <= status.resumes or run.stopped:
+            if run.sweep is not None and status.reason is not Reason.STATUS_DAMAGED:
+                return sweep_is_over(run, run.sweep, status, members)
             return _tidy(run, status, members)
         status = _resumed(run, status, now)
+        if run.sweep is not None:
+            status = resumed(status, members)
+    if run.sweep is not None:
+        return sweep_step(run, run.sweep, status, members, now)
     if run.stopped:
         return _stop(run, status, members, now)
     over = _over_time_limit(run, status, members, now)

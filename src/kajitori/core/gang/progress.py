@@ -9,7 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run
+from kajitori.core.gang.ledger import released
+from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, Sweep
 from kajitori.core.nodelist import compress_ranks, expand, expand_ranks
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import NOTABLE_LIMIT, Attempt, MemberCounts, Notable, Ran, RunStatus
@@ -65,7 +66,9 @@ def place_on(
 
 
 def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
-    """The status of a run that the planner found no place for."""
+    """The status of a run that the planner found no place for; a sweep of which members are there goes on meanwhile."""
+    if status.sweep is not None and status.phase in _ALIVE:
+        return msgspec.structs.replace(status, reason=reason, message=message[:1000])
     return msgspec.structs.replace(status, phase=Phase.QUEUED, reason=reason, message=message[:1000])
 
 
@@ -185,6 +188,11 @@ def outline(type: Literal["batch", "service"], generation: int, status: RunStatu
     template = status.attempt.template if status.attempt else {}
     grace = template.get("spec", {}).get("terminationGracePeriodSeconds", Limits().grace_seconds)
     attempted = len(expand(status.attempt.nodes)) if status.attempt else 0
+    if status.sweep is not None:
+        covered = node_by_rank(status.attempt) if status.attempt else {}
+        sweep = Sweep(tuple(sorted(released(status.sweep).union(covered))), at_once=0)
+        total, limits = status.members.total, Limits(grace_seconds=grace)
+        return Run(type, total, limits, status, deleting=deleting, generation=generation, sweep=sweep)
     members = max(status.members.total, attempted) if type == "service" else attempted
     return Run(type, members, Limits(grace_seconds=grace), status, deleting=deleting, generation=generation)
 

@@ -32,6 +32,8 @@ class Member:
     """Why it is pending, or how it failed."""
     message: str = ""
     exit_code: int | None = None
+    created_at: str = ""
+    """When its Pod was made."""
     ended_at: str = ""
     terminating: bool = False
     node_ready: bool = True
@@ -70,6 +72,16 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Sweep:
+    """What of a sweep's spec its life depends on."""
+
+    indices: tuple[int, ...]
+    """Of its members, upwards."""
+    at_once: int
+    stop_at: Literal["", "first-failure", "first-success"] = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """What of a Run's object its life depends on."""
 
@@ -81,6 +93,8 @@ class Run:
     deleting: bool = False
     resumes: int = 0
     generation: int = 0
+    sweep: Sweep | None = None
+    """Its members are independent of each other; `replicas` is their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,10 @@ class NeedsNodes:
     ranks: tuple[int, ...]
     previous: dict[int, str]
     avoid: frozenset[str]
+    fewest: int | None = None
+    """It takes what it gets, from so many members on; None: all or nothing."""
+    since: str = ""
+    """Since when it waits, where that is not the time since the run was queued."""
 
 
 @dataclass(frozen=True, slots=True)

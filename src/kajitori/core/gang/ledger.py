@@ -1,0 +1,87 @@
+"""How the members of a sweep stand: the ranges of its status as sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from kajitori.core.nodelist import compress_ranks, expand_ranks
+from kajitori.core.status import SweepState
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Who has succeeded, who has failed for good, who has to be started anew, and how often each was."""
+
+    succeeded: set[int] = field(default_factory=set)
+    failed: set[int] = field(default_factory=set)
+    again: set[int] = field(default_factory=set)
+    restarts: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: SweepState | None) -> Ledger:
+        """What a status says; nothing where it says nothing."""
+        if state is None:
+            return cls()
+        return cls(
+            set(indices_of(state.succeeded)),
+            set(indices_of(state.failed)),
+            set(indices_of(state.again)),
+            {index: int(count) for count, indices in state.restarts.items() for index in indices_of(indices)},
+        )
+
+    def state(self) -> SweepState:
+        """The same as a status holds it."""
+        by_count: dict[int, list[int]] = {}
+        for index, count in self.restarts.items():
+            by_count.setdefault(count, []).append(index)
+        return SweepState(
+            succeeded=ranges(self.succeeded),
+            failed=ranges(self.failed),
+            again=ranges(self.again),
+            restarts={str(count): ranges(by_count[count]) for count in sorted(by_count)},
+        )
+
+    def has_ended(self, index: int) -> bool:
+        """Whether nothing more is to be done for this member."""
+        return index in self.succeeded or index in self.failed
+
+    def succeed(self, index: int) -> None:
+        self.succeeded.add(index)
+        self._is_over(index)
+
+    def fail(self, index: int) -> None:
+        """For good."""
+        self.failed.add(index)
+        self._is_over(index)
+
+    def restart(self, index: int) -> None:
+        """Its program failed, and is started once more."""
+        self.restarts[index] = self.restarts.get(index, 0) + 1
+        self.again.add(index)
+
+    def resume(self, begun: Iterable[int]) -> None:
+        """All that did not succeed is tried anew, as if for the first time; what is left of those begun is given up."""
+        self.again = (self.failed | set(begun)) - self.succeeded
+        self.failed, self.restarts = set(), {}
+
+    def _is_over(self, index: int) -> None:
+        self.again.discard(index)
+        self.restarts.pop(index, None)
+
+
+def ranges(indices: Iterable[int]) -> str:
+    """`0-511,600`."""
+    return compress_ranks(sorted(indices))
+
+
+@lru_cache(maxsize=256)
+def indices_of(text: str) -> frozenset[int]:
+    """The indices of such a text; the same is worked out once."""
+    return frozenset(expand_ranks(text))
+
+
+def released(state: SweepState) -> frozenset[int]:
+    """Members that need no node now, whatever an attempt says: they have ended, or are to be placed anew."""
+    return indices_of(state.succeeded) | indices_of(state.failed) | indices_of(state.again)

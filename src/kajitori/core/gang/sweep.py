@@ -1,0 +1,409 @@
+"""The life of a sweep: independent members, a limited number of them at once, each started until it has ended.
+
+An attempt covers those that are started together, as in a service. How each member stands is written into the status
+(`gang.ledger`) before its Pod is taken away: from what is written and what is seen, whoever leads next goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from kajitori.core.gang.ledger import Ledger
+from kajitori.core.gang.progress import (
+    AVOID_AFTER_FAILURES,
+    blame_node,
+    counted,
+    earliest,
+    end_members,
+    finish,
+    node_by_rank,
+    pause,
+    place_on,
+    say,
+    start_patience_seconds,
+    starting,
+)
+from kajitori.core.gang.types import (
+    Action,
+    CreateMembers,
+    DeleteMember,
+    Member,
+    MemberState,
+    NeedsNodes,
+    Run,
+    Step,
+    Sweep,
+)
+from kajitori.core.reasons import (
+    COUNTS_AS_RESTART,
+    MAY_BE_ITS_MEMORY,
+    NEVER_RESTARTED,
+    START_FAILURES,
+    WAITING,
+    Phase,
+    Reason,
+)
+from kajitori.core.run import MAX_RESTARTS_OF_EACH
+from kajitori.core.status import NOTABLE_LIMIT, MemberCounts, Notable, RunStatus
+from kajitori.core.times import format_time, parse_time
+
+STARTED_TOGETHER = 1000
+"""So many members are placed by one attempt at most: its list of nodes stays small however scattered they are."""
+
+TAKEN_AWAY_AT_ONCE = 256
+"""Pods of members that have ended, at one look; the next look has the others."""
+
+CYCLE = timedelta(seconds=1)
+"""Unless a quarter of its places is free, a sweep is given nodes at most this often: each time is two writes of the
+Run, whatever the number of members."""
+
+_HOPELESS_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
+"""What follows from image and policy, which all members share."""
+
+
+def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
+    """What a sweep needs next."""
+    stored = Ledger.of(run.status.sweep)  # what is not written yet is not acted on
+    newest = _newest(members)
+    removals = _removals(run, sweep, stored, newest, members)
+    # 1. Who has ended since, and how; who has to be started anew.
+    judgement = _Judgement(run, sweep, status, Ledger.of(status.sweep), now)
+    judgement.judge(newest)
+    status, ledger = judgement.status, judgement.ledger
+    status.sweep = ledger.state()
+    status = _counted(run, sweep, status, ledger, newest)
+    # 2. Is it over?
+    end = judgement.hopeless or _its_end(sweep, status, ledger)
+    if end is not None:
+        phase, reason, message, exit_code = end
+        return Step(finish(status, phase, reason, message, now, exit_code=exit_code), removals)
+    alive = [member for member in members if member.blocks_restart]
+    if run.stopped:
+        if not alive:
+            return Step(finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now), removals)
+        status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
+        return Step(status, (*removals, *end_members(alive, run.limits.grace_seconds)))
+    status = _with_phase(status, alive, now)
+    # 3. An attempt that was begun is completed before the next.
+    attempt = status.attempt
+    if attempt is not None and not attempt.created:
+        made = {member.rank for member in members if member.attempt == attempt.number}
+        wanted = [rank for rank in node_by_rank(attempt) if rank in set(sweep.indices) and rank not in made]
+        to_make = [rank for rank in wanted if not ledger.has_ended(rank) and rank not in ledger.again]
+        if to_make:
+            if not alive:
+                status = say(status, Reason.CREATING, f"creating {counted(len(to_make))}")
+            return Step(status, (*removals, CreateMembers(tuple(to_make))))
+        status.attempt = msgspec.structs.replace(attempt, created=True)
+    # 4. Ask for as many nodes as may be used now.
+    wake_at = judgement.next_deadline
+    ask = _to_place(sweep, ledger, members, len(alive))
+    if not ask:
+        if status.reason in WAITING:
+            status = say(status, Reason.NONE, "")
+        return Step(status, removals, wake_at)
+    not_before = _earliest_start(sweep, status, len(alive))
+    if not_before is not None and now < not_before:
+        return Step(status, removals, earliest(wake_at, not_before))
+    planned_at = status.attempt.planned_at if status.attempt is not None else ""
+    avoid = frozenset(node for node, failures in status.avoid_nodes.items() if failures >= AVOID_AFTER_FAILURES)
+    since = max(planned_at, status.queued_at)
+    return Step(status, (*removals, NeedsNodes(ask, {}, avoid, fewest=1, since=since)), wake_at)
+
+
+def sweep_is_over(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member]) -> Step:
+    """What is left to do for one that has ended: its members end, the Pods of those that have are taken away."""
+    removals = _removals(run, sweep, Ledger.of(run.status.sweep), _newest(members), members)
+    return Step(status, (*removals, *end_members(members, run.limits.grace_seconds)))
+
+
+def resumed(status: RunStatus, members: Iterable[Member]) -> RunStatus:
+    """The status of a sweep that goes on after its end: with all members that did not succeed."""
+    ledger = Ledger.of(status.sweep)
+    covered = node_by_rank(status.attempt) if status.attempt is not None else {}
+    ledger.resume([*covered, *(member.rank for member in members)])
+    if status.attempt is not None:
+        status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(status.attempt, created=True))
+    return msgspec.structs.replace(status, sweep=ledger.state())
+
+
+def place_sweep(
+    status: RunStatus,
+    ranks: Sequence[int],
+    nodes: str,
+    template: dict[str, object],
+    now: datetime,
+    *,
+    launcher: str,
+    bind_direct: bool = False,
+) -> RunStatus:
+    """The status of a sweep of which these members get these nodes (a compact list, in their order)."""
+    ledger = Ledger.of(status.sweep)
+    ledger.again.difference_update(ranks)
+    phase = Phase.RUNNING if status.phase is Phase.RUNNING else Phase.STARTING
+    status = place_on(status, ranks, nodes, template, 0, 0, now, launcher=launcher, bind_direct=bind_direct)
+    assert status.attempt is not None
+    attempt = msgspec.structs.replace(status.attempt, world_size=1)
+    return msgspec.structs.replace(status, phase=phase, sweep=ledger.state(), attempt=attempt)
+
+
+def _earliest_start(sweep: Sweep, status: RunStatus, alive: int) -> datetime | None:
+    """Before when no further members are placed: a pause after failed starts, or so that several are placed at once."""
+    pause_ends = parse_time(status.not_before)
+    planned_at = parse_time(status.attempt.planned_at) if status.attempt is not None else None
+    is_limited = sweep.at_once < len(sweep.indices)
+    if planned_at is None or not alive or (is_limited and 4 * (sweep.at_once - alive) >= sweep.at_once):
+        return pause_ends
+    return max(pause_ends or planned_at, planned_at + CYCLE)
+
+
+class _Judgement:
+    """What is seen of the members, taken into what is known of them; each fact is taken in once."""
+
+    def __init__(self, run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, now: datetime) -> None:
+        self.status = status
+        self.ledger = ledger
+        self.next_deadline: datetime | None = None
+        self.hopeless: tuple[Phase, Reason, str, int | None] | None = None
+        self._run = run
+        self._indices = frozenset(sweep.indices)
+        self._now = now
+        self._failed_starts: list[Member] = []
+        self._late: list[Member] = []
+        self._attempt = status.attempt.number if status.attempt is not None else 0
+        self._has_started = False
+        """Of the present attempt somebody has, so that starts work again."""
+        self._has_ended = False
+
+    def judge(self, newest: dict[int, Member]) -> None:
+        """Takes in the newest Pod of each member."""
+        for rank in sorted(newest):
+            member = newest[rank]
+            is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
+            if rank in self._indices and not is_known and not member.terminating:
+                self._one(member)
+        if not self._run.stopped:  # else it is ours
+            self._missing(newest)
+        self._pause()
+
+    def _one(self, member: Member) -> None:
+        if member.state is MemberState.SUCCEEDED:
+            self.ledger.succeed(member.rank)
+            self._ended(member)
+        elif member.state is MemberState.FAILED:
+            self._failed(member)
+        elif member.node and not member.node_ready:
+            self._done_to_it(replace(member, reason=Reason.NODE_LOST))
+        elif member.node_draining:
+            self._done_to_it(replace(member, reason=Reason.DRAINED))
+        elif member.state is MemberState.RUNNING:
+            self._has_started |= member.attempt == self._attempt
+        elif member.reason in NEVER_RESTARTED:  # what it waits for never comes
+            self._failed(member)
+        else:
+            self._pending(member)
+
+    def _failed(self, member: Member) -> None:
+        reason, limits = member.reason, self._run.limits
+        if reason in _HOPELESS_FOR_ALL:
+            message = f"member {member.rank}: {member.message or reason.value}"
+            self.hopeless = Phase.FAILED, reason, message, member.exit_code
+            return
+        may_be_its_memory = not limits.memory_limited and reason in MAY_BE_ITS_MEMORY
+        used = self.ledger.restarts.get(member.rank, 0)
+        spent = reason in COUNTS_AS_RESTART and used >= min(limits.restarts, MAX_RESTARTS_OF_EACH)
+        if reason in NEVER_RESTARTED or may_be_its_memory or spent:
+            self.status = blame_node(self.status, member)
+            self.ledger.fail(member.rank)
+            self._note(member, used)
+            self._ended(member)
+        elif reason in COUNTS_AS_RESTART:
+            self.status = blame_node(self.status, member)
+            self.status.restarts += 1
+            self.ledger.restart(member.rank)
+            self._ended(member)
+        elif reason in START_FAILURES:
+            self._failed_starts.append(member)
+        else:
+            self._done_to_it(member)
+
+    def _done_to_it(self, member: Member) -> None:
+        """Not by it: it is started anew, and that costs nothing."""
+        self.status = blame_node(self.status, member)
+        self.status.interruptions += 1
+        self.ledger.again.add(member.rank)
+
+    def _ended(self, member: Member) -> None:
+        self._has_started |= member.attempt == self._attempt
+        self._has_ended = True
+
+    def _pending(self, member: Member) -> None:
+        created = parse_time(member.created_at)
+        if created is None:
+            return
+        deadline = created + timedelta(seconds=start_patience_seconds(self._run.limits, member))
+        if self._now >= deadline:
+            self._late.append(member)
+        else:
+            self.next_deadline = earliest(self.next_deadline, deadline)
+
+    def _missing(self, newest: dict[int, Member]) -> None:
+        """Members of the attempt whose Pods are gone without their end having been seen: somebody deleted them."""
+        attempt = self.status.attempt
+        if attempt is None or not attempt.created:
+            return
+        for rank in node_by_rank(attempt):
+            is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
+            if rank in self._indices and not is_known and rank not in newest:
+                self.status.interruptions += 1
+                self.ledger.again.add(rank)
+
+    def _pause(self) -> None:
+        """After failed starts the next come later, and later with each further time in a row."""
+        failed = [*self._failed_starts, *self._late]
+        self.ledger.again.update(member.rank for member in failed)
+        for member in self._failed_starts:
+            self.status = blame_node(self.status, member)
+        for member in self._late:
+            self.status = blame_node(self.status, member)
+        if not failed:
+            if self._has_started:
+                self.status.failed_starts = 0
+            if self._has_ended and self.status.reason is Reason.QUOTA:  # there is room for one more
+                self.status.not_before = ""
+            return
+        self.status.interruptions += len(failed)
+        not_before = parse_time(self.status.not_before)
+        if not_before is not None and self._now < not_before:
+            return  # others of the same start were quicker to fail
+        self.status, seconds = pause(self.status, self._run.limits, self._now)
+        first = failed[0]
+        reason = first.reason if first.reason in START_FAILURES else Reason.START_DEADLINE
+        what = first.message or reason.value
+        self.status = say(self.status, reason, f"member {first.rank}: {what}; tried again in {seconds} s")
+
+    def _note(self, member: Member, restarts: int) -> None:
+        """A member that failed for good is worth a look; the first that did are kept."""
+        failed = [note for note in self.status.notable if note.rank in self.ledger.failed]
+        if len(failed) >= NOTABLE_LIMIT:
+            return
+        times = f" (started again {restarts} times)" if restarts > 1 else " (started again once)" if restarts else ""
+        note = Notable(
+            rank=member.rank,
+            node=member.node,
+            reason=member.reason.value,
+            message=member.message[:280] + times,
+            exit_code=member.exit_code,
+            attempt=member.attempt,
+            since=member.ended_at,
+        )
+        self.status.notable = [*failed, note]
+
+
+def _newest(members: Iterable[Member]) -> dict[int, Member]:
+    newest: dict[int, Member] = {}
+    for member in members:
+        if member.rank not in newest or member.attempt > newest[member.rank].attempt:
+            newest[member.rank] = member
+    return newest
+
+
+def _removals(
+    run: Run, sweep: Sweep, stored: Ledger, newest: dict[int, Member], members: Sequence[Member]
+) -> tuple[Action, ...]:
+    """Pods that are no longer needed, as far as that is written: those of members that have ended or are given up."""
+    indices = frozenset(sweep.indices)
+    found: list[Action] = []
+    for member in members:
+        is_old = member is not newest[member.rank] or member.rank not in indices
+        if member.terminating or not (is_old or stored.has_ended(member.rank) or member.rank in stored.again):
+            continue
+        grace = 0 if member.is_over or not member.node_ready else run.limits.grace_seconds
+        found.append(DeleteMember(member.pod, member.uid, grace))
+        if len(found) == TAKEN_AWAY_AT_ONCE:
+            break
+    return tuple(found)
+
+
+def _to_place(sweep: Sweep, ledger: Ledger, members: Sequence[Member], alive: int) -> tuple[int, ...]:
+    """Which members get nodes next, those first that were started before.
+
+    Who still has a Pod waits until it is gone, unless that is on a dead node (rule 6).
+    """
+    room = max(0, min(sweep.at_once - alive, STARTED_TOGETHER))
+    there = {member.rank for member in members if member.node_ready or not member.terminating}
+    open_ones = [index for index in sweep.indices if not ledger.has_ended(index) and index not in there]
+    if len(open_ones) > room:
+        open_ones.sort(key=lambda index: index not in ledger.again)  # stable: by index otherwise
+        open_ones = open_ones[:room]
+    return tuple(sorted(open_ones))
+
+
+def _counted(run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, newest: dict[int, Member]) -> RunStatus:
+    """The status with the members' counts and the few worth a look."""
+    indices = frozenset(sweep.indices)
+    current = [
+        member
+        for rank, member in newest.items()
+        if rank in indices and not ledger.has_ended(rank) and rank not in ledger.again
+    ]
+    states = [member.state for member in current]
+    counts = MemberCounts(
+        total=run.replicas,
+        pending=states.count(MemberState.PENDING),
+        running=states.count(MemberState.RUNNING),
+        succeeded=len(indices & ledger.succeeded),
+        failed=len(indices & ledger.failed),
+    )
+    failed = [note for note in status.notable if note.rank in ledger.failed]
+    seen = {(note.rank, note.attempt): note.since for note in status.notable}
+    waiting = [
+        Notable(
+            rank=member.rank,
+            node=member.node,
+            reason=member.reason.value,
+            message=member.message[:300],
+            attempt=member.attempt,
+            since=seen.get((member.rank, member.attempt), ""),
+        )
+        for member in current
+        if member.state is MemberState.PENDING and member.reason not in (Reason.NONE, Reason.CREATING)
+    ]
+    return msgspec.structs.replace(status, members=counts, notable=[*failed, *waiting][:NOTABLE_LIMIT])
+
+
+def _its_end(sweep: Sweep, status: RunStatus, ledger: Ledger) -> tuple[Phase, Reason, str, int | None] | None:
+    """Phase, reason, words and exit code of a sweep that is over now; None while it is not."""
+    total, failed, succeeded = status.members.total, status.members.failed, status.members.succeeded
+    if sweep.stop_at == "first-success" and succeeded:
+        first = min(ledger.succeeded & frozenset(sweep.indices))
+        return Phase.SUCCEEDED, Reason.NONE, f"member {first} succeeded, which was to be enough", 0
+    all_ended = failed + succeeded >= total
+    if failed and (all_ended or sweep.stop_at == "first-failure"):
+        first_note = next((note for note in status.notable if note.rank in ledger.failed), None)
+        words = f"{failed} of {counted(total)} failed" if all_ended else "stopped at the first failure"
+        if first_note is None:
+            return Phase.FAILED, Reason.PROGRAM_FAILED, words, None
+        message = f"{words}; {'the first: ' if failed > 1 else ''}member {first_note.rank}: {first_note.message}"
+        return Phase.FAILED, Reason(first_note.reason), message, first_note.exit_code
+    return (Phase.SUCCEEDED, Reason.NONE, "", 0) if all_ended else None
+
+
+def _with_phase(status: RunStatus, alive: Sequence[Member], now: datetime) -> RunStatus:
+    """The phase, by who is there; why further members wait stays with it as the queue told it."""
+    is_told = status.reason in WAITING or (status.reason in START_FAILURES and bool(status.not_before))
+    if any(member.state is MemberState.RUNNING for member in alive) or (alive and status.started_at):
+        status.started_at = status.started_at or format_time(now)
+        reason, message = (status.reason, status.message) if is_told else (Reason.NONE, "")
+        return msgspec.structs.replace(status, phase=Phase.RUNNING, reason=reason, message=message)
+    if alive:
+        return starting(status, [member for member in alive if member.state is MemberState.PENDING])
+    if status.attempt is not None and not status.attempt.created:
+        return msgspec.structs.replace(status, phase=Phase.STARTING)
+    if not is_told:
+        status = say(status, Reason.NOT_PLANNED_YET, "")
+    return msgspec.structs.replace(status, phase=Phase.QUEUED)

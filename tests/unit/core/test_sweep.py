@@ -1,0 +1,530 @@
+"""The life of a sweep, case by case, and what must hold whatever happens to its members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kajitori.core import gang
+from kajitori.core.array import MAX_INDEX, MAX_MEMBERS
+from kajitori.core.gang import (
+    CreateMembers,
+    DeleteMember,
+    DeleteMembers,
+    Limits,
+    Member,
+    MemberState,
+    NeedsNodes,
+    Run,
+    Step,
+    Sweep,
+    next_step,
+)
+from kajitori.core.gang.ledger import Ledger, ranges
+from kajitori.core.gang.sweep import STARTED_TOGETHER, TAKEN_AWAY_AT_ONCE
+from kajitori.core.nodelist import compress
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import Attempt, MemberCounts, Notable, RunStatus, SweepState, to_document
+from kajitori.core.status_check import damage
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LATER = timedelta(seconds=2)
+PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
+
+
+def sweep(count: int = 4, *, at_once: int = 0, stop_at: Any = "", restarts: int = 1, **status: Any) -> Run:
+    """A sweep whose first attempt, of all that may be there at once, was placed at noon."""
+    at_once = at_once or count
+    attempt = Attempt(
+        number=1,
+        nodes=f"n[0-{at_once - 1}]",
+        ranks=f"0-{at_once - 1}",
+        world_size=1,
+        created=True,
+        planned_at="2026-11-21T12:00:00Z",
+    )
+    fresh = RunStatus(
+        phase=Phase.RUNNING,
+        attempt=attempt,
+        attempts=1,
+        queued_at="2026-11-21T11:59:00Z",
+        started_at="2026-11-21T12:00:00Z",
+        sweep=SweepState(),
+    )
+    indices = Sweep(tuple(range(count)), at_once, stop_at)
+    return Run("batch", count, Limits(restarts=restarts), msgspec.structs.replace(fresh, **status), sweep=indices)
+
+
+def member(rank: int, state: MemberState = RUNNING, *, attempt: int = 1, **more: Any) -> Member:
+    plain = Member(rank, attempt, f"s-{attempt}-{rank}", f"uid-{attempt}-{rank}", state, f"n{rank}")
+    return replace(plain, created_at="2026-11-21T12:00:00Z", **more)
+
+
+def failed(rank: int, reason: Reason = Reason.PROGRAM_FAILED, code: int | None = 1, **more: Any) -> Member:
+    return member(rank, FAILED, reason=reason, exit_code=code, message=f"exit code {code}", **more)
+
+
+def step(run: Run, *members: Member, at: timedelta = LATER) -> Step:
+    return next_step(run, members, NOW + at)
+
+
+def stored(run: Run, answer: Step) -> Run:
+    return replace(run, status=answer.status)
+
+
+def asked(answer: Step) -> tuple[int, ...]:
+    return next((action.ranks for action in answer.actions if isinstance(action, NeedsNodes)), ())
+
+
+def taken_away(answer: Step) -> list[str]:
+    return [action.pod for action in answer.actions if isinstance(action, DeleteMember)]
+
+
+def test_a_new_sweep_asks_for_as_many_as_may_be_there_and_takes_what_it_gets() -> None:
+    run = Run("batch", 6, Limits(), RunStatus(), sweep=Sweep((0, 1, 5, 7, 8, 9), 4))
+    (action,) = step(run).actions
+    assert isinstance(action, NeedsNodes)
+    assert (action.ranks, action.fewest, action.since) == ((0, 1, 5, 7), 1, step(run).status.queued_at)
+
+
+def test_what_fits_is_started_and_the_rest_waits_its_turn_anew() -> None:
+    """So that a sweep that always has more members does not stand before everybody for ever."""
+    run = sweep(8, at_once=4, attempt=None, attempts=0, phase=Phase.QUEUED, started_at="")
+    status = gang.place_sweep(run.status, (0, 3), "a,b", {}, NOW, launcher="array")
+    assert status.attempt is not None
+    assert (status.attempt.ranks, status.attempt.world_size, status.phase) == ("0,3", 1, Phase.STARTING)
+    created = msgspec.structs.replace(status, attempt=msgspec.structs.replace(status.attempt, created=True))
+    answer = step(replace(run, status=created), member(0), member(3))
+    (action,) = answer.actions
+    assert isinstance(action, NeedsNodes)
+    assert (action.ranks, action.since) == ((1, 2), "2026-11-21T12:00:00Z")
+    assert answer.status.phase is Phase.RUNNING
+
+
+def test_one_member_alone_keeps_its_index() -> None:
+    status = gang.place_sweep(sweep().status, (3,), "a", {}, NOW, launcher="array")
+    assert status.attempt is not None
+    assert gang.node_by_rank(status.attempt) == {3: "a"}
+
+
+def test_a_member_that_has_ended_is_written_down_before_its_pod_goes() -> None:
+    run = sweep()
+    answer = step(run, member(0, SUCCEEDED), member(1), member(2), member(3))
+    assert (answer.status.sweep, taken_away(answer)) == (SweepState(succeeded="0"), [])
+    assert answer.status.members == MemberCounts(total=4, running=3, succeeded=1)
+    assert taken_away(step(stored(run, answer), member(0, SUCCEEDED), member(1), member(2), member(3))) == ["s-1-0"]
+
+
+def test_pods_of_members_that_have_ended_go_a_few_at_a_time() -> None:
+    run = sweep(500, sweep=SweepState(succeeded="0-499"))
+    answer = step(run, *(member(rank, SUCCEEDED) for rank in range(500)))
+    assert answer.status.phase is Phase.SUCCEEDED
+    assert len(taken_away(answer)) == TAKEN_AWAY_AT_ONCE
+
+
+def test_each_member_has_restarts_of_its_own() -> None:
+    """Counted once, however often the failed Pod is seen; started again once that is gone."""
+    run = sweep(2)
+    seen = [failed(0), member(1)]
+    once = step(run, *seen)
+    assert once.status.sweep == SweepState(again="0", restarts={"1": "0"})
+    assert once.status.restarts == 1
+    again = step(stored(run, once), *seen)
+    assert (again.status.sweep, taken_away(again), asked(again)) == (once.status.sweep, ["s-1-0"], ())
+    gone = step(stored(run, again), member(1))
+    assert asked(gone) == (0,)
+    placed = gang.place_sweep(gone.status, (0,), "n9", {}, NOW, launcher="array")
+    assert placed.sweep == SweepState(restarts={"1": "0"})
+    assert placed.attempt is not None
+    placed.attempt.created = True
+    last = step(replace(run, status=placed), failed(0, attempt=2, code=7), member(1))
+    assert (last.status.sweep, last.status.phase) == (SweepState(failed="0"), Phase.RUNNING)
+    (note,) = last.status.notable
+    assert (note.rank, note.exit_code, note.attempt, note.message) == (0, 7, 2, "exit code 7 (started again once)")
+    end = step(stored(run, last), member(1, SUCCEEDED))
+    assert (end.status.phase, end.status.reason, end.status.exit_code) == (Phase.FAILED, Reason.PROGRAM_FAILED, 7)
+    assert end.status.message == "1 of 2 members failed; member 0: exit code 7 (started again once)"
+
+
+@pytest.mark.parametrize("reason", [Reason.OUT_OF_MEMORY, Reason.COMMAND_NOT_FOUND, Reason.TIME_LIMIT])
+def test_what_would_only_happen_again_is_not_tried_again(reason: Reason) -> None:
+    """A member that ate its memory is not carried to another node, however many restarts there are (rule 7)."""
+    answer = step(sweep(2, restarts=9), failed(0, reason, 137), member(1))
+    assert (answer.status.sweep, answer.status.phase) == (SweepState(failed="0"), Phase.RUNNING)
+
+
+@pytest.mark.parametrize("reason", [Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT])
+def test_what_holds_for_all_members_ends_them_all(reason: Reason) -> None:
+    run = sweep(2)
+    answer = step(run, failed(0, reason, None), member(1))
+    assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, reason)
+    assert DeleteMembers(30, unfinished_only=True) in step(stored(run, answer), failed(0, reason), member(1)).actions
+    assert step(run, member(0, PENDING, reason=reason), member(1)).status.phase is Phase.FAILED
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        member(0, node_ready=False),
+        member(0, node_draining=True),
+        failed(0, Reason.EVICTED),
+        failed(0, Reason.NODE_LOST, None),
+        None,
+    ],
+    ids=["its node is silent", "its node is drained", "evicted", "lost", "deleted"],
+)
+def test_what_is_done_to_a_member_costs_it_nothing(lost: Member | None) -> None:
+    run = sweep(2, restarts=0)
+    seen = [each for each in (lost, member(1)) if each is not None]
+    answer = step(run, *seen)
+    assert (answer.status.sweep, answer.status.restarts) == (SweepState(again="0"), 0)
+    assert answer.status.interruptions == 1
+    next_look = step(stored(run, answer), *seen)
+    assert next_look.status.interruptions == 1
+    assert taken_away(next_look) == (["s-1-0"] if lost is not None else [])
+    assert asked(step(stored(run, next_look), member(1))) == (0,)
+
+
+def test_a_member_on_a_dead_node_is_not_waited_for() -> None:
+    run = sweep(2, sweep=SweepState(again="0"))
+    lingering = member(0, node_ready=False, terminating=True)
+    assert asked(step(run, lingering, member(1))) == (0,)
+    assert asked(step(run, replace(lingering, node_ready=True), member(1))) == ()
+
+
+def test_without_a_memory_limit_nobody_is_carried_to_another_node() -> None:
+    run = sweep(2)
+    unlimited = replace(run, limits=replace(run.limits, memory_limited=False))
+    assert step(unlimited, failed(0, Reason.EVICTED), member(1)).status.sweep == SweepState(failed="0")
+    assert step(unlimited, failed(0, Reason.PREEMPTED), member(1)).status.sweep == SweepState(again="0")
+
+
+def test_somebody_elses_deletion_is_neither_success_nor_failure() -> None:
+    run = sweep(2)
+    for state in (SUCCEEDED, FAILED):
+        ending = member(0, state, terminating=True, reason=Reason.PROGRAM_FAILED)
+        assert step(run, ending, member(1)).status.sweep == SweepState()
+    assert step(run, member(1)).status.sweep == SweepState(again="0")
+
+
+def test_starts_that_fail_pause_further_ones_and_leave_the_others_alone() -> None:
+    run = sweep(3)
+    late = member(0, PENDING, reason=Reason.IMAGE_PULL, message="no such image")
+    answer = step(run, late, member(1), member(2), at=timedelta(seconds=599))
+    assert (answer.status.sweep, answer.wake_at) == (SweepState(), NOW + timedelta(seconds=600))
+    answer = step(run, late, member(1), member(2), at=timedelta(seconds=600))
+    assert (answer.status.sweep, answer.status.phase) == (SweepState(again="0"), Phase.RUNNING)
+    assert (answer.status.reason, answer.status.failed_starts) == (Reason.IMAGE_PULL, 1)
+    paused = step(stored(run, answer), member(1), member(2), at=timedelta(seconds=605))
+    assert (asked(paused), paused.wake_at) == ((), NOW + timedelta(seconds=610))
+    assert paused.status.reason is Reason.IMAGE_PULL
+    assert asked(step(stored(run, paused), member(1), member(2), at=timedelta(seconds=610))) == (0,)
+
+
+def test_members_that_fail_to_start_one_after_the_other_are_one_failed_start() -> None:
+    run = sweep(3)
+    first = step(run, failed(0, Reason.VOLUME, None), member(1, PENDING), member(2, PENDING))
+    second = step(stored(run, first), failed(0, Reason.VOLUME), failed(1, Reason.VOLUME, None), member(2, PENDING))
+    assert (second.status.failed_starts, second.status.not_before) == (1, first.status.not_before)
+    assert second.status.sweep == SweepState(again="0-1")
+
+
+def test_room_in_a_quota_is_used_as_soon_as_a_member_ends() -> None:
+    run = sweep(3, sweep=SweepState(again="2"), not_before="2026-11-21T12:09:00Z", failed_starts=3, reason=Reason.QUOTA)
+    assert asked(step(run, member(0), member(1))) == ()
+    answer = step(run, member(0, SUCCEEDED), member(1))
+    assert asked(answer) == (2,)
+
+
+def test_an_attempt_that_was_cut_off_is_completed_and_repeats_nobody_who_has_ended() -> None:
+    """A member of it may be over before the last is made: the same name must not come twice."""
+    run = sweep(4, sweep=SweepState(succeeded="0", again="1"))
+    assert run.status.attempt is not None
+    run.status.attempt.created = False
+    answer = step(run, member(2))
+    assert CreateMembers((3,)) in answer.actions
+    whole = step(run, member(2), member(3))
+    assert whole.status.attempt is not None and whole.status.attempt.created
+
+
+def test_members_are_placed_several_at_a_time() -> None:
+    """At once where a quarter of the places is free or nobody is there, else once a second."""
+    run = sweep(100, at_once=8, sweep=SweepState(succeeded="0"))
+    seven = [member(rank) for rank in range(1, 8)]
+    early = timedelta(milliseconds=300)
+    assert asked(step(run, *seven, at=early)) == ()
+    assert step(run, *seven, at=early).wake_at == NOW + timedelta(seconds=1)
+    assert asked(step(run, *seven, at=timedelta(seconds=1))) == (8,)
+    fewer = replace(run, status=msgspec.structs.replace(run.status, sweep=SweepState(succeeded="0-1")))
+    assert asked(step(fewer, *seven[1:], at=early)) == (8, 9)
+
+
+def test_an_attempt_starts_a_thousand_at_most() -> None:
+    run = Run("batch", 3000, Limits(), RunStatus(), sweep=Sweep(tuple(range(3000)), 3000))
+    assert asked(step(run)) == tuple(range(STARTED_TOGETHER))
+
+
+def test_why_further_members_wait_is_told_beside_those_that_run() -> None:
+    run = sweep(4)
+    told = gang.keep_waiting(run.status, Reason.WAITING_FOR_GPU, "needs 8 GPUs")
+    assert (told.phase, told.reason) == (Phase.RUNNING, Reason.WAITING_FOR_GPU)
+    waiting = replace(run, status=msgspec.structs.replace(told, sweep=SweepState(again="0")))
+    still = step(waiting, *(member(rank) for rank in (1, 2, 3)))
+    assert (still.status.phase, still.status.reason) == (Phase.RUNNING, Reason.WAITING_FOR_GPU)
+    served = step(replace(run, status=told), *(member(rank) for rank in range(4)))
+    assert (served.status.reason, served.status.message) == (Reason.NONE, "")
+    alone = step(replace(run, status=msgspec.structs.replace(told, sweep=SweepState(again="0-3"))))
+    assert (alone.status.phase, alone.status.reason) == (Phase.QUEUED, Reason.WAITING_FOR_GPU)
+
+
+def test_it_stops_at_the_first_failure_if_asked() -> None:
+    """The others are healthy: they have the grace of the run to write what they have."""
+    run = sweep(4, stop_at="first-failure", restarts=0)
+    answer = step(run, member(0), failed(1, code=3), member(2), member(3))
+    assert (answer.status.phase, answer.status.exit_code) == (Phase.FAILED, 3)
+    assert answer.status.message == "stopped at the first failure; member 1: exit code 3"
+    tidy = step(stored(run, answer), member(0), failed(1), member(2), member(3))
+    assert tidy.actions == (DeleteMember("s-1-1", "uid-1-1", 0), DeleteMembers(30, unfinished_only=True))
+
+
+def test_a_failure_that_is_tried_again_is_not_the_first() -> None:
+    assert step(sweep(2, stop_at="first-failure"), failed(0), member(1)).status.phase is Phase.RUNNING
+
+
+def test_it_stops_at_the_first_success_if_asked() -> None:
+    run = sweep(4, stop_at="first-success", restarts=0)
+    answer = step(run, failed(0), member(1, SUCCEEDED), member(2), member(3))
+    assert (answer.status.phase, answer.status.exit_code) == (Phase.SUCCEEDED, 0)
+    assert "member 1 succeeded" in answer.status.message
+    hopeless = step(run, *(failed(rank) for rank in range(4)))
+    assert (hopeless.status.phase, hopeless.status.members.failed) == (Phase.FAILED, 4)
+
+
+def test_stopped_it_keeps_what_has_ended_and_resumed_it_goes_on_with_the_rest() -> None:
+    run = replace(sweep(4, at_once=3, restarts=0), stopped=True)
+    stopping = step(run, member(0, SUCCEEDED), failed(1), member(2))
+    assert stopping.status.reason is Reason.STOPPING
+    assert stopping.actions == (DeleteMembers(30, unfinished_only=True),)
+    stopped = step(stored(run, stopping), member(0, SUCCEEDED), failed(1))
+    assert (stopped.status.phase, stopped.status.sweep) == (Phase.STOPPED, SweepState(succeeded="0", failed="1"))
+    resumed = replace(stored(run, stopped), stopped=False, resumes=1)
+    answer = step(resumed, failed(1))
+    assert answer.status.sweep == SweepState(succeeded="0", again="1-2")
+    assert asked(answer) == (2, 3)  # member 1 as soon as its old Pod is gone
+    assert asked(step(stored(resumed, answer))) == (1, 2, 3)
+    assert answer.status.exit_code is None
+
+
+def test_a_sweep_of_which_all_members_ended_has_ended_though_it_was_stopped() -> None:
+    run = replace(sweep(2), stopped=True)
+    assert step(run, member(0, SUCCEEDED), member(1, SUCCEEDED)).status.phase is Phase.SUCCEEDED
+
+
+def test_resumed_after_it_was_stopped_in_mid_burst_it_makes_nobody_of_an_attempt_without_template() -> None:
+    run = replace(sweep(2), stopped=True)
+    assert run.status.attempt is not None
+    run.status.attempt.created = False
+    stopped = step(run)
+    assert stopped.status.phase is Phase.STOPPED
+    answer = step(replace(stored(run, stopped), stopped=False, resumes=1))
+    assert [type(action) for action in answer.actions] == [NeedsNodes]
+    assert answer.status.interruptions == 0
+
+
+def test_a_longer_array_has_more_members_and_a_shorter_one_fewer() -> None:
+    run = sweep(2)
+    longer = replace(run, replicas=3, sweep=Sweep((0, 1, 2), 3))
+    assert asked(step(longer, member(0), member(1))) == (2,)
+    shorter = replace(run, replicas=1, sweep=Sweep((0,), 1))
+    answer = step(shorter, member(0), member(1))
+    assert (taken_away(answer), answer.status.members.total) == (["s-1-1"], 1)
+    assert step(shorter, member(0, SUCCEEDED), member(1)).status.phase is Phase.SUCCEEDED
+
+
+def test_where_policy_refuses_it_by_now_its_members_end_by_themselves_and_nobody_joins() -> None:
+    run = sweep(9, at_once=3, sweep=SweepState(succeeded="0"), members=MemberCounts(total=9))
+    life = gang.outline("batch", 1, run.status, False)
+    answer = step(life, member(1), member(2, SUCCEEDED))
+    assert (answer.status.phase, asked(answer)) == (Phase.RUNNING, ())
+    ended = step(life, member(1, SUCCEEDED), member(2, SUCCEEDED))
+    assert (ended.status.phase, ended.status.members) == (Phase.QUEUED, MemberCounts(total=9, succeeded=3))
+
+
+def test_its_status_stays_small_with_ten_thousand_members_whatever_their_states() -> None:
+    """At worst no two neighbours are alike, a thousand are placed on nodes in no order, and many are worth a look."""
+    indices = range(MAX_INDEX - 2 * MAX_MEMBERS + 1, MAX_INDEX, 2)
+    assert len(indices) == MAX_MEMBERS
+    ended, rest = indices[: MAX_MEMBERS // 2], indices[MAX_MEMBERS // 2 :]
+    ledger = Ledger(
+        set(ended[::2]), set(ended[1::2]), set(rest), {index: 1 + place % 100 for place, index in enumerate(rest)}
+    )
+    nodes = [f"ip-10-{i * 37 % 256}-{i * 91 % 256}.compute.internal" for i in range(STARTED_TOGETHER)]
+    status = RunStatus(
+        phase=Phase.RUNNING,
+        attempts=99_999,
+        attempt=Attempt(number=99_999, nodes=compress(nodes), ranks=ranges(list(rest[::2])[:STARTED_TOGETHER])),
+        sweep=ledger.state(),
+        notable=[Notable(rank=i, node=nodes[i], reason="ProgramFailed", message="x" * 300) for i in range(64)],
+    )
+    assert damage(status) == ""
+    assert Ledger.of(status.sweep) == ledger
+    document = msgspec.json.encode(to_document(status))
+    assert len(document) < 200_000  # 300 kB less what image, command and environment may take, twice
+
+
+# ------------------------------------------------------------------------------------------------ whatever happens
+
+
+@dataclass
+class World:
+    """An API server and its kubelets, as far as a sweep sees them."""
+
+    run: Run
+    now: datetime = NOW
+    pods: dict[str, Member] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+    ended: dict[int, list[MemberState]] = field(default_factory=dict)
+    """How each member ended, of those whose end nobody took back."""
+
+    def look(self, *, room: int, cut_off: int | None = None) -> None:
+        """One look of a controller; one that is `cut_off` dies after so many of its writes."""
+        answer = next_step(self.run, list(self.pods.values()), self.now)
+        writes = 0
+
+        def dies() -> bool:
+            nonlocal writes
+            writes += 1
+            return cut_off is not None and writes > cut_off
+
+        if dies():
+            return
+        self.run = stored(self.run, answer)
+        for action in answer.actions:
+            match action:
+                case CreateMembers(ranks):
+                    self._create(ranks, dies)
+                case DeleteMember(pod):
+                    if dies():
+                        return
+                    self._delete(pod)
+                case DeleteMembers():
+                    for pod in [each.pod for each in self.pods.values() if not each.is_over]:
+                        self._delete(pod)
+                case NeedsNodes(ranks) if room > 0:
+                    if dies():
+                        return
+                    some = ranks[:room]
+                    status = gang.place_sweep(
+                        self.run.status, some, compress(f"n{i % 5}" for i in some), {}, self.now, launcher="array"
+                    )
+                    self.run = replace(self.run, status=status)
+                    self._create(some, dies)
+
+    def _create(self, ranks: Iterable[int], dies: Any) -> None:
+        attempt = self.run.status.attempt
+        assert attempt is not None
+        for rank in ranks:
+            if dies():
+                return
+            name = f"s-{attempt.number}-{rank}"
+            if name in self.pods:
+                continue
+            assert name not in self.made, f"{name} is made twice"
+            self.made.add(name)
+            self.pods[name] = member(rank, PENDING, attempt=attempt.number, node=f"n{rank % 5}")
+        self.run = replace(
+            self.run,
+            status=msgspec.structs.replace(self.run.status, attempt=msgspec.structs.replace(attempt, created=True)),
+        )
+
+    def _delete(self, name: str) -> None:
+        pod = self.pods.get(name)
+        if pod is None:
+            return
+        if pod.is_over or pod.state is PENDING:
+            del self.pods[name]
+        else:
+            self.pods[name] = replace(pod, terminating=True)
+
+    def happen(self, what: str, place: int) -> None:
+        """Something happens to one of the Pods."""
+        if not self.pods:
+            return
+        name = sorted(self.pods)[place % len(self.pods)]
+        pod = self.pods[name]
+        if pod.terminating and what != "gone":
+            self.pods.pop(name)
+            return
+        if pod.is_over:
+            return
+        match what:
+            case "run":
+                self.pods[name] = replace(pod, state=RUNNING)
+            case "succeed":
+                self.pods[name] = replace(pod, state=SUCCEEDED, exit_code=0)
+            case "fail":
+                self.pods[name] = replace(pod, state=FAILED, reason=Reason.PROGRAM_FAILED, exit_code=1)
+            case "oom":
+                self.pods[name] = replace(pod, state=FAILED, reason=Reason.OUT_OF_MEMORY, exit_code=137)
+            case "evict":
+                self.pods[name] = replace(pod, state=FAILED, reason=Reason.EVICTED)
+            case "refuse":
+                self.pods[name] = replace(pod, state=FAILED, reason=Reason.KUBELET_REFUSED)
+            case "gone":
+                del self.pods[name]
+
+
+EVENTS = st.tuples(
+    st.sampled_from(["run", "succeed", "fail", "oom", "evict", "refuse", "gone", "nothing"]), st.integers(0, 20)
+)
+LOOKS = st.tuples(st.lists(EVENTS, max_size=4), st.integers(0, 6), st.none() | st.integers(0, 4), st.integers(0, 20))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2), st.lists(LOOKS, max_size=25))
+def test_every_member_ends_exactly_once_whatever_happens(
+    count: int, at_once: int, restarts: int, looks: list[tuple[list[tuple[str, int]], int, int | None, int]]
+) -> None:
+    """Pods fail and vanish, controllers die between any two writes: no name is made twice, never more than its limit
+    are there, who has ended stays so, and once all goes well every member has ended."""
+    at_once = min(at_once, count)
+    limits = Limits(restarts=restarts, start_pause_seconds=1, start_pause_max_seconds=4)
+    world = World(Run("batch", count, limits, RunStatus(), sweep=Sweep(tuple(range(count)), at_once)))
+
+    def look(room: int, cut_off: int | None = None) -> None:
+        before = Ledger.of(world.run.status.sweep)
+        world.look(room=room, cut_off=cut_off)
+        after = Ledger.of(world.run.status.sweep)
+        assert before.succeeded <= after.succeeded
+        assert before.failed <= after.failed
+        assert not after.succeeded & after.failed
+        assert sum(1 for pod in world.pods.values() if not pod.is_over) <= at_once
+        assert all(times <= restarts for times in after.restarts.values())
+        assert damage(world.run.status) == ""
+        counts = world.run.status.members
+        assert counts.succeeded + counts.failed + counts.running + counts.pending <= count
+
+    for events, room, cut_off, seconds in looks:
+        for event in events:
+            world.happen(*event)
+        world.now += timedelta(seconds=seconds)
+        look(room, cut_off)
+    for _ in range(60 + 4 * count):
+        for name in sorted(world.pods):
+            if name in world.pods:
+                world.happen("succeed", sorted(world.pods).index(name))
+        world.now += timedelta(seconds=5)
+        look(9)
+        if world.run.status.phase.is_final and not world.pods:
+            break
+    status = world.run.status
+    assert status.phase in (Phase.SUCCEEDED, Phase.FAILED)
+    assert status.members.succeeded + status.members.failed == count
+    assert not world.pods
