@@ -219,9 +219,9 @@ class ClusterView:
         facts = replace(self._facts_about(run), earlier=earlier)
         identity = RunIdentity(run.metadata.name, run.metadata.namespace)
         if draft.spec is None or draft.faults:
-            raise InvalidInput([*draft.faults, *objections(draft, policy, facts, run=identity)])
+            raise InvalidInput([*draft.faults, *objections(draft, self.policy, facts, run=identity)])
         _check_begun_so(run.status, draft.spec)
-        return draft.spec, decide(draft.spec, policy, facts, run=identity)
+        return draft.spec, decide(draft.spec, self.policy, facts, run=identity)
 
     def tested_node(self, run: RunObject) -> str:
         """The node that a run tests; nothing where it is a run like any other."""
