@@ -12,7 +12,7 @@ What comes back by itself on its node (DaemonSets, static Pods) frees nothing wh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -27,6 +27,11 @@ from kajitori.core.snapshot import Counts, Mask, NodeFacts, Snapshot, Toleration
 PATIENCE_MICROSECONDS = 2_000_000
 """What one answer may cost where runs before this one make it hard, by what bench.planner measures. Beyond it what is
 named is enough, but perhaps not least."""
+
+
+def microseconds_of_a_look(waiting: int, endings: int, nodes: int) -> int:
+    """About what one cycle costs."""
+    return 200 + 50 * waiting + 3 * endings + nodes // 2
 
 
 class StepKind(StrEnum):
@@ -61,8 +66,13 @@ class Occupant:
     alone: Mask
     """(Pods,) which of them share their node with no other run."""
     is_run: bool = True
-    owner: str = ""
-    since: str = ""
+    endings: tuple[Ending, ...] = ()
+    """When its members are expected to leave; none where nobody knows."""
+
+    @property
+    def ends_at(self) -> float:
+        """When all of it is expected to be gone; infinite where nobody knows."""
+        return max((ending.ends_at for ending in self.endings), default=math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +107,6 @@ class Situation:
     queue: Sequence[Queued]
     """All that wait, in order."""
     occupants: Sequence[Occupant] = ()
-    endings: Mapping[str, Ending] = field(default_factory=dict)
-    """By key of the occupant: when those that have a known end are expected to leave."""
     now: float = 0.0
     reserve: bool = True
     likely: float = LIKELY
@@ -110,10 +118,9 @@ class Situation:
                 return place
         raise ValueError(f"{key} does not wait")
 
-    def instead(self, key: str, gang: GangRequest) -> Situation:
+    def instead(self, key: str, other: Queued) -> Situation:
         """The same with another request in the place of the run's own, and nobody behind it."""
-        place = self.position(key)
-        return replace(self, queue=[*self.queue[:place], replace(self.queue[place], gang=gang)])
+        return replace(self, queue=[*self.queue[: self.position(key)], other])
 
     def after(self, steps: Sequence[Step]) -> Situation:
         """The same once all these steps have happened, and nothing else."""
@@ -127,16 +134,19 @@ class Situation:
             snapshot=trial.snapshot(),
             occupants=[each for each in self.occupants if each.key not in gone],
             queue=[queued for queued in self.queue if queued.gang.key not in left],
-            endings={key: ending for key, ending in self.endings.items() if key not in gone},
         )
 
     def starts(self, key: str) -> Placement | None:
         """Where the next cycle starts the run; None where it does not."""
         queue = self.queue[: self.position(key) + 1]  # whoever is behind it changes nothing
-        endings = tuple(self.endings.values())
-        found = schedule(self.snapshot, queue, endings, self.now, reserve=self.reserve, likely=self.likely)
+        found = schedule(self.snapshot, queue, self.endings, self.now, reserve=self.reserve, likely=self.likely)
         last = found.placements[-1] if found.placements else None
         return last if last is not None and last.key == key else None
+
+    @cached_property
+    def endings(self) -> tuple[Ending, ...]:
+        """Of all occupants."""
+        return tuple(ending for occupant in self.occupants for ending in occupant.endings)
 
     @cached_property
     def lone(self) -> Counts:
@@ -242,10 +252,9 @@ class _RoomFor:
             crowd[np.unique(occupant.rows)] += 1
         steps: list[tuple[Step, Rows]] = []
         for occupant in here:
-            ending = situation.endings.get(occupant.key)
-            ends_at = max(ending.ends_at, situation.now) if ending is not None else math.inf
             kind = StepKind.RUN if occupant.is_run else StepKind.POD
-            steps.append((Step(kind, occupant.key, occupant, ends_at), occupant.rows[self._eligible[occupant.rows]]))
+            step = Step(kind, occupant.key, occupant, max(occupant.ends_at, situation.now))
+            steps.append((step, occupant.rows[self._eligible[occupant.rows]]))
         steps += [
             (into_order(nodes[row]), np.array([row], dtype=np.int64))
             for row in np.flatnonzero(self._eligible & ~self._trial.usable)
@@ -282,8 +291,7 @@ class _Search:
     def __init__(self, situation: Situation, key: str, place: int) -> None:
         self._situation = replace(situation, queue=situation.queue[: place + 1])
         self._key = key
-        nodes, endings = len(situation.snapshot.table), len(situation.endings)
-        self._cost = 200 + 50 * (place + 1) + 3 * endings + nodes // 2
+        self._cost = microseconds_of_a_look(place + 1, len(situation.endings), len(situation.snapshot.table))
         self._left = PATIENCE_MICROSECONDS
 
     def starts(self, steps: Sequence[Step]) -> bool:

@@ -46,6 +46,8 @@ class _Type(msgspec.Struct):
 class Promise:
     """What members of an attempt will take that no bound Pod shows yet."""
 
+    run: str
+    """`namespace/name`."""
     attempt: int
     member: MemberRequest
     nodes: tuple[str, ...]
@@ -157,7 +159,7 @@ class ClusterView:
                 node for rank, node in planned.nodes.items() if rank not in bound and rank not in done and node in known
             )
             if nodes:
-                yield Promise(planned.attempt, planned.member, nodes)
+                yield Promise(f"{run.metadata.namespace}/{run.metadata.name}", planned.attempt, planned.member, nodes)
 
     def _holds_nodes(self, run: RunObject) -> bool:
         """Whether members of the run's attempt are still to be made or bound, or may be without our having seen it."""

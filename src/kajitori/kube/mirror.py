@@ -17,13 +17,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from kajitori.core import names
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Claim, Event, Namespace, Node, Pod, RunObject
 from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, RUNS, Resource
 from kajitori.kube.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
-from kajitori.kube.usage import NodeUsage, PodUsage, memory_limit, pod_usage
+from kajitori.kube.usage import NodeUsage, PodUsage, is_alone, pod_usage
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watcher, WatchSettings, follow
 
 log = logging.getLogger(__name__)
@@ -308,10 +307,9 @@ class Mirror:
             self._nominated.pop(key, None)
 
     def _count(self, pod: Pod, run_uid: str, times: int) -> None:
-        whole_node = pod.metadata.labels.get(names.LABEL_WHOLE_NODE) == "true"
-        is_alone = bool(run_uid) and (whole_node or not memory_limit(pod.spec))
+        is_member = bool(run_uid)
         self._usage[pod.spec.node_name].add(
-            pod_usage(pod.spec), is_member=bool(run_uid), is_alone=is_alone, times=times
+            pod_usage(pod.spec), is_member=is_member, is_alone=is_member and is_alone(pod), times=times
         )
 
 

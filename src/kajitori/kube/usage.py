@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from kajitori.core import names
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
-from kajitori.kube.objects import Container, PodSpec
+from kajitori.kube.objects import Container, Pod, PodSpec
 
 Amounts = dict[str, int]
 """Resource name to amount: millicores for `cpu`, else bytes or pieces."""
@@ -82,6 +82,11 @@ def memory_limit(spec: PodSpec) -> str:
     main = next((each for each in spec.containers if each.name == names.MEMBER_CONTAINER), None)
     own = main.resources.limits.get("memory", "") if main is not None else ""
     return own or (spec.resources.limits.get("memory", "") if spec.resources is not None else "")
+
+
+def is_alone(pod: Pod) -> bool:
+    """Whether a member of a run shares its node with no other run: it has it whole, or nothing limits its memory."""
+    return pod.metadata.labels.get(names.LABEL_WHOLE_NODE) == "true" or not memory_limit(pod.spec)
 
 
 def memory_request(spec: PodSpec) -> str:

@@ -83,12 +83,8 @@ class Case:
     def rows(self, table: NodeTable, held: Held) -> Any:
         return np.array([table.index[name] for name in held.nodes], dtype=np.int64)
 
-    def endings(self, table: NodeTable) -> dict[str, Ending]:
-        return {
-            each.key: Ending(each.member, self.rows(table, each), each.ends_at)
-            for each in self.held
-            if each.ends_at is not None
-        }
+    def endings(self, table: NodeTable, *held: Held) -> list[Ending]:
+        return [Ending(each.member, self.rows(table, each), each.ends_at) for each in held if each.ends_at is not None]
 
     def situation(self) -> Situation:
         snapshot = self.snapshot()
@@ -99,15 +95,16 @@ class Case:
                 np.repeat(each.member.amounts[None, :], len(each.nodes), axis=0),
                 np.full(len(each.nodes), each.is_run and each.member.alone),
                 each.is_run,
+                tuple(self.endings(snapshot.table, each)),
             )
             for each in self.held
         ]
-        return Situation(snapshot, self.queue, occupants, self.endings(snapshot.table), reserve=self.reserve)
+        return Situation(snapshot, self.queue, occupants, reserve=self.reserve)
 
     def started(self) -> set[str]:
         """Whom a cycle over the whole queue starts."""
         snapshot = self.snapshot()
-        endings = tuple(self.endings(snapshot.table).values())
+        endings = self.endings(snapshot.table, *self.held)
         found = schedule(snapshot, self.queue, endings, 0.0, reserve=self.reserve)
         return {placement.key for placement in found.placements}
 
