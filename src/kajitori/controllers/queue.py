@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import numpy as np
+
 from kajitori.controllers.workqueue import Key
 from kajitori.core import gang
+from kajitori.core.backfill import Ending
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
-from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, occupy, plan
+from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
 from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
 from kajitori.errors import Fault, Refused
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
+from kajitori.kube.outlook import Applicant, Look, Outlook
 
 DOUBT_PATIENCE = timedelta(seconds=10)
 """How long a write that failed may take to show in the mirror all the same."""
@@ -61,6 +66,8 @@ class Placed:
     nodes: tuple[str, ...]
     version: str
     """The Run's resource version before."""
+    ends_at: float = math.inf
+    """When it is expected to have ended; seconds since 1970."""
     doubtful_since: datetime | None = None
     """When the write of it failed: perhaps it was done all the same."""
 
@@ -71,12 +78,15 @@ class Cycle:
 
     starts: tuple[tuple[Waiting, Placement], ...] = ()
     waits: tuple[tuple[Waiting, Shortage], ...] = ()
+    look: Look | None = None
+    """The order of all that wait, and for whom nodes are kept; there whenever some wait."""
     explainer: Explainer | None = None
     """Says why those wait; there whenever some do."""
     doubtful: tuple[Key, ...] = ()
     """Runs that were passed over until it is clear whether they have their nodes already."""
     busy: tuple[Key, ...] = ()
-    """Runs that were passed over because they are being worked on, or are to be."""
+    """Runs that were not started because they are being worked on, or are to be. They keep their places: nobody starts
+    on what they would have had."""
 
 
 class Queue:
@@ -85,6 +95,7 @@ class Queue:
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
         self._mirror = mirror
         self._cluster = cluster
+        self._outlook = Outlook(mirror, cluster)
         self._waiting: dict[Key, Waiting] = {}
         self._placed: dict[Key, Placed] = {}
 
@@ -116,30 +127,43 @@ class Queue:
         return {key for key, waiting in self._waiting.items() if waiting.admitted.policy_version < policy_version}
 
     def plan(self, busy: Collection[Key], now: datetime) -> Cycle:
-        """One cycle: all waiting runs in order, on what is free; but those that are being worked on (`busy`)."""
+        """One cycle: all waiting runs in order, on what is free; those that are worked on (`busy`) don't start."""
         self._forget_shown(now)
         doubtful = tuple(key for key in self._waiting if key in self._placed)
         passed_over = tuple(key for key in self._waiting if key in busy)
-        order = sorted(
-            (waiting for key, waiting in self._waiting.items() if key not in busy and key not in self._placed),
-            key=lambda w: (-w.request.priority, w.request.queued_at, w.request.key),
-        )
-        if not order:
+        by_key = {w.request.key: w for w in self._waiting.values() if w.key not in self._placed}
+        if not by_key:
             return Cycle(doubtful=doubtful, busy=passed_over)
         snapshot = self._cluster.snapshot()
         for member, nodes in self._assumed():
             occupy(snapshot, member, nodes)
-        answer = plan(snapshot, [waiting.request for waiting in order])
-        by_key = {waiting.request.key: waiting for waiting in order}
+        applicants = [Applicant(waiting.run, waiting.request) for waiting in by_key.values()]
+        look = self._outlook.look(applicants, snapshot, now, placed=list(self._endings(now)))
         starts = []
-        for placement in answer.placements:
+        for placement in look.schedule.placements:
             waiting = by_key[placement.key]
-            del self._waiting[waiting.key]
-            self._placed[waiting.key] = Placed(waiting.request.member, placement.nodes, waiting.version)
             occupy(snapshot, waiting.request.member, placement.nodes)
+            if waiting.key in busy:
+                continue
+            del self._waiting[waiting.key]
+            self._placed[waiting.key] = Placed(
+                waiting.request.member, placement.nodes, waiting.version, look.ends_at(placement.key)
+            )
             starts.append((waiting, placement))
-        waits = tuple((by_key[shortage.key], shortage) for shortage in answer.shortages)
-        return Cycle(tuple(starts), waits, Explainer(snapshot, self._cluster.uses), doubtful, passed_over)
+        waits = tuple(
+            (by_key[shortage.key], shortage)
+            for shortage in look.schedule.shortages
+            if by_key[shortage.key].key not in busy
+        )
+        return Cycle(tuple(starts), waits, look, Explainer(snapshot, self._cluster.uses), doubtful, passed_over)
+
+    def _endings(self, now: datetime) -> Iterator[Ending]:
+        """When attempts that were just planned are expected to have ended."""
+        index, at = self._cluster.table().index, now.timestamp()
+        for placed in self._placed.values():
+            rows = np.array([index[node] for node in self._existing(placed.nodes)], dtype=np.int64)
+            if math.isfinite(placed.ends_at):
+                yield Ending(placed.member, rows, max(at, placed.ends_at))
 
     def _assumed(self) -> Iterator[tuple[MemberRequest, Sequence[str]]]:
         """What placed members take that no bound Pod shows yet: attempts just planned, and Pods still to be bound."""

@@ -47,6 +47,7 @@ class Queued:
 
     gang: GangRequest
     expected_seconds: float
+    """Infinite where nobody knows an end."""
     overdue: bool = False
     """It has waited too long: nothing that is expected to delay it may pass it."""
 
@@ -125,6 +126,8 @@ class _Shape:
     pass_by: float = math.inf
     likely_by: float = math.inf
     """The earliest start of a reservation on nodes that these could use, of an overdue gang and of another."""
+    heeds: tuple[Reservation, ...] = ()
+    """All reservations on such nodes."""
     hopeless: int = 1 << 62
     """So many members never find room, as far as ends are expected."""
 
@@ -254,6 +257,8 @@ class _Cycle:
     _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
     _by_identity: dict[int, _Shape] = field(default_factory=dict)
     _free: _Rooms = field(init=False)
+    _behind: tuple[str, ...] = ()
+    """Who the gang that was looked at last would have delayed."""
     _kept: _Rooms | None = None
     """As `_free`, but without what reservations need."""
     _floor: Snapshot | None = None
@@ -281,6 +286,7 @@ class _Cycle:
         """Places the gang, or as much of it as fits where less is enough, on what is free, if that is expected to delay
         no reservation."""
         need = queued.gang.least
+        self._behind = ()
         known = self._free.of(shape)
         if known.total < need:
             return None
@@ -289,14 +295,25 @@ class _Cycle:
         if lasts and self._kept is not None:
             known = self._kept.of(shape)
             if known.total < need:
+                self._behind = self._delayed_by(queued, shape)
                 return None
         # Reserved nodes look full among those that are kept free: what has ended by then takes them first.
         leftover = (self._kept or self._free).leftover
         gang = queued.gang.fitting(known.total)
         rows = rows_for(self.snapshot.table, gang, known.room, leftover)
         self._occupy(shape.member, rows, lasts)
-        self._started.append(Ending(shape.member, rows, self.now + queued.expected_seconds))
+        if math.isfinite(seconds):
+            self._started.append(Ending(shape.member, rows, self.now + seconds))
         return placement_of(self.snapshot.table, gang, rows)
+
+    def _delayed_by(self, queued: Queued, shape: _Shape) -> tuple[str, ...]:
+        """Whose reservation begins before this gang is expected to have ended."""
+        seconds, likely = queued.expected_seconds, self.likely * queued.expected_seconds
+        return tuple(
+            reservation.key
+            for reservation in shape.heeds
+            if self.now + (seconds if reservation.overdue else likely) > reservation.starts_at
+        )
 
     def _occupy(self, member: MemberRequest, rows: Rows, lasts: bool) -> None:
         occupy_rows(self._free.state, member, rows)
@@ -349,9 +366,12 @@ class _Cycle:
     def _heed_reservations(self, shape: _Shape) -> None:
         """Finds out before which time gangs of this shape have to end, if they take what is free."""
         shape.pass_by = shape.likely_by = math.inf
-        for reservation, holder in zip(self.reservations, self._reserved_for, strict=True):
-            if not (holder.candidates & shape.candidates).any():
-                continue
+        shape.heeds = tuple(
+            reservation
+            for reservation, holder in zip(self.reservations, self._reserved_for, strict=True)
+            if (holder.candidates & shape.candidates).any()
+        )
+        for reservation in shape.heeds:
             if reservation.overdue:
                 shape.pass_by = min(shape.pass_by, reservation.starts_at)
             else:
@@ -363,4 +383,4 @@ class _Cycle:
         known = shape.shortage
         if known is None:
             known = shape.shortage = shortage_of(self.snapshot.table, gang, shape.eligible, fit_now)
-        return Shortage(gang.key, gang.least, fit_now, known.fit_ever, known.fit_repaired, known.eligible)
+        return Shortage(gang.key, gang.least, fit_now, known.fit_ever, known.fit_repaired, known.eligible, self._behind)

@@ -41,6 +41,8 @@ class Source(StrEnum):
     """It has run longer than was expected: the limit, or twice as long as before."""
     GENERAL = "general"
     """Neither history nor limit: what most runs of about this size take."""
+    ENDLESS = "endless"
+    """A service without a time limit: nobody knows an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,19 @@ class History:
         if key not in self._general:
             self._general[key] = float(np.quantile(np.array(known), GENERAL_QUANTILE))
         return self._general[key]
+
+
+def endless() -> Expectation:
+    """Of a service: it takes its place in the queue as a run that nothing is known about, and is never waited for."""
+    return Expectation(UNKNOWN_SECONDS, Source.ENDLESS)
+
+
+def remaining(whole: Expectation, ran_seconds: float, limit_seconds: float | None) -> Expectation:
+    """What is expected from now on of a run that has run for so long already; at least a second."""
+    if whole.source is Source.ENDLESS:
+        return whole
+    now = corrected(whole, ran_seconds, limit_seconds)
+    return Expectation(max(1.0, now.seconds - ran_seconds), now.source)
 
 
 def corrected(before: Expectation, elapsed_seconds: float, limit_seconds: float | None) -> Expectation:

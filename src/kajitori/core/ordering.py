@@ -127,6 +127,40 @@ class Ledger:
             del self._accounts[name]
 
 
+class DominantShares:
+    """Shares of what the cluster has of the resource that an account had most of.
+
+    Amounts are those of `AMOUNTS`; so are `totals`, what the cluster has of each now.
+    """
+
+    def __init__(self, half_life_seconds: float) -> None:
+        self.totals: Sequence[float] = (0.0,) * len(AMOUNTS)
+        self._ledgers = tuple(Ledger(half_life_seconds) for _ in AMOUNTS)
+
+    def change(self, account: str, amounts: Sequence[float], times: int, at: float) -> None:
+        """From `at` on the account has so much more, or less with `times=-1`."""
+        for ledger, amount in zip(self._ledgers, amounts, strict=True):
+            if amount:
+                ledger.change(account, times * amount, at)
+
+    def share(self, account: str, at: float) -> float:
+        """The decayed average of what the account had, at that time: 0 to 1."""
+        had = tuple(ledger.share(account, at) for ledger in self._ledgers)
+        return dominant_part(had, self.totals)
+
+
+AMOUNTS = ("cpu", "memory", "gpu", "nodes")
+"""Millicores, bytes, GPUs, and whole nodes: who shares a node with nobody else has all of it."""
+
+
+def dominant_part(amounts: Sequence[float], totals: Sequence[float]) -> float:
+    """The largest part that these are of what there is: 0 to 1."""
+    parts = (
+        amount / total if total > amount else 1.0 for amount, total in zip(amounts, totals, strict=True) if amount > 0
+    )
+    return max(parts, default=0.0)
+
+
 @dataclass(frozen=True)
 class Ranking:
     """All that wait, in order."""

@@ -101,6 +101,8 @@ class Shortage:
     """How many would if, besides, every cordoned and broken node came back."""
     eligible: Mask
     """(nodes,) nodes of the right kind, whatever their state: where to look for who holds what is missing."""
+    behind: tuple[str, ...] = ()
+    """There is room for it now, and these gangs, for whom nodes are kept, would be delayed if it took that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -517,6 +517,11 @@ class Policy(Document):
             raise FieldError(message, "lower these defaults or raise these ceilings")
         return self
 
+    @property
+    def default_time_limit_seconds(self) -> int | None:
+        """The time limit of a run that names none; None where it has none then."""
+        return self.defaults.time_limit_seconds or self.ceilings.run.time_limit_seconds
+
     def refuses_image(self, image: str) -> str:
         """Why this image may not run; empty if it may."""
         forms = {image, full_image_name(image)}

@@ -120,7 +120,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         tell_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add, asked=asked)
     time_limit = spec.time_limit_seconds
     if time_limit is None:
-        time_limit = defaults.time_limit_seconds or policy.ceilings.run.time_limit_seconds
+        time_limit = policy.default_time_limit_seconds
         if time_limit is not None:
             message = f"{format_duration(time_limit)} at most"
             findings.add("TimeLimitDefaulted", message, "spec.timeLimit")

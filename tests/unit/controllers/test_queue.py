@@ -53,7 +53,9 @@ class Scene:
         run = self.run(name, Phase.QUEUED)
         assert run.status is not None
         member = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
-        request = GangRequest(key=f"team/{name}", member=member, ranks=tuple(range(ranks)), queued_at="2026")
+        request = GangRequest(
+            key=f"team/{name}", member=member, ranks=tuple(range(ranks)), queued_at="2026-11-21T11:59:00Z"
+        )
         admitted = Admitted(gang.Run("batch", ranks, gang.Limits(), run.status))
         self.queue.wait(Waiting(("team", name), run, admitted, run.status, request, "1"))
 
@@ -146,13 +148,15 @@ def test_a_run_that_waits_for_the_same_as_before_is_no_reason_to_plan() -> None:
     assert wait(1, "3")
 
 
-def test_runs_that_are_worked_on_are_passed_over_and_named() -> None:
-    """So that they are planned when that work is done."""
+def test_runs_that_are_worked_on_keep_their_places_and_are_named() -> None:
+    """They are planned when that work is done; until then nobody starts on what is theirs."""
     scene = Scene(1)
     scene.wait("first", 1)
+    scene.wait("second", 1)
     cycle = scene.queue.plan({("team", "first")}, NOW)
     assert not cycle.starts
     assert cycle.busy == (("team", "first"),)
+    assert [waiting.key[1] for waiting, _ in cycle.waits] == ["second"]
     assert scene.starts() == {"first": ("n0",)}
 
 

@@ -1,0 +1,162 @@
+"""What becomes of the queue, by all that the mirror holds: its order, who starts, and for whom nodes are kept.
+
+The controller acts on it and the Web API tells about it: both ask the same of their own mirrors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+import numpy as np
+
+from kajitori.core import names
+from kajitori.core.backfill import Ending, Queued, Reservation, Schedule, schedule
+from kajitori.core.expected import Expectation, Source
+from kajitori.core.ordering import Candidate, Place, Ranking, dominant_part, rank
+from kajitori.core.planner import GangRequest, MemberRequest
+from kajitori.core.snapshot import Snapshot
+from kajitori.core.times import parse_time
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.past import Past, totals_of, user_of
+from kajitori.kube.running import RunningGang, RunningGangs
+from kajitori.kube.usage import memory_limit
+
+
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """A run that waits for nodes, as policy has it."""
+
+    run: RunObject
+    request: GangRequest
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at the whole queue found."""
+
+    now: float
+    """Seconds since 1970, as all times here."""
+    ranking: Ranking
+    expected: Mapping[str, Expectation]
+    """Of each that waits, by key: how long it is expected to take from its start on."""
+    schedule: Schedule
+
+    def place(self, key: str) -> Place:
+        """The place of a run in the queue. Raises KeyError where it does not wait."""
+        return self.ranking.place(key)
+
+    def ends_at(self, key: str) -> float:
+        """When a run that starts now is expected to have ended; infinite where nobody knows."""
+        return self.now + _until_end(self.expected[key])
+
+    def reservation(self, key: str) -> Reservation | None:
+        """The nodes that are kept for a run, and from when on; None where none are."""
+        return next((each for each in self.schedule.reservations if each.key == key), None)
+
+
+class Outlook:
+    """Looks at queues. What it has learnt of Runs it keeps, and follows the mirror by itself."""
+
+    def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self.past = Past(mirror, cluster)
+        self.running = RunningGangs(mirror, cluster)
+
+    def look(
+        self, waiting: Sequence[Applicant], snapshot: Snapshot, now: datetime, *, placed: Sequence[Ending] = ()
+    ) -> Look:
+        """The order of all that wait, and what starts on what is free in the snapshot, which is not changed.
+
+        placed: what was given nodes and what the mirror does not show yet.
+        """
+        policy, at = self._cluster.policy.queue, now.timestamp()
+        self.past.refresh()
+        # 1. Among equals, whoever was submitted first comes first.
+        waiting = sorted(waiting, key=_submitted)
+        # 2. The order.
+        expected = [self.past.expect(each.run, len(each.request.ranks)) for each in waiting]
+        totals = totals_of(self._cluster)
+        candidates = [
+            Candidate(
+                key=each.request.key,
+                priority=each.request.priority,
+                queued_at=_seconds(each.request.queued_at) or at,
+                expected_seconds=expectation.seconds,
+                size=dominant_part(_amounts(each.request), totals),
+                user=user_of(each.run),
+                team=each.run.metadata.namespace,
+            )
+            for each, expectation in zip(waiting, expected, strict=True)
+        ]
+        ranking = rank(candidates, self.past.users, self.past.teams, policy.rules, at)
+        overdue = ranking.overdue.tolist()
+        # 3. Who starts, and who is waited for.
+        queue = (Queued(waiting[index].request, _until_end(expected[index]), overdue[index]) for index in ranking.order)
+        found = schedule(
+            snapshot,
+            queue,
+            [*self.endings(now), *placed],
+            at,
+            reserve=policy.reservations,
+            likely=policy.likely,
+        )
+        by_key = {each.key: expectation for each, expectation in zip(candidates, expected, strict=True)}
+        return Look(at, ranking, by_key, found)
+
+    def endings(self, now: datetime) -> Iterator[Ending]:
+        """When what runs is expected to leave its nodes, as far as anybody knows: gangs, and members that were asked to
+        end. Services, and Pods of others, have no known end."""
+        table = self._cluster.table()
+        gangs = self.running.all()
+        for each in gangs:
+            yield Ending(each.member, each.rows, self.ends_at(each, now))
+        alive = {each.run.metadata.uid for each in gangs}
+        resource = self._cluster.policy.gpu.resource
+        for pod in self._mirror.pods.values():
+            row = table.index.get(pod.spec.node_name) if pod.metadata.deletion_timestamp else None
+            if row is None or pod.is_finished or not pod.run_uid or pod.run_uid in alive:
+                continue
+            usage = self._mirror.usage_of_pod(pod)
+            member = MemberRequest(usage.cpu_millis, usage.memory_bytes, usage.other(resource), whole_node=_alone(pod))
+            yield Ending(member, np.array([row]), max(now.timestamp(), _seconds(pod.metadata.deletion_timestamp)))
+
+    def ends_at(self, gang: RunningGang, now: datetime) -> float:
+        """When a gang is expected to have ended; after now."""
+        at = now.timestamp()
+        return at + self.past.expect_more(gang.run, gang.rows.size, gang.since, at).seconds
+
+
+def _submitted(applicant: Applicant) -> tuple[str, str, str]:
+    """Runs of one second are told apart by when the Web API was asked for them, as in lists."""
+    meta = applicant.run.metadata
+    submitted = meta.annotations.get(names.ANNOTATION_SUBMITTED_AT) or meta.creation_timestamp
+    return applicant.request.queued_at, submitted, applicant.request.key
+
+
+def _until_end(expectation: Expectation) -> float:
+    return math.inf if expectation.source is Source.ENDLESS else expectation.seconds
+
+
+def _amounts(request: GangRequest) -> tuple[int, ...]:
+    """What a gang asks for, as `core.ordering.AMOUNTS`. Members that share their nodes with their own gang alone may
+    all find room on one."""
+    member, members = request.member, len(request.ranks)
+    nodes = members if member.whole_node else 1 if member.unlimited else 0
+    return member.cpu_millis * members, member.memory_bytes * members, member.gpus * members, nodes
+
+
+def _alone(pod: Pod) -> bool:
+    return pod.metadata.labels.get(names.LABEL_WHOLE_NODE) == "true" or not memory_limit(pod.spec)
+
+
+@lru_cache(maxsize=16384)
+def _seconds(time: str) -> float:
+    moment = parse_time(time)
+    return moment.timestamp() if moment is not None else 0.0

@@ -1,0 +1,268 @@
+"""What runs took and what their users had lately, learnt from the Runs that the mirror holds.
+
+It is a function of these alone: whoever comes new to a cluster knows as much as who was there before, and the Web API
+the same as the controller. A Run that is deleted is forgotten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from kajitori.core import nodelist
+from kajitori.core.expected import Expectation, Finished, History, Source, endless, remaining
+from kajitori.core.kinship import Kind, kind_of_stored
+from kajitori.core.ordering import DominantShares
+from kajitori.core.quantity import parse_duration_seconds
+from kajitori.core.reasons import Phase
+from kajitori.core.status import Attempt
+from kajitori.core.times import parse_time
+from kajitori.kube.cluster import ClusterView, member_of_template
+from kajitori.kube.kin import owner_of
+from kajitori.kube.mirror import Key, Mirror
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import RUNS, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What a run had of the cluster, and has."""
+
+    amounts: tuple[float, ...]
+    """As `core.ordering.AMOUNTS`."""
+    spans: tuple[tuple[float, float | None], ...]
+    """From when to when; None: it has it still."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What one Run tells."""
+
+    user: str
+    team: str
+    use: _Use | None
+    finished: Finished | None
+
+
+class Past:
+    """History and shares. It follows the mirror by itself; what changed is taken in by `refresh`."""
+
+    def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self._records: dict[Key, _Record] = {}
+        self._told: dict[Key, tuple[tuple[str, int, str], _Told]] = {}
+        """By the Run's UID and generation, and its owner."""
+        self._amounts: dict[Key, tuple[tuple[str, int, int], tuple[float, ...]]] = {}
+        """By the Run's UID, its attempt and, of a service, its members."""
+        self._history = History()
+        self._latest = (0.0, ("", ""))
+        """When the last ended of those that the history was told of, and which it was."""
+        self._half_life_seconds = 0.0
+        self._changed: set[Key] = set(mirror.runs)
+        self._begin_anew(self._cluster.policy.queue.rules.half_life_seconds)
+        mirror.on_change(self._note)
+
+    def expect(self, run: RunObject, members: int) -> Expectation:
+        """How long a run that waits will take, from its next start to its end."""
+        whole, limit = self._whole(run, members)
+        return remaining(whole, self._progress_of(run), limit)
+
+    def expect_more(self, run: RunObject, members: int, since: float, now: float) -> Expectation:
+        """How long a run will go on whose attempt has run since then."""
+        whole, limit = self._whole(run, members)
+        more = remaining(whole, self._progress_of(run) + max(0.0, now - since), limit)
+        started = parse_time(run.status.started_at) if run.status is not None else None
+        if limit is None or started is None or now + more.seconds <= started.timestamp() + limit:
+            return more
+        return Expectation(max(1.0, started.timestamp() + limit - now), Source.LIMIT)
+
+    def _whole(self, run: RunObject, members: int) -> tuple[Expectation, int | None]:
+        """How long a run takes from its beginning, and its time limit."""
+        told = self._told_by(run)
+        limit = told.limit_seconds or self._cluster.policy.default_time_limit_seconds
+        if limit is None and told.is_service:
+            return endless(), None
+        return self._history.expect(owner_of(run), run.metadata.namespace, told.kind, members, limit), limit
+
+    def _progress_of(self, run: RunObject) -> float:
+        """How long it ran before of what it need not run again: it has checkpoints."""
+        ran = run.status.ran if run.status is not None else None
+        return float(ran.seconds) if ran is not None and self._told_by(run).keeps_progress else 0.0
+
+    @property
+    def users(self) -> DominantShares:
+        """What each user had lately (see `user_of`), as of the last `refresh`."""
+        return self._users
+
+    @property
+    def teams(self) -> DominantShares:
+        """The same by namespace."""
+        return self._teams
+
+    def refresh(self) -> None:
+        """Takes in what has changed since the last time."""
+        rules = self._cluster.policy.queue.rules
+        if rules.half_life_seconds != self._half_life_seconds:
+            self._begin_anew(rules.half_life_seconds)
+        totals = totals_of(self._cluster)
+        self._users.totals = self._teams.totals = totals
+        if not self._changed:
+            return
+        changed, self._changed = self._changed, set()
+        ended: list[tuple[float, Key, Finished]] = []
+        is_history_wrong = False
+        for key in changed:
+            before, now = self._records.get(key), self._read(key)
+            if before == now:
+                continue
+            self._book(before, -1)
+            self._book(now, 1)
+            if now is None:
+                del self._records[key]
+            else:
+                self._records[key] = now
+            was, is_ = (record.finished if record is not None else None for record in (before, now))
+            if was is None and is_ is not None and (is_.ended_at, key) > self._latest:
+                ended.append((is_.ended_at, key, is_))
+            elif was != is_:
+                is_history_wrong = True
+        if is_history_wrong:
+            self._history, self._latest = History(), (0.0, ("", ""))
+            told = ((key, record.finished) for key, record in self._records.items())
+            ended = [(finished.ended_at, key, finished) for key, finished in told if finished is not None]
+        for ended_at, key, finished in sorted(ended, key=itemgetter(0, 1)):
+            self._history.add(finished)
+            self._latest = ended_at, key
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource == RUNS:
+            self._changed.add((namespace, name))
+
+    def _begin_anew(self, half_life_seconds: float) -> None:
+        self._half_life_seconds = half_life_seconds
+        self._users, self._teams = DominantShares(half_life_seconds), DominantShares(half_life_seconds)
+        for record in self._records.values():
+            self._book(record, 1)
+
+    def _book(self, record: _Record | None, sign: int) -> None:
+        if record is None or record.use is None:
+            return
+        for start, end in record.use.spans:
+            for shares, account in ((self._users, record.user), (self._teams, record.team)):
+                shares.change(account, record.use.amounts, sign, start)
+                if end is not None:
+                    shares.change(account, record.use.amounts, -sign, end)
+
+    # ------------------------------------------------------------------------------------------ one Run
+
+    def _read(self, key: Key) -> _Record | None:
+        run = self._mirror.runs.get(key)
+        if run is None:
+            self._told.pop(key, None)
+            self._amounts.pop(key, None)
+            return None
+        return _Record(user_of(run), key[0], self._use_of(run), self._finished(run))
+
+    def _told_by(self, run: RunObject) -> _Told:
+        meta = run.metadata
+        key, version = (meta.namespace, meta.name), (meta.uid, meta.generation, owner_of(run))
+        known = self._told.get(key)
+        if known is None or known[0] != version:
+            known = self._told[key] = version, _told_by(run)
+        return known[1]
+
+    def _finished(self, run: RunObject) -> Finished | None:
+        status = run.status
+        if status is None or status.ran is None or not status.phase.is_final or self._told_by(run).is_service:
+            return None
+        ended = parse_time(status.ran.until)
+        if ended is None:
+            return None
+        return Finished(
+            user=owner_of(run),
+            team=run.metadata.namespace,
+            kind=self._told_by(run).kind,
+            size=status.members.total,
+            seconds=float(status.ran.seconds),
+            ended_at=ended.timestamp(),
+        )
+
+    def _use_of(self, run: RunObject) -> _Use | None:
+        status = run.status
+        if status is None or status.attempt is None or not status.attempt.template:
+            return None
+        attempt = status.attempt
+        spans: list[tuple[float, float | None]] = []
+        until = parse_time(status.ran.until) if status.ran is not None else None
+        if status.ran is not None and until is not None:
+            spans.append((until.timestamp() - status.ran.seconds, until.timestamp()))
+        is_service = self._told_by(run).is_service
+        holding = (Phase.STARTING, Phase.RUNNING, *((Phase.RESTARTING,) if is_service else ()))
+        since = parse_time((is_service and status.started_at) or attempt.started_at or attempt.planned_at)
+        if status.phase in holding and since is not None:
+            spans.append((since.timestamp(), None))
+        if not spans:
+            return None
+        key = (run.metadata.namespace, run.metadata.name)
+        plan = run.metadata.uid, attempt.number, status.members.total if is_service else 0
+        known = self._amounts.get(key)
+        if known is None or known[0] != plan:
+            known = self._amounts[key] = plan, self._amounts_of(attempt, plan[2])
+        return _Use(known[1], tuple(spans))
+
+    def _amounts_of(self, attempt: Attempt, members: int) -> tuple[float, ...]:
+        """What an attempt takes, of all its members, or of so many."""
+        member = member_of_template(attempt, self._cluster.policy.gpu.resource)
+        nodes = nodelist.expand(attempt.nodes)
+        members = members or len(nodes)
+        alone = len(set(nodes)) if member.alone else 0
+        amounts = (member.cpu_millis * members, member.memory_bytes * members, member.gpus * members, alone)
+        return tuple(map(float, amounts))
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    """The fields of a stored spec that an expectation depends on."""
+
+    type: str = "batch"
+    time_limit: str | int | None = None
+    checkpoint: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The same, read; all that can't be is as if it were not there."""
+
+    kind: Kind | str
+    """Where that can't be read, something that no other run has."""
+    is_service: bool = False
+    limit_seconds: int | None = None
+    keeps_progress: bool = False
+
+
+def _told_by(run: RunObject) -> _Told:
+    kind = kind_of_stored(run.spec, run.metadata.namespace, owner_of(run)) or run.metadata.uid
+    try:
+        spec = _decoder.decode(run.spec)
+        limit = parse_duration_seconds(spec.time_limit) if spec.time_limit is not None else None
+    except ValueError:  # both libraries' errors are such
+        return _Told(kind)
+    return _Told(kind, spec.type == "service", limit or None, spec.checkpoint is not None)
+
+
+_decoder = msgspec.json.Decoder(_Spec)
+
+
+def user_of(run: RunObject) -> str:
+    """Whose share a run counts against. Those of a namespace that nobody is known of have one account together."""
+    return owner_of(run) or f"{run.metadata.namespace}/"
+
+
+def totals_of(cluster: ClusterView) -> tuple[float, ...]:
+    """What the cluster has, whatever state its nodes are in, as `core.ordering.AMOUNTS`."""
+    table = cluster.table()
+    cpu, memory, gpus, _ = table.total.sum(axis=0).tolist() if len(table) else (0, 0, 0, 0)
+    return float(cpu), float(memory), float(gpus), float(len(table))

@@ -1,0 +1,143 @@
+"""A mirror that is filled by hand with nodes and with runs that wait, run or are over; nothing is watched."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from kajitori.core import gang, names
+from kajitori.core.nodelist import compress
+from kajitori.core.planner import GangRequest, MemberRequest
+from kajitori.core.policy import parse_policy
+from kajitori.core.reasons import Phase
+from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus
+from kajitori.core.times import format_time
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
+from kajitori.kube.outlook import Applicant
+from kajitori.kube.resources import RUNS
+from kajitori.kube.watch import Added
+from kajitori.policyfile import PolicyFile
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+MEMBER = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
+GPUS = {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: "8"}
+CONTAINERS = [{"name": "main", "resources": {"requests": GPUS, "limits": GPUS}}]
+TEMPLATE: dict[str, Any] = {"metadata": {}, "spec": {"containers": CONTAINERS}}
+
+
+def ago(**span: float) -> str:
+    """The time before noon, as Kubernetes writes it."""
+    return format_time(NOW - timedelta(**span))
+
+
+class QueueScene:
+    """A cluster of nodes n0, n1, … with eight GPUs each; every member takes a node."""
+
+    def __init__(self, nodes: int, **policy: Any) -> None:
+        self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
+        amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", names.GPU_RESOURCE: "8"}
+        for number in range(nodes):
+            document = {
+                "metadata": {"name": f"n{number}"},
+                "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+            }
+            self.mirror.nodes[f"n{number}"] = msgspec.convert(document, Node)
+        self._made = 0
+        self.cluster = ClusterView(self.mirror, PolicyFile(None, without_file=parse_policy(policy)))
+
+    def show(self, name: str, status: RunStatus, *, owner: str = "ada", team: str = "team", **spec: Any) -> RunObject:
+        """The mirror shows a Run like this from now on."""
+        before = self.mirror.runs.get((team, name))
+        version = int(before.metadata.resource_version) + 1 if before is not None else 1
+        is_new = before is None or (before.status is not None and before.status.phase.is_final)
+        self._made += is_new
+        meta = ObjectMeta(
+            name=name,
+            namespace=team,
+            uid=f"uid-{self._made}" if is_new or before is None else before.metadata.uid,
+            generation=1,
+            resource_version=str(version),
+            annotations={names.ANNOTATION_OWNER: owner} if owner else {},
+            creation_timestamp=status.queued_at,
+        )
+        document = {"image": "bert:3", "command": ["train"]} | spec
+        run = RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(document)), status=status)
+        self.mirror.runs[team, name] = run
+        self.mirror._tell(RUNS, team, name)
+        return run
+
+    def lose(self, name: str, team: str = "team") -> None:
+        """The Run is gone."""
+        del self.mirror.runs[team, name]
+        self.mirror._tell(RUNS, team, name)
+
+    def finished(self, name: str, *, seconds: int, until: str, members: int = 1, **more: Any) -> RunObject:
+        """A run that has succeeded."""
+        attempt = Attempt(
+            number=1, nodes=compress([f"n{number}" for number in range(members)]), template=TEMPLATE, created=True
+        )
+        status = RunStatus(
+            phase=Phase.SUCCEEDED,
+            attempt=attempt,
+            attempts=1,
+            members=MemberCounts(total=members, succeeded=members),
+            ran=Ran(seconds=seconds, until=until),
+            finished_at=until,
+        )
+        return self.show(name, status, **more)
+
+    def runs(self, name: str, nodes: str, *, since: str, phase: Phase = Phase.RUNNING, **more: Any) -> RunObject:
+        """A run that has had these nodes since then, with its Pods."""
+        attempt = Attempt(number=1, nodes=nodes, template=TEMPLATE, created=True, planned_at=since)
+        if phase is Phase.RUNNING:
+            attempt.started_at = since
+        where = gang.node_by_rank(attempt)
+        status = RunStatus(
+            phase=phase,
+            attempt=attempt,
+            attempts=1,
+            members=MemberCounts(total=len(where), running=len(where)),
+            queued_at=since,
+            started_at=attempt.started_at,
+        )
+        ran = more.pop("ran", None)
+        run = self.show(name, msgspec.structs.replace(status, ran=ran), **more)
+        for rank, node in where.items():
+            self.pod(run, rank, node)
+        return run
+
+    def pod(self, run: RunObject, rank: int, node: str, *, phase: str = "Running", deleting: str = "") -> None:
+        """A member as the mirror shows it."""
+        owner = {"kind": names.KIND, "name": run.metadata.name, "uid": run.metadata.uid, "controller": True}
+        document = {
+            "metadata": {
+                "name": f"{run.metadata.name}-1-{rank}",
+                "namespace": run.metadata.namespace,
+                "ownerReferences": [owner],
+                "deletionTimestamp": deleting,
+            },
+            "spec": {"nodeName": node, "containers": CONTAINERS},
+            "status": {"phase": phase},
+        }
+        pod = msgspec.convert(document, Pod)
+        key = (pod.metadata.namespace, pod.metadata.name)
+        before = self.mirror.pods.pop(key, None)
+        if before is not None:
+            self.mirror._unindex_pod(before)
+        self.mirror.pods[key] = pod
+        self.mirror._index(Added(pod))
+
+    def waits(self, name: str, members: int, *, since: str = "", priority: int = 0, **more: Any) -> Applicant:
+        """A run that needs nodes."""
+        since = since or ago(minutes=1)
+        ran = more.pop("ran", None)
+        status = RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=members), ran=ran)
+        run = self.show(name, status, **more)
+        key = f"{run.metadata.namespace}/{name}"
+        return Applicant(run, GangRequest(key, MEMBER, tuple(range(members)), priority=priority, queued_at=since))
