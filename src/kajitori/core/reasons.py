@@ -71,10 +71,10 @@ class Reason(StrEnum):
     DELETING = "Deleting"
 
 
-COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED})
 WAITING = frozenset({each for each in Reason if each.value.startswith("Waiting")} | {Reason.TOO_LARGE_NOW})
 """What the queue says of a run that nodes are missing for."""
 
+COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED})
 """Failures of the program itself: they use up `restarts` (rule 7)."""
 
 NEVER_RESTARTED = frozenset(

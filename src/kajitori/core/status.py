@@ -92,7 +92,6 @@ class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_on
     """When the last of these attempts ended."""
 
 
-class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
     """How the members of a sweep stand, as ranges of indices (`0-511,600`). Who is in none of these was not started
     yet, or runs. At worst a member takes twelve bytes."""
@@ -106,6 +105,7 @@ class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     """Of those that have not ended: by how often their program failed and was started again."""
 
 
+class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     phase: Phase = Phase.QUEUED
     reason: Reason = Reason.NONE
     message: str = ""
@@ -124,9 +124,9 @@ class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     """The value of the spec's `resumes` that was acted on."""
     exit_code: int | None = None
     members: MemberCounts = MemberCounts()
-    notable: list[Notable] = []
     sweep: SweepState | None = None
     """Of a sweep only."""
+    notable: list[Notable] = []
     findings: list[Finding] = []
     memory: MemoryPeak | None = None
     """What members needed; None until somebody has seen it."""

@@ -168,6 +168,8 @@ class ClusterView:
             return False
         if status.phase is Phase.STARTING:
             return True
+        if status.sweep is not None:  # the rest of its attempt starts beside its other members
+            return not status.phase.is_final
         if status.phase is Phase.RUNNING:  # Pods are watched apart from Runs: they may be seen later
             return len(self._mirror.pods_of_run(run.metadata.uid)) < status.members.total
         # A service restarts one member beside the others; a batch run between two attempts holds nothing.
@@ -186,8 +188,6 @@ class ClusterView:
         """Who takes what of a node. DaemonSet-like Pods without GPUs count too: what they take is not free."""
         resource = self.policy.gpu.resource
         for pod in self._mirror.pods_on_node(node):
-        if status.sweep is not None:  # the rest of its attempt starts beside its other members
-            return not status.phase.is_final
             if pod.is_finished:
                 continue
             usage = self._mirror.usage_of_pod(pod)

@@ -479,6 +479,9 @@ class World:
                 self.pods[name] = replace(pod, state=FAILED, reason=Reason.KUBELET_REFUSED)
             case "gone":
                 del self.pods[name]
+                attempt = self.run.status.attempt
+                if attempt is not None and attempt.number == pod.attempt and not attempt.created:
+                    self.made.discard(name)  # whoever completes the burst can't know that it was there
 
 
 EVENTS = st.tuples(
