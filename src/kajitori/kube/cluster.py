@@ -319,8 +319,8 @@ def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus
         deleting=bool(run.metadata.deletion_timestamp),
         resumes=spec.resumes,
         generation=run.metadata.generation,
-    )
         sweep=sweep_of(spec),
+    )
 
 
 def sweep_of(spec: RunSpec) -> gang.Sweep | None:
