@@ -83,6 +83,21 @@ class MemoryPeak(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
 
 
 class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+class GivesWay(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """Whom a run was asked to give way to: written before any of its members is told, kept until it starts again."""
+
+    to: str
+    """`namespace/name` of the run that waits."""
+    uid: str
+    attempts: int = 0
+    """How many attempts that one had had: once it has more, it has what it waited for."""
+    who: str = ""
+    """The same run, in words."""
+    guaranteed: bool = False
+    """Its team is guaranteed what it asks for; else it is of higher priority."""
+    since: str = ""
+
+
     """How long a run's members ran, in all attempts that are over: what is expected of the next of its kind, and what
     its user had of the cluster, follows from it."""
 
@@ -131,6 +146,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     memory: MemoryPeak | None = None
     """What members needed; None until somebody has seen it."""
     ran: Ran | None = None
+    gives_way: GivesWay | None = None
+    """Whom it was asked to give way to; until it starts again."""
     """Of attempts that are over; None until one is that had started."""
     avoid_nodes: dict[str, int] = {}
     """Nodes on which members of this run failed, with how often; at two the run avoids the node."""

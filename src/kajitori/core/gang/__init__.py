@@ -6,12 +6,13 @@ batch     members start together and stop together
 service   members live each on its own
 sweep     members are independent, and each ends by itself
 ledger    how a sweep's members stand
+yielding  a run that is asked to give way
 progress  how a status changes
 """
 
 from kajitori.core.gang.batch import failed_to_create
 from kajitori.core.gang.life import next_step
-from kajitori.core.gang.progress import keep_waiting, node_by_rank, outline, place_on, refuse
+from kajitori.core.gang.progress import keep_waiting, node_by_rank, outline, place_on, refuse, why_it_waits
 from kajitori.core.gang.sweep import place_sweep
 from kajitori.core.gang.types import (
     Action,
@@ -27,6 +28,7 @@ from kajitori.core.gang.types import (
     Step,
     Sweep,
 )
+from kajitori.core.gang.yielding import give_way
 
 __all__ = [
     "Action",
@@ -42,6 +44,7 @@ __all__ = [
     "Step",
     "Sweep",
     "failed_to_create",
+    "give_way",
     "keep_waiting",
     "next_step",
     "node_by_rank",
@@ -49,4 +52,5 @@ __all__ = [
     "place_on",
     "place_sweep",
     "refuse",
+    "why_it_waits",
 ]

@@ -30,6 +30,7 @@ from kajitori.core.gang.progress import (
     worst_of,
 )
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMembers, Member, MemberState, Run, Step
+from kajitori.core.gang.yielding import batch_gives_way, end_told, words_while_ending
 from kajitori.core.reasons import (
     COUNTS_AS_RESTART,
     MAY_BE_ITS_MEMORY,
@@ -64,6 +65,9 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         status = started(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
     broken = _what_broke(run, status, attempt, current)
+    leaves = batch_gives_way(run, status, current, broken)
+    if leaves is not None:
+        return leaves
     if broken is not None:
         return _broken(run, status, broken, current, now)
 
@@ -99,11 +103,13 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
 
 def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     """Between attempts: end what is left of the last one, wait out the pause, then ask for nodes."""
-    actions = end_members(members, run.limits.restart_grace_seconds)
+    actions = end_told(run, status, members)
     blocking = [member for member in members if member.blocks_restart]
     status = msgspec.structs.replace(status, members=MemberCounts(total=run.replicas))
     if blocking:
         status.message = f"waiting for {counted(len(blocking))} of the last attempt to end"
+        if status.gives_way is not None:
+            status.message = words_while_ending(run, status.gives_way, len(blocking))
         return Step(status, actions)
     not_before = parse_time(status.not_before)
     if not_before is not None and now < not_before:

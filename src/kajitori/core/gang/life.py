@@ -86,6 +86,7 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
         restarts=0,
         failed_starts=0,
         not_before="",
+        gives_way=None,
         exit_code=None,
         notable=[],
         avoid_nodes={},

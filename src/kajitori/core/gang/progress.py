@@ -13,7 +13,7 @@ from kajitori.core.gang.ledger import released
 from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, Sweep
 from kajitori.core.nodelist import compress_ranks, expand, expand_ranks
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import NOTABLE_LIMIT, Attempt, MemberCounts, Notable, Ran, RunStatus
+from kajitori.core.status import NOTABLE_LIMIT, Attempt, GivesWay, MemberCounts, Notable, Ran, RunStatus
 from kajitori.core.times import format_time, parse_time
 
 AVOID_AFTER_FAILURES = 2
@@ -62,6 +62,7 @@ def place_on(
         attempt=attempt,
         attempts=number,
         not_before="",
+        gives_way=None,
     )
 
 
@@ -69,7 +70,21 @@ def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
     """The status of a run that the planner found no place for; a sweep of which members are there goes on meanwhile."""
     if status.sweep is not None and status.phase in _ALIVE:
         return msgspec.structs.replace(status, reason=reason, message=message[:1000])
+    if status.gives_way is not None:
+        message = f"{words_of(status.gives_way, past=True)}; {message}"
+    reason = why_it_waits(status, reason)
     return msgspec.structs.replace(status, phase=Phase.QUEUED, reason=reason, message=message[:1000])
+
+
+def why_it_waits(status: RunStatus, reason: Reason) -> Reason:
+    """The reason that a run has which waits for this one: until it starts again, that it gave way comes first."""
+    return reason if status.gives_way is None else Reason.PREEMPTED
+
+
+def words_of(asked: GivesWay, *, past: bool = False) -> str:
+    """`gives way to vision/bert (high, of ana)`."""
+    why = ", whose team is guaranteed what it asks for" if asked.guaranteed else ""
+    return f"{'gave' if past else 'gives'} way to {asked.who}{why}"
 
 
 def node_by_rank(attempt: Attempt) -> dict[int, str]:

@@ -21,6 +21,7 @@ from kajitori.core.gang.progress import (
     starting,
 )
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMember, Member, MemberState, Run, Step
+from kajitori.core.gang.yielding import service_gives_way
 from kajitori.core.nodelist import expand_ranks
 from kajitori.core.reasons import START_FAILURES, Phase, Reason
 from kajitori.core.status import RunStatus
@@ -29,6 +30,9 @@ from kajitori.core.times import parse_time
 
 def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     """Members live on their own: a failed or lost one is replaced, the others are left alone."""
+    leaves = service_gives_way(run, status, members)
+    if leaves is not None:
+        return leaves
     attempt = status.attempt
     newest: dict[int, Member] = {}
     for member in members:

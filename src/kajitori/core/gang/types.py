@@ -93,6 +93,8 @@ class Run:
     deleting: bool = False
     resumes: int = 0
     generation: int = 0
+    wanted: bool = True
+    """Whoever it gives way to, if anybody, still waits for its nodes."""
     sweep: Sweep | None = None
     """Its members are independent of each other; `replicas` is their number."""
 

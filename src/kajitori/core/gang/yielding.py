@@ -1,0 +1,78 @@
+"""A run that is asked to give way: its members get SIGTERM and all of their grace, and it goes back to its place.
+
+Whom it gives way to is written into its status first. As long as none of its members was told, that can be taken back:
+where the other one does not wait any more, nobody is ended for it. After that the gang leaves as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kajitori.core.gang.progress import counted, end_members, say, words_of
+from kajitori.core.gang.types import Action, DeleteMembers, Member, Run, Step
+from kajitori.core.reasons import NEVER_RESTARTED, Phase, Reason
+from kajitori.core.status import GivesWay, RunStatus
+
+
+def give_way(status: RunStatus, asked: GivesWay) -> RunStatus:
+    """The status of a run that is asked to give way; its life acts on it."""
+    return msgspec.structs.replace(status, gives_way=asked, reason=Reason.PREEMPTED, message=words_of(asked))
+
+
+def batch_gives_way(run: Run, status: RunStatus, current: Sequence[Member], broken: Member | None) -> Step | None:
+    """What a gang does that was asked; None where it was not, or ends by itself. broken: what broke it, if anything."""
+    asked, attempt = status.gives_way, status.attempt
+    if asked is None or attempt is None:
+        return None
+    told = any(member.terminating for member in current) or (attempt.created and len(current) < run.replicas)
+    if broken is not None and (broken.reason in NEVER_RESTARTED or not told):
+        return None
+    if not told and all(member.is_over for member in current):
+        return None
+    if not told:
+        return _tell(run, status, asked)
+    status = msgspec.structs.replace(
+        status,
+        phase=Phase.RESTARTING,
+        reason=Reason.PREEMPTED,
+        message=words_of(asked),
+        interruptions=status.interruptions + 1,
+    )
+    return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
+
+
+def service_gives_way(run: Run, status: RunStatus, members: Sequence[Member]) -> Step | None:
+    """The same for a service: all of it gives way, and comes back when there is room for all of it."""
+    asked = status.gives_way
+    alive = [member for member in members if member.blocks_restart]
+    if asked is None or not alive:
+        return None
+    if status.phase is not Phase.QUEUED:
+        if not all(member.terminating for member in alive):
+            return _tell(run, status, asked)
+        status = msgspec.structs.replace(status, phase=Phase.QUEUED, interruptions=status.interruptions + 1)
+    return Step(say(status, Reason.PREEMPTED, words_while_ending(run, asked, len(alive))), end_told(run, status, alive))
+
+
+def words_while_ending(run: Run, asked: GivesWay, alive: int) -> str:
+    """What is said until so many members have ended."""
+    gone = "" if run.wanted else ", which does not wait for it any more"
+    return f"{words_of(asked)}{gone}; {counted(alive)} still ending, within {run.limits.grace_seconds} s"
+
+
+def end_told(run: Run, status: RunStatus, members: Sequence[Member]) -> tuple[Action, ...]:
+    """Ends what is left of an attempt that is over: whoever gives way has all of his grace, survivors of a broken gang
+    a short one."""
+    grace = run.limits.restart_grace_seconds if status.gives_way is None else run.limits.grace_seconds
+    return end_members(members, grace)
+
+
+def _tell(run: Run, status: RunStatus, asked: GivesWay) -> Step:
+    """Nobody, or not everybody, was told yet."""
+    if run.wanted:
+        status = say(status, Reason.PREEMPTED, words_of(asked))
+        return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
+    message = f"goes on: {asked.to} does not wait for its nodes any more"
+    return Step(msgspec.structs.replace(status, gives_way=None, reason=Reason.NONE, message=message))

@@ -1,0 +1,140 @@
+"""A run that is asked to give way: nobody is ended in vain, nobody without his grace, and never half a gang."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from kajitori.core.gang import (
+    DeleteMember,
+    DeleteMembers,
+    Limits,
+    Member,
+    MemberState,
+    NeedsNodes,
+    Run,
+    Step,
+    give_way,
+    keep_waiting,
+    next_step,
+    place_on,
+)
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import Attempt, GivesWay, RunStatus
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
+ASKED = GivesWay(to="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z")
+WORDS = "gives way to vision/urgent (high, of ana)"
+ALL_OF_IT = DeleteMembers(60, unfinished_only=True)
+
+
+def asked(type: Any = "batch", *, wanted: bool = True, **status: Any) -> Run:
+    """A run of two members that is asked, with a grace of a minute."""
+    attempt = Attempt(number=1, nodes="n[0-1]", planned_at="2026-11-21T11:00:00Z", created=True)
+    fresh = RunStatus(phase=Phase.RUNNING, attempt=attempt, attempts=1, queued_at="2026-11-21T10:00:00Z")
+    intent = msgspec.structs.replace(give_way(fresh, ASKED), **status)
+    return Run(type, 2, Limits(restarts=3, grace_seconds=60, restart_grace_seconds=5), intent, wanted=wanted)
+
+
+def member(rank: int, state: MemberState = RUNNING, **more: Any) -> Member:
+    return replace(Member(rank, 1, f"bert-1-{rank}", f"uid-{rank}", state, f"n{rank}"), **more)
+
+
+def step(subject: Run, *members: Member) -> Step:
+    return next_step(subject, members, NOW)
+
+
+def after(subject: Run, answer: Step) -> Run:
+    return replace(subject, status=answer.status)
+
+
+@pytest.mark.parametrize("type", ["batch", "service"])
+def test_the_intent_is_written_before_anybody_is_told(type: str) -> None:
+    """Then all members are told, with all of their grace; it is still running until that is seen."""
+    status = asked(type).status
+    assert (status.phase, status.reason, status.message) == (Phase.RUNNING, Reason.PREEMPTED, WORDS)
+    answer = step(asked(type), member(0), member(1))
+    assert (answer.status.phase, answer.status.reason) == (Phase.RUNNING, Reason.PREEMPTED)
+    assert answer.actions == (ALL_OF_IT,)
+
+
+@pytest.mark.parametrize("type", ["batch", "service"])
+def test_nobody_is_ended_for_one_who_does_not_wait_any_more(type: str) -> None:
+    answer = step(asked(type, wanted=False), member(0), member(1))
+    assert answer.actions == ()
+    assert (answer.status.phase, answer.status.gives_way, answer.status.reason) == (Phase.RUNNING, None, Reason.NONE)
+    assert answer.status.message == "goes on: vision/urgent does not wait for its nodes any more"
+    assert step(after(asked(type), answer), member(0), member(1)).status.phase is Phase.RUNNING
+
+
+def test_a_gang_leaves_as_a_whole_once_one_of_it_was_told() -> None:
+    """Though the other one does not wait any more: half a gang is of no use. It costs no restart."""
+    for wanted in (True, False):
+        answer = step(asked(wanted=wanted), member(0, terminating=True), member(1))
+        assert (answer.status.phase, answer.status.reason) == (Phase.RESTARTING, Reason.PREEMPTED)
+        assert (answer.status.restarts, answer.status.interruptions, answer.actions) == (0, 1, (ALL_OF_IT,))
+        told = after(asked(wanted=wanted), answer)
+        for rest in (member(1), member(1, terminating=True)):
+            later = step(told, member(0, SUCCEEDED, terminating=True), rest)
+            assert later.actions == (() if rest.terminating else (ALL_OF_IT,))
+            said = "" if wanted else ", which does not wait for it any more"
+            assert later.status.message == f"{WORDS}{said}; 1 member still ending, within 60 s"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        (member(0, FAILED, reason=Reason.PROGRAM_FAILED, exit_code=143, terminating=True), member(1, terminating=True)),
+        (member(0, SUCCEEDED, terminating=True), member(1, SUCCEEDED, terminating=True)),
+        (member(1, terminating=True),),
+        (),
+    ],
+)
+def test_however_its_members_answer_it_goes_back_to_its_place(members: Sequence[Member]) -> None:
+    """Exit codes are answers to SIGTERM, and a Pod that is gone was one that was told."""
+    told = after(asked(), step(asked(), *members))
+    assert (told.status.phase, told.status.reason) == (Phase.RESTARTING, Reason.PREEMPTED)
+    assert (told.status.restarts, told.status.interruptions) == (0, 1)
+    back = step(told)
+    assert back.actions == (NeedsNodes((0, 1), {0: "n0", 1: "n1"}, frozenset()),)
+    assert back.status.queued_at == "2026-11-21T10:00:00Z"
+
+
+def test_what_ends_it_anyway_does() -> None:
+    """A program that fails before it is told has failed; one that ate its node's memory is not carried to another."""
+    broke = member(0, FAILED, reason=Reason.PROGRAM_FAILED, exit_code=1)
+    assert step(asked(), broke, member(1)).status.restarts == 1
+    hog = member(0, FAILED, reason=Reason.OUT_OF_MEMORY, exit_code=137)
+    assert step(asked(), hog, member(1, terminating=True)).status.phase is Phase.FAILED
+    assert step(asked(), member(0, SUCCEEDED), member(1, SUCCEEDED)).status.phase is Phase.SUCCEEDED
+    stopped = step(replace(asked(), stopped=True), member(0), member(1))
+    assert stopped.status.reason is Reason.STOPPING
+
+
+def test_a_service_leaves_as_a_whole_and_comes_back_so() -> None:
+    subject = asked("service")
+    one_told = step(subject, member(0, terminating=True), member(1))
+    assert (one_told.status.phase, one_told.actions) == (Phase.RUNNING, (ALL_OF_IT,))
+    told = step(after(subject, one_told), member(0, terminating=True), member(1, terminating=True))
+    assert (told.status.phase, told.status.reason, told.status.interruptions) == (Phase.QUEUED, Reason.PREEMPTED, 1)
+    ended = member(0, FAILED, reason=Reason.PROGRAM_FAILED, terminating=True)
+    later = step(after(subject, told), ended, member(1, terminating=True))
+    assert (later.status.phase, later.status.interruptions, later.actions) == (Phase.QUEUED, 1, ())
+    back = step(after(subject, later))
+    assert (back.status.phase, back.status.restarts) == (Phase.QUEUED, 0)
+    assert [action.ranks for action in back.actions if isinstance(action, NeedsNodes)] == [(0, 1)]
+    assert not any(isinstance(action, DeleteMember) for action in back.actions)
+
+
+def test_until_it_starts_again_it_says_to_whom_it_gave_way() -> None:
+    waiting = keep_waiting(asked().status, Reason.WAITING_FOR_GPU, "needs 16 h100 on 2 whole nodes")
+    assert (waiting.phase, waiting.reason) == (Phase.QUEUED, Reason.PREEMPTED)
+    assert waiting.message == "gave way to vision/urgent (high, of ana); needs 16 h100 on 2 whole nodes"
+    again = place_on(waiting, (0, 1), "n[0-1]", {}, 0, 2, NOW)
+    assert (again.phase, again.attempts, again.gives_way) == (Phase.STARTING, 2, None)
