@@ -30,6 +30,7 @@ from kajitori.controllers.attempts import (
 )
 from kajitori.controllers.budgets import BudgetKeeper
 from kajitori.controllers.checkpoints import delete_checkpoint
+from kajitori.controllers.health import HealthKeeper
 from kajitori.controllers.kills import Spared
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.memory import MemoryKeeper
@@ -119,6 +120,7 @@ class RunController:
         self._budgets = BudgetKeeper(client)
         self._peaks = MemoryKeeper(client, mirror, self._note_peak, now)
         self._spared = Spared(client)
+        self._health = HealthKeeper(client, mirror, cluster, self._events, now)
         self._work = WorkQueue(now, self._note_done)
         self._memory: dict[Key, Memory] = {}
         self._queue = Queue(mirror, cluster)
@@ -142,6 +144,7 @@ class RunController:
         telling = asyncio.create_task(self._events.run())
         asking = asyncio.create_task(self._peaks.ask_forever(lambda: self._cluster.policy))
         tidying = asyncio.create_task(tidy_forever(self._mirror, self._cluster, self._logs, self._code))
+        caring = asyncio.create_task(self._health.keep_forever())
         try:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
@@ -165,7 +168,7 @@ class RunController:
         finally:
             unsubscribe()
             no_longer_told()
-            tasks = [stopping, telling, asking, tidying]
+            tasks = [stopping, telling, asking, tidying, caring]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, self._work.close(), return_exceptions=True)

@@ -18,6 +18,7 @@ from kajitori.core.kinship import kind_of
 from kajitori.core.memory import EarlierRun
 from kajitori.core.planner import MemberRequest
 from kajitori.core.policy import Policy
+from kajitori.core.preflight import policy_for_tests
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
@@ -220,10 +221,11 @@ class ClusterView:
         earlier = self.earlier(draft.spec, run.metadata.namespace, owner_of(run), than=run)
         facts = replace(self._facts_about(run), earlier=earlier)
         identity = RunIdentity(run.metadata.name, run.metadata.namespace)
+        policy = policy_for_tests(self.policy) if self.tested_node(run) else self.policy
         if draft.spec is None or draft.faults:
-            raise InvalidInput([*draft.faults, *objections(draft, self.policy, facts, run=identity)])
+            raise InvalidInput([*draft.faults, *objections(draft, policy, facts, run=identity)])
         _check_begun_so(run.status, draft.spec)
-        return draft.spec, decide(draft.spec, self.policy, facts, run=identity)
+        return draft.spec, decide(draft.spec, policy, facts, run=identity)
 
     def tested_node(self, run: RunObject) -> str:
         """The node that a run tests; nothing where it is a run like any other."""

@@ -1,0 +1,176 @@
+"""What the mirror tells of the health of nodes, in `core.health`'s words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from kajitori.core import names
+from kajitori.core.health import BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
+from kajitori.core.health_evidence import failures_of, proven_at
+from kajitori.core.health_trail import Entry, read_trail
+from kajitori.core.policy import Policy
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.times import parse_time
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.kin import owner_of
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Node, RunObject
+
+_SHOWN_HOLDERS = 5
+_LAST_LINES = 5
+_NODES_FAULT = (Reason.PROGRAM_FAILED, Reason.TIME_LIMIT)
+"""How a test ends that its node has failed; however else it ends, that is not the node's doing."""
+
+
+class HealthView:
+    """Signs of nodes are kept until their Node changes; what runs tell is read anew each time."""
+
+    def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self._policy_version = 0
+        self._signs: dict[str, tuple[Node, Signs]] = {}
+
+    def note_node(self, name: str) -> bool:
+        """Whether a Node changed in a way that matters to its health; heartbeats do not."""
+        before = self._signs.pop(name, None)
+        node = self._mirror.nodes.get(name)
+        if node is None or before is None:
+            return True
+        signs = self._signs_of(node)
+        return signs != before[1] or bool(signs.silent_since)
+
+    def verdict(self, now: datetime) -> Verdict:
+        """What becomes of each node, from all that is known now."""
+        policy = self._cluster.policy
+        failures, proven = self._failures(now)
+        verdict = examine(self.signs(), failures, policy.node_health, policy.preflight, now)
+        if proven is not None:
+            verdict.look_at(proven)
+        return verdict
+
+    def signs(self) -> list[Signs]:
+        """What is known of every node."""
+        if self._cluster.policy_version != self._policy_version:
+            self._policy_version = self._cluster.policy_version
+            self._signs.clear()
+        trials = {node: self._trial(runs[-1]) for node, runs in self.tests().items()}
+        found = []
+        for node in self._mirror.nodes.values():
+            signs = self._signs_of(node)
+            if signs.silent_since is not None:
+                signs = replace(signs, holders=self._holders(signs.node))
+            if signs.node in trials:
+                signs = replace(signs, test=trials[signs.node])
+            found.append(signs)
+        return found
+
+    def tests(self) -> dict[str, list[RunObject]]:
+        """The runs that test each node, the oldest first; without those that are on their way out."""
+        found: dict[str, list[RunObject]] = defaultdict(list)
+        for run in self._mirror.runs.values():
+            node = self._cluster.tested_node(run)
+            if node and not run.metadata.deletion_timestamp:
+                found[node].append(run)
+        for runs in found.values():
+            runs.sort(key=lambda run: (run.metadata.creation_timestamp, run.metadata.name))
+        return found
+
+    def trail(self, node: str) -> tuple[Entry, ...]:
+        """What happened to a node."""
+        known = self._mirror.nodes.get(node)
+        return self._signs_of(known).trail if known is not None else ()
+
+    # ------------------------------------------------------------------------------------------ nodes
+
+    def _signs_of(self, node: Node) -> Signs:
+        name = node.metadata.name
+        known = self._signs.get(name)
+        if known is not None and known[0] is node:
+            return known[1]
+        signs = signs_of(node, self._cluster.policy)
+        self._signs[name] = (node, signs)
+        return signs
+
+    def _holders(self, node: str) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for pod in self._mirror.pods_on_node(node):
+            run = self._mirror.run_of(pod)
+            if run is not None and not pod.is_finished:
+                found[f"{run.metadata.namespace}/{run.metadata.name}"] = None
+        return tuple(sorted(found)[:_SHOWN_HOLDERS])
+
+    # ------------------------------------------------------------------------------------------ runs
+
+    def _failures(self, now: datetime) -> tuple[Mapping[str, list[Failure]], datetime | None]:
+        """By node; and when a run that failed will have done well elsewhere."""
+        found: dict[str, list[Failure]] = defaultdict(list)
+        moments = []
+        health = self._cluster.policy.node_health
+        for (namespace, name), run in self._mirror.runs.items():
+            status = run.status
+            if status is None or not status.avoid_nodes or self._cluster.tested_node(run):
+                continue
+            whose = owner_of(run) or namespace
+            for node, failure in failures_of(f"{namespace}/{name}", whose, status, health, now):
+                found[node].append(failure)
+            proven = proven_at(status, health)
+            if proven is not None and proven > now:
+                moments.append(proven)
+        return found, min(moments, default=None)
+
+    def _trial(self, run: RunObject) -> Trial:
+        status, name = run.status, run.metadata.name
+        if status is None:
+            return Trial(name, TrialState.GOES_ON)
+        if status.phase is Phase.SUCCEEDED:
+            return Trial(name, TrialState.PASSED)
+        if status.phase.is_final or status.failed_starts:
+            if status.phase is Phase.FAILED and status.reason in _NODES_FAULT:
+                return Trial(name, TrialState.FAILED, self._last_words(run) or (status.message,))
+            return Trial(name, TrialState.IMPOSSIBLE, (status.message or status.reason.value,))
+        return Trial(name, TrialState.GOES_ON)
+
+    def _last_words(self, run: RunObject) -> tuple[str, ...]:
+        """How a test ended, and the last lines that it wrote."""
+        assert run.status is not None
+        for pod in self._mirror.pods_of_run(run.metadata.uid):
+            for container in pod.status.container_statuses:
+                ended = container.state.terminated
+                if ended is not None and ended.message:
+                    lines = [line for line in ended.message.splitlines() if line.strip()][-_LAST_LINES:]
+                    first = f"exit code {ended.exit_code}" if run.status.reason is Reason.PROGRAM_FAILED else ""
+                    return (first or run.status.message, *lines)
+        return ()
+
+
+def signs_of(node: Node, policy: Policy) -> Signs:
+    """What a Node says of its health, and what was written down on it."""
+    health = policy.node_health
+    bad, cleared = [], []
+    silent_since = None
+    for condition in node.status.conditions:
+        since = parse_time(condition.last_transition_time)
+        if condition.type == "Ready":
+            silent_since = since if condition.status != "True" else None
+        elif health.is_bad(condition.type, condition.status):
+            bad.append(BadCondition(condition.type, since, condition.message or condition.reason))
+        elif since is not None and health.watches(condition.type):
+            cleared.append(since)
+    taints = {taint.key: taint.value for taint in node.spec.taints}
+    annotations = node.metadata.annotations
+    return Signs(
+        node=node.metadata.name,
+        usable=node.is_ready and not node.spec.unschedulable,
+        silent_since=silent_since,
+        bad=tuple(bad),
+        cleared_at=max(cleared, default=None),
+        unhealthy=taints.get(names.TAINT_UNHEALTHY),
+        awaits_test=policy.preflight.taint in taints,
+        wanted_by=annotations.get(names.ANNOTATION_TEST_WANTED, ""),
+        testable=policy.preflight.covers(node.metadata.labels),
+        trail=read_trail(annotations.get(names.ANNOTATION_HEALTH, "")),
+    )
