@@ -139,6 +139,7 @@ class PodSpec(msgspec.Struct, rename="camel"):
     resources: Resources | None = None
     priority: int | None = None
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
     restart_policy: str = "Always"
     host_network: bool = False
     volumes: list[Volume] | None = None

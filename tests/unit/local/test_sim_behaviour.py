@@ -275,3 +275,18 @@ def test_every_pod_that_is_deleted_is_gone_when_its_grace_is_over(
     pod.delete(grace_seconds=30)
     pod.run(31)
     assert pod.deleted
+
+
+def test_what_a_program_says_last_stands_in_its_status() -> None:
+    pod = Fake({"duration": "1s", "message": '{"loss": 0.5}'})
+    pod.run(5)
+    assert pod.state["terminated"]["message"] == '{"loss": 0.5}'
+
+
+def test_a_deadline_ends_it_however_long_it_would_run() -> None:
+    pod = Fake({"duration": "1h", "message": "never said"})
+    pod.document["spec"]["activeDeadlineSeconds"] = 3
+    pod.run(10)
+    assert (pod.status["phase"], pod.status["reason"]) == ("Failed", "DeadlineExceeded")
+    assert pod.state["terminated"]["exitCode"] == 143
+    assert "message" not in pod.state["terminated"]

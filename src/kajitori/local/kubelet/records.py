@@ -30,7 +30,8 @@ class PodRecord(msgspec.Struct, omit_defaults=True):
 
 
 class PodFolders:
-    """Where a Pod's things lie: `pods/{uid}` for what is ours, `logs/{namespace}_{name}_{uid}` for what it wrote."""
+    """Where a Pod's things lie: `pods/{uid}` for what is ours, `logs/{namespace}_{name}_{uid}` for what it wrote, and
+    `messages/{uid}-…` for what its programs say last: they write there themselves, as whatever user."""
 
     def __init__(self, root: Path, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
@@ -39,6 +40,7 @@ class PodFolders:
             raise ValueError(f"a Pod's UID is no path: {uid!r}")
         self.root = root
         self.own = root / "pods" / uid
+        self._uid = uid
         self.logs = root / "logs" / f"{metadata.get('namespace', 'default')}_{metadata['name']}_{uid}"
 
     @property
@@ -50,6 +52,15 @@ class PodFolders:
 
     def log(self, name: str, attempt: int) -> Path:
         return self.logs / name / f"{attempt}.log"
+
+    def message(self, name: str, attempt: int) -> Path:
+        """The file that stands for a container's termination message path."""
+        return self.root / "messages" / f"{self._uid}-{name}-{attempt}"
+
+    def remove_messages(self) -> None:
+        for file in (self.root / "messages").glob(f"{self._uid}-*"):
+            with contextlib.suppress(OSError):
+                file.unlink()
 
     def attempts(self, name: str) -> list[int]:
         """Numbers of the attempts whose folders are there, oldest first."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kajitori.local.kubelet import messages
 from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.container import Container, ContainerState, Launch
 from kajitori.local.kubelet.logs import last_text
@@ -135,8 +136,11 @@ class Slot:
         return Container(self._folders.container(self.name, attempt), self.container_id(attempt))
 
     def _termination_message(self, state: ContainerState | None) -> str:
-        if state is None or state.running or self.spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+        if state is None or state.running:
             return ""
+        said = messages.read(self._folders.message(self.name, self.attempt))
+        if said or self.spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return said
         if state.exit_code == 0 or state.status == shim.FAILED:
             return ""
         return last_text(self._folders.log(self.name, self.attempt), TERMINATION_MESSAGE_BYTES)
@@ -144,6 +148,7 @@ class Slot:
     def _forget_old(self) -> None:
         for attempt in self._folders.attempts(self.name)[:-KEPT_ATTEMPTS]:
             shutil.rmtree(self._folders.container(self.name, attempt), ignore_errors=True)
+            self._folders.message(self.name, attempt).unlink(missing_ok=True)
             for file in self._log_files(attempt):
                 with contextlib.suppress(OSError):
                     file.unlink()

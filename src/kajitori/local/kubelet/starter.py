@@ -11,7 +11,7 @@ from typing import Any
 
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube import resources
-from kajitori.local.kubelet import admission, first_step, peers
+from kajitori.local.kubelet import admission, first_step, messages, peers
 from kajitori.local.kubelet import environment as environments
 from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.container import Launch
@@ -113,6 +113,9 @@ class Starter:
         supplemental = (pod["spec"].get("securityContext") or {}).get("supplementalGroups") or []
         fs_group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         changes_user = (uid, gid) != (None, None) and os.geteuid() == 0
+        owner = (uid, gid) if changes_user and uid is not None and gid is not None else None
+        message = self._folders.message(slot.name, slot.attempt + 1)
+        environment = messages.told(environment, spec, message, owner)
         return Launch(
             argv=argv,
             environment=environment,

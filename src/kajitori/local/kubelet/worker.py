@@ -424,6 +424,7 @@ class PodWorker:
         def remove() -> None:
             self.context.volumes.remove(self.pod, self.folders.volumes)
             shutil.rmtree(self.folders.logs, ignore_errors=True)
+            self.folders.remove_messages()
             shutil.rmtree(self.folders.own, ignore_errors=True)  # last: the record in it is how a next kubelet goes on
 
         await asyncio.to_thread(remove)

@@ -9,6 +9,7 @@ Annotations on the Pod say how it behaves (`sim.kajitori.dev/…`):
 | `oom: "true"` | they end as killed for memory: 137, OOMKilled |
 | `oom: node` | the same, because their node ran out of it: an event SystemOOM says so |
 | `evict: "true"` | they are ended since their node runs short of memory; the message tells who was above his request |
+| `message: text` | what they say last, where they end by themselves: their termination message |
 | `memory: 5Gi` | what each container holds as long as it runs |
 | `start-delay: 5s` | from the kubelet's first sight of the Pod until the containers run |
 | `image-pull: fail` | the image can't be pulled: ErrImagePull, then ImagePullBackOff |
@@ -20,7 +21,7 @@ Everything that has to survive a crash of the simulator is read from the Pod's s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -71,6 +72,7 @@ class Behaviour:
     oom: bool = False
     node_out_of_memory: bool = False
     evicted: bool = False
+    message: str = ""
     memory_bytes: int = 0
     start_delay_seconds: float = 0
     pull_fails: bool = False
@@ -95,6 +97,7 @@ class Behaviour:
             oom=oom,
             node_out_of_memory=said.get("oom") == "node",
             evicted=evicted,
+            message=said.get("message", "") if not oom and not evicted else "",
             memory_bytes=_bytes("memory", said.get("memory", "0")),
             start_delay_seconds=_seconds("start-delay", said.get("start-delay", "0")),
             pull_fails=said.get("image-pull") == "fail",
@@ -126,14 +129,24 @@ def next_step(pod: SimPod, now: datetime, address: str, host_address: str, refus
         behaviour = Behaviour.of(pod.metadata.annotations or {})
     except ValueError as fault:
         return Step(writer.refused("InvalidSimulation", str(fault)))
+    writer.last_words = behaviour.message
     running = _running_since(pod)
     if bool(pod.metadata.deletion_timestamp):
         return _being_deleted(pod, behaviour, now, writer, running)
     if pod.status.start_time is None and refusal is not None:
         return Step(writer.refused(*refusal))
-    if running is not None:
-        return _run_on(pod, behaviour, now, writer, running)
-    return _start(pod, behaviour, now, writer)
+    deadline = _deadline(pod)
+    if deadline is not None and now >= deadline:
+        return Step(writer.too_long(running))
+    step = _run_on(pod, behaviour, now, writer, running) if running is not None else _start(pod, behaviour, now, writer)
+    return replace(step, wake_at=min(filter(None, (step.wake_at, deadline)), default=None))
+
+
+def _deadline(pod: SimPod) -> datetime | None:
+    """When it is ended, whatever it does; counted from when its node took it up."""
+    taken_up = parse_time(pod.status.start_time or "")
+    seconds = pod.spec.active_deadline_seconds
+    return taken_up + timedelta(seconds=seconds) if taken_up is not None and seconds is not None else None
 
 
 def _start(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Writer) -> Step:
@@ -193,6 +206,7 @@ class _Writer:
     def __init__(self, pod: SimPod, now: datetime, address: str, host_address: str) -> None:
         self.pod, self.now, self.moment = pod, now, format_time(now)
         self.address, self.host_address = address, host_address
+        self.last_words = ""
 
     def waiting(self, reason: str, first_seen: datetime) -> dict[str, Any]:
         started = reason != "ContainerCreating"
@@ -233,6 +247,13 @@ class _Writer:
         status["conditions"].append(target | {"lastTransitionTime": self.moment})
         return status | {"reason": "Evicted", "message": said}
 
+    def too_long(self, since: datetime | None) -> dict[str, Any]:
+        said = {
+            "reason": "DeadlineExceeded",
+            "message": "Pod was active on the node longer than the specified deadline",
+        }
+        return (self.ended(SIGTERM_EXIT, "Error", since) if since is not None else self.refused("", "")) | said
+
     def refused(self, reason: str, message: str) -> dict[str, Any]:
         return {
             "phase": "Failed",
@@ -242,8 +263,10 @@ class _Writer:
         }
 
     def _terminated(self, exit_code: int, reason: str, since: datetime) -> dict[str, Any]:
-        times = {"startedAt": format_time(since), "finishedAt": self.moment}
-        return {"terminated": {"exitCode": exit_code, "reason": reason, **times}}
+        told = {"startedAt": format_time(since), "finishedAt": self.moment}
+        if self.last_words and exit_code not in (SIGTERM_EXIT, SIGKILL_EXIT):
+            told["message"] = self.last_words
+        return {"terminated": {"exitCode": exit_code, "reason": reason, **told}}
 
     def _status(
         self,
