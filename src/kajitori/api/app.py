@@ -33,6 +33,7 @@ from kajitori.api import (
     submission,
     views,
     waiting,
+    what_if,
 )
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.middleware import Guard
@@ -43,7 +44,7 @@ ROUTERS = tuple(
     module.router
     for module in (
         discovery,  # first, since routes are looked through in order and whole gangs call at once
-        *(runs, members, submission, changes, logs, events, exec, waiting, nodes, board, policy, health, code),
+        *(runs, members, submission, changes, logs, events, exec, waiting, what_if, nodes, board, policy, health, code),
     )
 )
 

@@ -23,10 +23,12 @@ from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams import StreamRegistry
 from kajitori.api.uploads import Uploads
 from kajitori.api.views import RunRenderer
+from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
+from kajitori.kube.outlook import Outlook
 from kajitori.kube.resources import NODES, RUNS, Resource
 from kajitori.kube.ticket_key import TicketReader
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
@@ -88,6 +90,8 @@ class Api:
         self.streams = StreamRegistry(self.metrics.open_streams, self.metrics.broken_streams)
         self.sessions = Sessions(deps.user_client or self._user_client, deps.clock)
         self.cluster = ClusterView(deps.mirror, deps.policy)
+        self.applicants = Applicants(deps.mirror, self.cluster)
+        self.outlook = Outlook(deps.mirror, self.cluster)
         self.hub = RunHub(deps.mirror)
         self.host_lists = HostLists(deps.mirror, self.hub, deps.clock)
         self.tickets = TicketReader(deps.client, deps.controller_namespace, deps.clock)

@@ -22,7 +22,6 @@ from kajitori.core import manifests, names
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide, objections
 from kajitori.core.draft import Draft, read_draft
 from kajitori.core.fields import DnsLabel, LabelKey, LabelValue
-from kajitori.core.planner import GangRequest
 from kajitori.core.ports import choose_port
 from kajitori.core.reasons import Reason
 from kajitori.core.run import RunSpec, name_fault, to_document
@@ -93,7 +92,7 @@ class Submission:
 async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:
     """201 with the run; every reason at once where it is wrong or policy refuses it, and then nothing was made."""
     submission = read_submission(await request.body(), api.namespace)
-    decision = await _decide_or_refuse(api, user, submission)
+    decision = await decide_or_refuse(api, user, submission)
     if query.dry_run:
         return answer(await _dry_run(api, user, submission, decision))
     await _require_code(api, user, submission)
@@ -145,7 +144,7 @@ def read_json(body: bytes) -> Any:
         raise InvalidInput.one("body", f"is not JSON: {text[:1].lower()}{text[1:200]}") from None
 
 
-async def _decide_or_refuse(api: Api, user: User, submission: Submission) -> Decision:
+async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Decision:
     """What becomes of a request. Raises InvalidInput, or Refused, with all that is wrong with it, with its name, and
     for policy and cluster."""
     found: list[Fault] = []
@@ -223,7 +222,7 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
     tries = 1 if submission.name else NAME_TRIES
     for left in range(tries - 1, -1, -1):
         name = submission.name or make_name(submission.spec.image, secrets.token_hex(8))
-        document = _run_document(submission, name, user, api.now())
+        document = run_document(submission, name, user, api.now())
         try:
             return await user.client.create(RUNS, document, submission.namespace, dry_run=dry_run)
         except AlreadyExists as error:
@@ -240,7 +239,7 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
     raise AssertionError("unreachable")
 
 
-def _run_document(submission: Submission, name: str, user: User, now: datetime) -> dict[str, Any]:
+def run_document(submission: Submission, name: str, user: User, now: datetime) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": submission.namespace,
@@ -273,9 +272,7 @@ async def _dry_run(api: Api, user: User, submission: Submission, decision: Decis
     if not submission.name:  # what policy derives from the name
         decision = await _decide(api, user, submission, name)
     run = msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))
-    ranks = tuple(range(submission.spec.replicas))
-    request = GangRequest(f"{submission.namespace}/{name}", decision.request, ranks)
-    start, placement = waiting.start_of(api, request)
+    start, placement = await waiting.start_of_new(api, run, submission.spec, decision)
     return DryRun(
         run=run_view(run),
         manifests=_manifests(api, submission, decision, run, placement.nodes[0] if placement else ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -221,6 +221,44 @@ class HolderView(View):
     memory_bytes: int
     nodes: str
     since: str
+    until: str
+    """When it is expected to have ended, which nobody promises; empty where nobody can tell."""
+
+
+class RoomView(View):
+    """For how many members there is room on nodes of the right kind, by what is in the way; never more than are asked
+    for."""
+
+    free: int
+    """Nothing is in the way."""
+    reserved: int
+    """It is kept for runs before this one."""
+    held: int
+    """Others run there."""
+    cordoned: int
+    broken: int
+    """On nodes that are not ready, unhealthy or not tested yet."""
+
+
+class StepView(View):
+    """Something that has to happen before a run can start."""
+
+    kind: Literal["run", "pod", "cordoned", "broken", "ahead"]
+    """run: it ends. pod: somebody else's goes. cordoned, broken: the node takes work again. ahead: a waiting run that
+    is looked at before this one is stopped."""
+    name: str
+    """`namespace/name` of the run or Pod; the node's name."""
+    owner: str
+    why: str
+    """Of a node: why it takes no work."""
+    nodes: str
+    """Where it is, as a compact list, of all nodes."""
+    gpus: int
+    cpu_millis: int
+    memory_bytes: int
+    """What it takes there."""
+    until: str
+    """When that is expected; empty where nobody can tell."""
 
 
 class BlockedView(View):
@@ -243,9 +281,36 @@ class ExplanationView(View):
     """By kind: gpu, cpuMillis, memoryBytes, members."""
     held: list[HolderView] | msgspec.UnsetType = msgspec.UNSET
     blocked: list[BlockedView] | msgspec.UnsetType = msgspec.UNSET
+    room: RoomView | msgspec.UnsetType = msgspec.UNSET
+    to_free: list[StepView] | msgspec.UnsetType = msgspec.UNSET
+    """Once all of this has happened, and nothing else, the next cycle starts the run; leave any one out, and it does
+    not. Empty for a run that starts now; absent where nothing starts it, since the cluster is too small."""
+    exact: bool | msgspec.UnsetType = msgspec.UNSET
+    """False: `toFree` is enough, but perhaps more than is needed; so many runs are before this one that it takes too
+    long to tell."""
     sooner: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """What it could ask for instead to start now, each by itself, as options of `kaji run`."""
+    expected_at: Time | msgspec.UnsetType = msgspec.UNSET
+    """When it is expected to start, if everything that runs and waits before it takes as long as expected. An estimate,
+    never a promise; absent where nobody can tell."""
     ahead: int | msgspec.UnsetType = msgspec.UNSET
     """Waiting runs that are looked at before this one."""
+
+
+class WhatIf(View):
+    """What would become of a run if it was submitted now. Nothing was made."""
+
+    namespace: str
+    starts: bool
+    """It would start in the next cycle."""
+    nodes: str
+    """Where; a compact list in the order of ranks. Empty where it would wait."""
+    domains: dict[str, int]
+    """Over how many domains of each topology label of policy these are spread."""
+    findings: list[Finding]
+    """What policy changes in it or wants known."""
+    start: ExplanationView
+    """When it would start, and what that would take; as for a run that waits."""
 
 
 class DryRun(View):

@@ -1,131 +1,100 @@
-"""Why a run waits, and when one that is not yet made could start: the planner's own answer to what holds now."""
+"""Why a run waits, and what would become of one that is not yet made: the planner's own answer to what holds now."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import math
+from datetime import UTC, datetime
 
-import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
-from kajitori.api.views import BlockedView, ExplanationView, HolderView, phase_of
-from kajitori.core import gang, nodelist
+from kajitori.api.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
+from kajitori.core import nodelist
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explanation, explain
-from kajitori.core.planner import GangRequest, Placement, occupy, place
+from kajitori.core.freeing import Situation, Step, StepKind
+from kajitori.core.planner import Placement
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
-from kajitori.core.snapshot import Snapshot
+from kajitori.core.snapshot import CPU, GPU, MEMORY
 from kajitori.core.status import RunStatus
+from kajitori.core.times import format_time
+from kajitori.core.what_if import Answer, ask
 from kajitori.errors import InvalidInput
-from kajitori.kube.cluster import life_of
-from kajitori.kube.members import member_of
+from kajitori.kube.kin import owner_of
 from kajitori.kube.objects import RunObject
+from kajitori.kube.outlook import Applicant
+from kajitori.kube.situation import situation
 
 router = APIRouter(tags=["runs"])
-
-_WAITS = (Phase.QUEUED, Phase.RESTARTING)
 
 
 @router.get("/v1/runs/{namespace}/{name}/explain", responses=describes(ExplanationView), summary="Why a run waits")
 async def explain_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
-    """What is missing by kind, who holds it, what would start it sooner; for a run that does not wait, its status."""
-    return answer(explanation_of(api, await find_run(api, user, namespace, name)))
+    """What is missing by kind, who holds it and for how long, what exactly has to be freed, what would start it sooner;
+    for a run that does not wait, its status."""
+    return answer(await explanation_of(api, await find_run(api, user, namespace, name)))
 
 
-def explanation_of(api: Api, run: RunObject) -> ExplanationView:
+async def explanation_of(api: Api, run: RunObject) -> ExplanationView:
     """The answer for a Run that stands in the cluster."""
     status = run.status or RunStatus(reason=Reason.NOT_PLANNED_YET)
     said = ExplanationView(phase=status.phase.value, reason=status.reason.value, message=status.message)
-    if status.phase not in _WAITS:
-        return said
-    try:
-        spec, decision = api.cluster.decide(run)
-    except InvalidInput as error:
-        said.reason, said.message = Reason.REFUSED.value, error.message
-        return said
-    needs = _needs(api, run, status, spec, decision)
-    if needs is None:
-        return said  # it waits for something else than nodes: a pause, or members that are still ending
-    request = GangRequest(
-        key=_key(run),
-        member=decision.request,
-        ranks=needs.ranks,
-        previous=needs.previous,
-        avoid=needs.avoid,
-    )
-    found, _ = start_of(api, request, phase=status.phase)
+    if status.phase in (Phase.QUEUED, Phase.RESTARTING):
+        try:
+            api.cluster.decide(run)
+        except InvalidInput as error:
+            said.reason, said.message = Reason.REFUSED.value, error.message
+            return said
+    applicant = api.applicants.of(run, api.now())
+    if applicant is None:
+        return said  # it waits for something else than nodes, if at all: a pause, or members that are still ending
+    found, _ = await start_of(api, applicant, status.phase)
     found.reason = found.reason or said.reason
-    found.ahead = _ahead(api, run, decision.priority, status)
     return found
 
 
-def start_of(
-    api: Api, request: GangRequest, *, phase: Phase = Phase.QUEUED
+async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:
+    """What the planner says to a run now, whether or not it is among those that wait."""
+    now = api.now()
+    waiting = [each for each in await api.applicants.all(now) if each.request.key != applicant.request.key]
+    line = api.outlook.line_up([*waiting, applicant], now)
+    asked = situation(api.mirror, api.cluster, line.queue, api.outlook.endings(now), now.timestamp())
+    found = await asyncio.to_thread(ask, asked, applicant.request.key)
+    return _view(api, asked, applicant, found, phase), found
+
+
+async def start_of_new(
+    api: Api, run: RunObject, spec: RunSpec, decision: Decision
 ) -> tuple[ExplanationView, Placement | None]:
-    """What the planner says to a gang now: what it lacks, or where there is room for it."""
-    snapshot = _snapshot(api)
-    found = place(snapshot, request)
-    if not isinstance(found, Placement):
-        return _view(phase, explain(snapshot, request, found, api.cluster.uses)), None
-    members = len(request.ranks)
-    message = f"there is room for it on {nodelist.compress(list(dict.fromkeys(found.nodes)))}"
-    view = ExplanationView(phase=phase.value, reason="", message=message, members=members, fit_now=members)
-    view.missing, view.held, view.blocked, view.sooner = {}, [], [], []
-    return view, found
+    """The same for a run that is not made yet, and where it would start."""
+    applicant = api.applicants.would_be(run, spec, decision, api.now())
+    if applicant is None:
+        return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
+    view, found = await start_of(api, applicant)
+    return view, found.placement
 
 
-def _needs(api: Api, run: RunObject, status: RunStatus, spec: RunSpec, decision: Decision) -> gang.NeedsNodes | None:
-    """The ranks that need a node now, as the controller sees it."""
-    life = life_of(run, spec, decision, status)
-    pods = api.mirror.pods_of_run(run.metadata.uid)
-    members = [member for pod in pods if (member := member_of(pod, api.mirror.nodes)) is not None]
-    step = gang.next_step(life, members, api.now())
-    return next((action for action in step.actions if isinstance(action, gang.NeedsNodes)), None)
-
-
-def _snapshot(api: Api) -> Snapshot:
-    """What is free, less what starting runs were promised but no bound Pod shows yet."""
-    snapshot = api.cluster.snapshot()
-    for promise in api.cluster.promises():
-        occupy(snapshot, promise.member, promise.nodes)
-    return snapshot
-
-
-def _ahead(api: Api, run: RunObject, priority: int, status: RunStatus) -> int:
-    """Waiting runs that are looked at before this one: higher in priority, or as high and longer in the queue."""
-    policy = api.cluster.policy
-    values = {word: rules.value for word, rules in policy.priorities.items()}
-    mine = (-priority, status.queued_at or run.metadata.creation_timestamp, _key(run))
-    count = 0
-    for other in api.mirror.runs.values():
-        if other.metadata.uid == run.metadata.uid or phase_of(other) not in _WAITS:
-            continue
-        word = msgspec.json.decode(other.spec, type=_Priority).priority or policy.defaults.priority
-        queued_at = (other.status.queued_at if other.status else "") or other.metadata.creation_timestamp
-        count += (-values.get(word, 0), queued_at, _key(other)) < mine
-    return count
-
-
-def _key(run: RunObject) -> str:
-    return f"{run.metadata.namespace}/{run.metadata.name}"
-
-
-class _Priority(msgspec.Struct):
-    priority: Any = None
-
-
-def _view(phase: Phase, explanation: Explanation) -> ExplanationView:
-    return ExplanationView(
+def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase: Phase) -> ExplanationView:
+    request = applicant.request
+    if found.placement is not None:
+        nodes = nodelist.compress(list(dict.fromkeys(found.placement.nodes)))
+        told = Explanation(Reason.NONE, f"there is room for it on {nodes}", request.least, len(found.placement.ranks))
+    else:
+        assert found.shortage is not None
+        told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
+    ends = {occupant.key: occupant.ends_at for occupant in asked.occupants}
+    view = ExplanationView(
         phase=phase.value,
-        reason=explanation.reason.value,
-        message=explanation.message,
-        members=explanation.members,
-        fit_now=explanation.fit_now,
-        missing=dict(explanation.missing),
+        reason=told.reason.value,
+        message=told.message,
+        members=told.members,
+        fit_now=told.fit_now,
+        missing=dict(told.missing),
         held=[
             HolderView(
                 holder=each.holder,
@@ -136,9 +105,49 @@ def _view(phase: Phase, explanation: Explanation) -> ExplanationView:
                 memory_bytes=each.memory_bytes,
                 nodes=each.nodes,
                 since=each.since,
+                until=_time(ends.get(each.holder, math.inf)),
             )
-            for each in explanation.held
+            for each in told.held
         ],
-        blocked=[BlockedView(why=each.why, nodes=each.nodes, count=each.count) for each in explanation.blocked],
-        sooner=list(explanation.sooner),
+        blocked=[BlockedView(why=each.why, nodes=each.nodes, count=each.count) for each in told.blocked],
+        room=RoomView(
+            free=found.room.free,
+            reserved=found.room.reserved,
+            held=found.room.held,
+            cordoned=found.room.cordoned,
+            broken=found.room.broken,
+        ),
+        sooner=list(found.sooner),
+        ahead=found.ahead,
     )
+    if found.freeing is not None:
+        view.to_free = [_step_view(api, asked, step) for step in found.freeing.steps]
+        view.exact = found.freeing.least
+    if found.expected_at is not None:
+        view.expected_at = _time(found.expected_at)
+    return view
+
+
+def _step_view(api: Api, asked: Situation, step: Step) -> StepView:
+    occupant, table = step.occupant, asked.snapshot.table
+    rows = sorted(set(occupant.rows.tolist())) if occupant is not None else []
+    amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * 4
+    is_run = step.kind in (StepKind.RUN, StepKind.AHEAD)
+    namespace, _, name = step.name.partition("/")
+    run = api.mirror.runs.get((namespace, name)) if is_run else None
+    return StepView(
+        kind=step.kind.value,
+        name=step.name,
+        owner=owner_of(run) if run is not None else "",
+        why=step.why,
+        nodes=nodelist.compress([table.nodes[row].name for row in rows]),
+        gpus=amounts[GPU],
+        cpu_millis=amounts[CPU],
+        memory_bytes=amounts[MEMORY],
+        until=_time(step.ends_at),
+    )
+
+
+def _time(seconds: float) -> str:
+    """Empty for what never comes."""
+    return format_time(datetime.fromtimestamp(seconds, UTC)) if math.isfinite(seconds) else ""

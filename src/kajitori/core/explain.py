@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from kajitori.core.nodelist import compress
-from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, place
+from kajitori.core.planner import GangRequest, MemberRequest, Shortage
 from kajitori.core.quantity import format_cores, format_memory
 from kajitori.core.reasons import Reason
 from kajitori.core.snapshot import CPU, MEMORY, PODS, Counts, Snapshot
@@ -69,30 +69,53 @@ class Explanation:
     """By kind (`gpu`, `cpuMillis`, `memoryBytes`, `members`): how much more would have to be free."""
     held: tuple[Holder, ...] = ()
     blocked: tuple[Blocked, ...] = ()
-    sooner: tuple[str, ...] = ()
-    """What would start now: another GPU type, fewer members."""
+    behind: tuple[str, ...] = ()
+    """There is room for it now, and these runs, for whom nodes are kept, would be delayed if it took that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Nodes of one kind, and what is on them."""
+
+    held: tuple[Holder, ...]
+    blocked: tuple[Blocked, ...]
 
 
 class Explainer:
-    """Explains many gangs on one snapshot: who holds nodes of one kind is found out once."""
+    """Explains many gangs on one snapshot: what is true of all nodes of one kind is found out once. What exactly has to
+    be freed, and what would start sooner, costs more and is told to who asks (`core.what_if`)."""
 
     def __init__(self, snapshot: Snapshot, uses: Callable[[str], Iterable[Use]]) -> None:
         """`uses` answers which Pods take what of a node, by its name."""
         self._snapshot = snapshot
         self._uses = uses
-        self._holders: dict[bytes, tuple[Holder, ...]] = {}
+        self._kinds: dict[bytes, _Kind] = {}
+        self._lacks: dict[tuple[bytes, MemberRequest], Reason] = {}
 
     def reason(self, gang: GangRequest, shortage: Shortage) -> Reason:
         """What the gang waits for, in a word; much cheaper than all of it."""
-        return _reason(self._snapshot, gang.member, shortage, np.flatnonzero(shortage.eligible))
+        if shortage.fit_repaired < shortage.members:
+            return Reason.TOO_LARGE_NOW
+        if shortage.behind:
+            return Reason.WAITING_ITS_TURN
+        if gang.member.gpus:
+            return Reason.WAITING_FOR_GPU
+        key = shortage.eligible.tobytes(), gang.member
+        if key not in self._lacks:
+            self._lacks[key] = _lacks(self._snapshot, gang.member, np.flatnonzero(shortage.eligible))
+        return self._lacks[key]
 
     def explain(self, gang: GangRequest, shortage: Shortage) -> Explanation:
         """Says why a gang found no place in the snapshot."""
-        kind = shortage.eligible.tobytes()
-        held = self._holders.get(kind)
-        if held is None:
-            held = self._holders[kind] = _holders(self._snapshot, np.flatnonzero(shortage.eligible), self._uses)
-        return _explain(self._snapshot, gang, shortage, held)
+        if shortage.behind:
+            return _waits_its_turn(gang.member, shortage)
+        key = shortage.eligible.tobytes()
+        kind = self._kinds.get(key)
+        if kind is None:
+            rows = np.flatnonzero(shortage.eligible)
+            held = _holders(self._snapshot, rows, self._uses)
+            kind = self._kinds[key] = _Kind(held, _blocked(self._snapshot, rows))
+        return _explain(gang.member, shortage, kind, self.reason(gang, shortage))
 
 
 def explain(
@@ -102,9 +125,7 @@ def explain(
     return Explainer(snapshot, uses).explain(gang, shortage)
 
 
-def _explain(snapshot: Snapshot, gang: GangRequest, shortage: Shortage, held: tuple[Holder, ...]) -> Explanation:
-    member = gang.member
-    rows = np.flatnonzero(shortage.eligible)
+def _explain(member: MemberRequest, shortage: Shortage, kind: _Kind, reason: Reason) -> Explanation:
     short_by = shortage.members - shortage.fit_now
     missing = {"members": short_by}
     if member.gpus:
@@ -112,9 +133,7 @@ def _explain(snapshot: Snapshot, gang: GangRequest, shortage: Shortage, held: tu
     else:
         missing["cpuMillis"] = short_by * member.cpu_millis
         missing["memoryBytes"] = short_by * member.memory_bytes
-    blocked = _blocked(snapshot, rows)
-    sooner = _sooner(snapshot, gang, shortage)
-    reason = _reason(snapshot, member, shortage, rows)
+    held, blocked = kind.held, kind.blocked
     parts = [_needs(member, shortage.members), _free(member, shortage)]
     if shortage.fit_ever < shortage.members:
         parts.append(f"the nodes that are in order now hold at most {shortage.fit_ever}")
@@ -131,15 +150,25 @@ def _explain(snapshot: Snapshot, gang: GangRequest, shortage: Shortage, held: tu
         missing=missing,
         held=held[:SHOWN_HOLDERS],
         blocked=blocked,
-        sooner=sooner,
     )
 
 
-def _reason(snapshot: Snapshot, member: MemberRequest, shortage: Shortage, rows: Counts) -> Reason:
-    if shortage.fit_repaired < shortage.members:
-        return Reason.TOO_LARGE_NOW
-    if member.gpus:
-        return Reason.WAITING_FOR_GPU
+def _waits_its_turn(member: MemberRequest, shortage: Shortage) -> Explanation:
+    """Nothing is missing; somebody else comes first."""
+    whose = ", ".join(shortage.behind[:3])
+    more = f" and {len(shortage.behind) - 3} more" if len(shortage.behind) > 3 else ""
+    message = f"{_needs(member, shortage.members)}; there is room now, but it would delay {whose}{more}"
+    return Explanation(
+        reason=Reason.WAITING_ITS_TURN,
+        message=f"{message}, for which nodes are kept",
+        members=shortage.members,
+        fit_now=shortage.fit_now,
+        behind=shortage.behind,
+    )
+
+
+def _lacks(snapshot: Snapshot, member: MemberRequest, rows: Counts) -> Reason:
+    """What most nodes have too little of for a member without GPUs."""
     if member.alone or not rows.size:
         return Reason.WAITING_FOR_NODES
     free = snapshot.free[rows[~snapshot.alone[rows]]]
@@ -220,25 +249,6 @@ def _blocked(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
         why = node.out_of_order or _ALONE
         kinds.setdefault(why, []).append(node.name)
     return tuple(Blocked(why, compress(names), len(names)) for why, names in sorted(kinds.items()))
-
-
-def _sooner(snapshot: Snapshot, gang: GangRequest, shortage: Shortage) -> tuple[str, ...]:
-    """What the same planner would start at once."""
-    found = []
-    member = gang.member
-    if member.gpu_type:
-        types = sorted({node.gpu_type for node in snapshot.table.nodes if node.gpu_type} - {member.gpu_type})
-        found += [
-            f"--gpu-type {gpu_type}"
-            for gpu_type in types
-            if isinstance(place(snapshot, replace(gang, member=replace(member, gpu_type=gpu_type))), Placement)
-        ]
-    with_limit = replace(gang, member=replace(member, unlimited=False))
-    if member.unlimited and isinstance(place(snapshot, with_limit), Placement):
-        found.append("-m SIZE")
-    if 0 < shortage.fit_now < shortage.members and len(gang.ranks) > 1:
-        found.append(f"--replicas {shortage.fit_now}")
-    return tuple(found)
 
 
 def _plural(count: int, noun: str) -> str:

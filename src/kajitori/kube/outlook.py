@@ -22,10 +22,10 @@ from kajitori.core.snapshot import Snapshot
 from kajitori.core.times import parse_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import RunObject
 from kajitori.kube.past import Past, totals_of, user_of
 from kajitori.kube.running import RunningGang, RunningGangs
-from kajitori.kube.usage import memory_limit
+from kajitori.kube.usage import is_alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,16 @@ class Applicant:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one look at the whole queue found."""
+class Line:
+    """All that wait, in order."""
 
     now: float
     """Seconds since 1970, as all times here."""
     ranking: Ranking
     expected: Mapping[str, Expectation]
     """Of each that waits, by key: how long it is expected to take from its start on."""
-    schedule: Schedule
+    queue: Sequence[Queued]
+    """The same as the planner takes it."""
 
     def place(self, key: str) -> Place:
         """The place of a run in the queue. Raises KeyError where it does not wait."""
@@ -54,6 +55,13 @@ class Look:
     def ends_at(self, key: str) -> float:
         """When a run that starts now is expected to have ended; infinite where nobody knows."""
         return self.now + _until_end(self.expected[key])
+
+
+@dataclass(frozen=True)
+class Look(Line):
+    """What one look at the whole queue found."""
+
+    schedule: Schedule
 
     def reservation(self, key: str) -> Reservation | None:
         """The nodes that are kept for a run, and from when on; None where none are."""
@@ -76,11 +84,17 @@ class Outlook:
 
         placed: what was given nodes and what the mirror does not show yet.
         """
-        policy, at = self._cluster.policy.queue, now.timestamp()
+        line, policy = self.line_up(waiting, now), self._cluster.policy.queue
+        endings = [*(ending for _, ending in self.endings(now)), *placed]
+        found = schedule(snapshot, line.queue, endings, line.now, reserve=policy.reservations, likely=policy.likely)
+        return Look(line.now, line.ranking, line.expected, line.queue, found)
+
+    def line_up(self, waiting: Sequence[Applicant], now: datetime) -> Line:
+        """The order of all that wait."""
+        at = now.timestamp()
         self.past.refresh()
-        # 1. Among equals, whoever was submitted first comes first.
+        # Among equals, whoever was submitted first comes first.
         waiting = sorted(waiting, key=_submitted)
-        # 2. The order.
         expected = [self.past.expect(each.run, len(each.request.ranks)) for each in waiting]
         totals = totals_of(self._cluster)
         candidates = [
@@ -95,37 +109,32 @@ class Outlook:
             )
             for each, expectation in zip(waiting, expected, strict=True)
         ]
-        ranking = rank(candidates, self.past.users, self.past.teams, policy.rules, at)
+        ranking = rank(candidates, self.past.users, self.past.teams, self._cluster.policy.queue.rules, at)
         overdue = ranking.overdue.tolist()
-        # 3. Who starts, and who is waited for.
-        queue = (Queued(waiting[index].request, _until_end(expected[index]), overdue[index]) for index in ranking.order)
-        found = schedule(
-            snapshot,
-            queue,
-            [*self.endings(now), *placed],
-            at,
-            reserve=policy.reservations,
-            likely=policy.likely,
-        )
+        queue = [Queued(waiting[index].request, _until_end(expected[index]), overdue[index]) for index in ranking.order]
         by_key = {each.key: expectation for each, expectation in zip(candidates, expected, strict=True)}
-        return Look(at, ranking, by_key, found)
+        return Line(at, ranking, by_key, queue)
 
-    def endings(self, now: datetime) -> Iterator[Ending]:
-        """When what runs is expected to leave its nodes, as far as anybody knows: gangs, and members that were asked to
-        end. Services, and Pods of others, have no known end."""
+    def endings(self, now: datetime) -> Iterator[tuple[str, Ending]]:
+        """When what runs is expected to leave its nodes, as far as anybody knows, by the run's `namespace/name`: gangs,
+        and members that were asked to end. Services, and Pods of others, have no known end."""
         table = self._cluster.table()
         gangs = self.running.all()
         for each in gangs:
-            yield Ending(each.member, each.rows, self.ends_at(each, now))
+            yield each.key, Ending(each.member, each.rows, self.ends_at(each, now))
         alive = {each.run.metadata.uid for each in gangs}
         resource = self._cluster.policy.gpu.resource
         for pod in self._mirror.pods.values():
             row = table.index.get(pod.spec.node_name) if pod.metadata.deletion_timestamp else None
             if row is None or pod.is_finished or not pod.run_uid or pod.run_uid in alive:
                 continue
+            assert pod.member is not None
             usage = self._mirror.usage_of_pod(pod)
-            member = MemberRequest(usage.cpu_millis, usage.memory_bytes, usage.other(resource), whole_node=_alone(pod))
-            yield Ending(member, np.array([row]), max(now.timestamp(), _seconds(pod.metadata.deletion_timestamp)))
+            member = MemberRequest(
+                usage.cpu_millis, usage.memory_bytes, usage.other(resource), whole_node=is_alone(pod)
+            )
+            ends_at = max(now.timestamp(), _seconds(pod.metadata.deletion_timestamp))
+            yield f"{pod.metadata.namespace}/{pod.member.run}", Ending(member, np.array([row]), ends_at)
 
     def ends_at(self, gang: RunningGang, now: datetime) -> float:
         """When a gang is expected to have ended; after now."""
@@ -150,10 +159,6 @@ def _amounts(request: GangRequest) -> tuple[int, ...]:
     member, members = request.member, len(request.ranks)
     nodes = members if member.whole_node else 1 if member.unlimited else 0
     return member.cpu_millis * members, member.memory_bytes * members, member.gpus * members, nodes
-
-
-def _alone(pod: Pod) -> bool:
-    return pod.metadata.labels.get(names.LABEL_WHOLE_NODE) == "true" or not memory_limit(pod.spec)
 
 
 @lru_cache(maxsize=16384)

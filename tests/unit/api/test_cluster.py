@@ -147,6 +147,16 @@ async def test_explain_names_what_is_missing_and_who_holds_it(world: World) -> N
     assert (answer["members"], answer["fitNow"], answer["ahead"]) == (2, 1, 1)
     (holder,) = answer["held"]
     assert (holder["holder"], holder["owner"], holder["gpus"], holder["nodes"]) == ("team/big", "grace", 8, "g1")
+    assert answer["room"] == {"free": 1, "reserved": 0, "held": 1, "cordoned": 0, "broken": 0}
+    assert [(each["kind"], each["name"]) for each in answer["toFree"]] == [
+        ("run", "team/big"),
+        ("ahead", "team/before"),
+    ]
+    (step, _) = answer["toFree"]
+    assert (step["owner"], step["gpus"], step["nodes"]) == ("grace", 8, "g1")
+    assert answer["exact"] is True
+    first = await get(world, "/v1/runs/team/before/explain")
+    assert [(each["kind"], each["name"]) for each in first["toFree"]] == [("run", "team/big")]
 
 
 async def test_explain_of_a_run_that_does_not_wait_is_its_status(world: World) -> None:

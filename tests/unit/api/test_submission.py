@@ -149,7 +149,9 @@ async def test_a_dry_run_says_what_is_missing(world: World) -> None:
     shown = (await submit(world, {"name": "bert", "spec": spec}, dryRun="true")).json()
     assert shown["start"]["missing"] == {"members": 1, "gpu": 8}
     assert shown["start"]["blocked"] == [{"why": "cordoned", "nodes": "g2", "count": 1}]
-    assert shown["start"]["sooner"] == ["--replicas 1"]
+    assert shown["start"]["sooner"] == ["--replicas 1", "--gpus 4"]
+    assert [(each["kind"], each["name"]) for each in shown["start"]["toFree"]] == [("cordoned", "g2")]
+    assert shown["start"]["room"] == {"free": 1, "reserved": 0, "held": 0, "cordoned": 1, "broken": 0}
     assert "affinity" not in shown["manifests"][1]["spec"]
 
 

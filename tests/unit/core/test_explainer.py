@@ -72,7 +72,6 @@ def test_words_for_runs_that_share_with_no_other() -> None:
     found = explain(snapshot, gang, shortage, use)
     assert found.reason is Reason.WAITING_FOR_NODES
     assert "on nodes without other runs, since it has no memory limit" in found.message
-    assert found.sooner == ("-m SIZE",)
 
     snapshot = Snapshot.empty(snapshot.table)
     occupy(snapshot, gang.member, ["c1"])

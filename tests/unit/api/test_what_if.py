@@ -1,0 +1,60 @@
+"""What would become of a run, asked before it is submitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+
+WANTS: dict[str, Any] = {"image": "bert:3", "replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
+
+
+async def what_if(world: World, spec: dict[str, Any], **more: Any) -> httpx2.Response:
+    return await world.http.post("/v1/what-if", json={"spec": spec} | more)
+
+
+def writes(world: World) -> list[tuple[str, str, str]]:
+    return [each for each in world.kubernetes.requests if each[0] != "GET" and "reviews" not in each[1]]
+
+
+async def test_a_run_that_would_start_is_told_where(world: World) -> None:
+    """And nothing is made, not even in a dry run of the API server."""
+    answer = await what_if(world, WANTS)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["starts"], found["nodes"], found["namespace"]) == (True, "g[1-2]", "team")
+    assert found["start"]["toFree"] == []
+    assert found["start"]["expectedAt"] == "2026-11-21T12:00:00Z"
+    assert found["findings"]
+    assert writes(world) == []
+
+
+async def test_a_run_that_would_wait_is_explained_like_one_that_waits(world: World) -> None:
+    """Behind those that wait already."""
+    made = world.kubernetes.put("runs", run("big", owner="grace") | {"status": attempts(1, phase="Running")})
+    world.kubernetes.put("pods", pod(made, node="g1", gpus=8))
+    queued = {"phase": "Queued", "queuedAt": "2026-11-21T11:05:00Z"}
+    world.kubernetes.put("runs", run("huge", replicas=2, resources=WANTS["resources"]) | {"status": queued})
+    await world.caught_up()
+    found = (await what_if(world, WANTS)).json()
+    assert (found["starts"], found["nodes"], found["domains"]) == (False, "", {})
+    assert (found["start"]["reason"], found["start"]["ahead"]) == ("WaitingForGPU", 1)
+    assert {(each["kind"], each["name"]) for each in found["start"]["toFree"]} == {
+        ("run", "team/big"),
+        ("ahead", "team/huge"),
+    }
+    there = (await what_if(world, WANTS, name="huge")).json()  # in its place
+    assert [(each["kind"], each["name"]) for each in there["start"]["toFree"]] == [("run", "team/big")]
+
+
+async def test_what_is_refused_is_refused_as_at_its_submission(world: World) -> None:
+    """Faults of the request, the rights that are missing, and policy's refusals, all of them at once."""
+    spec = {**WANTS, "privileged": True, "resources": {"gpu": 4, "gpuType": "h900"}}
+    told, submitted = await what_if(world, spec), await world.http.post("/v1/runs", json={"spec": spec})
+    assert told.status_code == submitted.status_code == 422
+    assert told.json()["faults"] == submitted.json()["faults"]
+    assert (await what_if(world, {"image": "bert:3", "replicas": 0})).json()["faults"][0]["field"] == "spec.replicas"
+    assert (await what_if(world, {"image": "bert:3", "stopped": True})).json()["start"]["phase"] == "Stopped"
+    assert writes(world) == []

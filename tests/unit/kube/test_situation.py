@@ -1,0 +1,51 @@
+"""Everybody who is on the cluster, as what-ifs take it."""
+
+from __future__ import annotations
+
+import msgspec
+from tests.helpers.queue_scene import NOW, QueueScene, ago
+
+from kajitori.core.freeing import Step, StepKind
+from kajitori.core.reasons import Phase
+from kajitori.kube.objects import Pod
+from kajitori.kube.outlook import Outlook
+from kajitori.kube.situation import situation
+from kajitori.kube.watch import Added
+
+
+def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", controller: str = "") -> None:
+    owner = [{"kind": controller, "name": "x", "uid": "u", "controller": True}] if controller else []
+    document = {
+        "metadata": {"name": name, "namespace": "kube-system", "ownerReferences": owner},
+        "spec": {"nodeName": node, "containers": [{"name": "x", "resources": {"requests": {"cpu": "500m"}}}]},
+        "status": {"phase": "Pending" if nominated else "Running", "nominatedNodeName": nominated},
+    }
+    made = msgspec.convert(document, Pod)
+    scene.mirror.pods["kube-system", name] = made
+    scene.mirror._index(Added(made))
+
+
+def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
+    """Runs with their promises and their expected ends, Pods of others, and Pods that the scheduler makes room for;
+    without them nothing is left but what comes back by itself."""
+    scene = QueueScene(6)
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), timeLimit="3h")
+    starting = scene.runs("starts", "n[2-3]", since=ago(minutes=1), phase=Phase.STARTING)
+    del scene.mirror.pods["team", "starts-1-1"]
+    scene.mirror._by_run[starting.metadata.uid].pop(("team", "starts-1-1"))
+    scene.mirror._by_node["n3"].clear()
+    scene.mirror._usage.pop("n3")
+    add(scene, "web", node="n4", controller="ReplicaSet")
+    add(scene, "agent", node="n4", controller="DaemonSet")
+    add(scene, "coming", nominated="n5")
+    outlook = Outlook(scene.mirror, scene.cluster)
+    found = situation(scene.mirror, scene.cluster, (), outlook.endings(NOW), NOW.timestamp())
+    there = {occupant.key: occupant for occupant in found.occupants}
+    assert set(there) == {"team/bert", "team/starts", "kube-system/web", "kube-system/coming"}
+    assert there["team/bert"].ends_at == NOW.timestamp() + 2 * 3600
+    assert sorted(there["team/starts"].rows.tolist()) == [2, 3]
+    assert [there[key].is_run for key in sorted(there)] == [False, False, True, True]
+    left = found.after([Step(StepKind.RUN, each.key, each) for each in found.occupants]).snapshot
+    assert left.used[4].tolist() == [500, 0, 0, 1]
+    assert not left.used[[0, 1, 2, 3, 5]].any()
+    assert not left.members.any() and not left.alone.any()
