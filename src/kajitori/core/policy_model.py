@@ -31,8 +31,8 @@ from kajitori.core.fields import (
     User,
 )
 from kajitori.core.names import GPU_RESOURCE, PRIORITY_CLASS
-from kajitori.core.node_pools import NodePools
 from kajitori.core.node_policy import NodeHealth, Preflight
+from kajitori.core.node_pools import NodePools
 from kajitori.core.preemption_policy import Guarantee, Preemption, doubled
 from kajitori.core.quantity import parse_memory_bytes
 from kajitori.core.queue_policy import QueuePolicy

@@ -82,7 +82,6 @@ class MemoryPeak(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     """A member was ended because it used more than it may."""
 
 
-class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
 class GivesWay(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """Whom a run was asked to give way to: written before any of its members is told, kept until it starts again."""
 
@@ -98,6 +97,7 @@ class GivesWay(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, 
     since: str = ""
 
 
+class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """How long a run's members ran, in all attempts that are over: what is expected of the next of its kind, and what
     its user had of the cluster, follows from it."""
 
@@ -145,9 +145,9 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     findings: list[Finding] = []
     memory: MemoryPeak | None = None
     """What members needed; None until somebody has seen it."""
-    ran: Ran | None = None
     gives_way: GivesWay | None = None
     """Whom it was asked to give way to; until it starts again."""
+    ran: Ran | None = None
     """Of attempts that are over; None until one is that had started."""
     avoid_nodes: dict[str, int] = {}
     """Nodes on which members of this run failed, with how often; at two the run avoids the node."""

@@ -88,11 +88,11 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _time_faults(name, getattr(status, name))
     if status.memory is not None:
         yield from _memory_faults(status.memory)
-    if status.ran is not None:
     if status.gives_way is not None:
         if not 0 <= status.gives_way.attempts < _LARGEST:
             yield f"givesWay.attempts is {status.gives_way.attempts}"
         yield from _time_faults("givesWay.since", status.gives_way.since)
+    if status.ran is not None:
         if not 0 <= status.ran.seconds < _LARGEST:
             yield f"ran.seconds is {status.ran.seconds}"
         yield from _time_faults("ran.until", status.ran.until)
