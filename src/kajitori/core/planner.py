@@ -38,6 +38,8 @@ class MemberRequest:
     tolerations: tuple[Toleration, ...] = ()
     cpu_runs_on_gpu_nodes: CpuRunsOnGpuNodes = "whenNoOthers"
     """For a request without GPUs: may it take a node that has some?"""
+    barred: frozenset[str] = frozenset()
+    """Nodes that came for other runs, which asked for them, and are kept for these."""
 
     @property
     def amounts(self) -> Counts:
@@ -203,6 +205,7 @@ def eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
         without_gpu = mask & ~table.has_gpu
         if member.cpu_runs_on_gpu_nodes == "never" or without_gpu.any():
             mask = without_gpu
+    mask[[table.index[name] for name in member.barred if name in table.index]] = False
     return mask & (member.amounts <= table.total).all(axis=1)
 
 

@@ -68,6 +68,8 @@ class NodeFacts:
     """Taints that keep it out of the pool: it is unhealthy, or not tested yet. Only who tolerates them may use it."""
     domains: tuple[str, ...] = ()
     """Where it stands, from the widest (zone) to the narrowest (rack); policy names the labels."""
+    created_at: str = ""
+    """When it came to the cluster, RFC 3339."""
 
     @property
     def in_order(self) -> bool:

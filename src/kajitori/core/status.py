@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.core.node_request import NodeRequest
 from kajitori.core.reasons import Phase, Reason
 
 NOTABLE_LIMIT = 64
@@ -151,6 +152,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     """Of attempts that are over; None until one is that had started."""
     avoid_nodes: dict[str, int] = {}
     """Nodes on which members of this run failed, with how often; at two the run avoids the node."""
+    node_request: NodeRequest | None = None
+    """What it asked an autoscaler for last, while it waits."""
     queued_at: str = ""
     started_at: str = ""
     finished_at: str = ""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kajitori.core.array import MAX_INDEX, MAX_MEMBERS
+from kajitori.core.node_request import NodeRequest
 from kajitori.core.nodelist import expand, expand_ranks
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.reasons import Phase, Reason
@@ -98,6 +99,8 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _time_faults("ran.until", status.ran.until)
     if status.sweep is not None:
         yield from _sweep_faults(status.sweep)
+    if status.node_request is not None:
+        yield from _request_faults(status.node_request)
     if status.attempt is not None:
         yield from _attempt_faults(status, status.attempt)
 
@@ -115,6 +118,14 @@ def _sweep_faults(sweep: SweepState) -> Iterator[str]:
     for count in sweep.restarts:
         if not (count.isascii() and count.isdigit() and len(count) < _DIGITS):
             yield f"sweep.restarts counts {count!r:.40}"
+
+
+def _request_faults(request: NodeRequest) -> Iterator[str]:
+    for name in ("nodes", "attempt", "number", "granted", "failures"):
+        if not 0 <= getattr(request, name) < _LARGEST:
+            yield f"nodeRequest.{name} is {getattr(request, name)}"
+    for name in ("since", "first_asked_at", "asked_at", "not_before"):
+        yield from _time_faults(f"nodeRequest.{name}", getattr(request, name))
 
 
 def _memory_faults(memory: MemoryPeak) -> Iterator[str]:

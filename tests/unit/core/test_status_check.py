@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kajitori.core.node_request import NodeRequest
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus
 from kajitori.core.status_check import damage, damaged
@@ -44,6 +45,8 @@ def test_what_kajitori_writes_makes_sense(status: RunStatus) -> None:
         (RunStatus(ran=Ran(seconds=-1, until="")), "ran.seconds"),
         (RunStatus(ran=Ran(seconds=1, until="yesterday")), "ran.until"),
         (RunStatus(not_before="2026-11-21T12:00:00"), "not_before"),
+        (RunStatus(node_request=NodeRequest(pool="spot", nodes=-1, attempt=1)), "nodeRequest.nodes"),
+        (RunStatus(node_request=NodeRequest(pool="spot", nodes=1, attempt=1, since="now")), "nodeRequest.since"),
         (RunStatus(started_at="9999-12-31T23:59:59Z"), "started_at"),
         (RunStatus(attempt=attempt(), attempts=1), "attempt.number"),
         (RunStatus(attempt=attempt(number=0), attempts=1), "attempt.number"),
