@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
+# Hundreds of processes start in the tests: where nothing compiled may be kept, each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo test unit check lint types layers lock docs clean
 
 install: $(VENV)/.installed
@@ -15,6 +18,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: install
