@@ -196,7 +196,7 @@ async def _decide(api: Api, user: User, submission: Submission, name: str) -> De
 
 async def _facts(api: Api, user: User, submission: Submission) -> Facts:
     earlier = api.cluster.earlier(submission.draft.spec, submission.namespace, user.name)
-    return Facts(table=api.cluster.table(), secrets=await _secrets(user, submission), earlier=earlier)
+    return Facts(table=api.cluster.possible_table(), secrets=await _secrets(user, submission), earlier=earlier)
 
 
 async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -19,6 +19,7 @@ from kajitori.core.memory import EarlierRun
 from kajitori.core.planner import MemberRequest
 from kajitori.core.policy import Policy
 from kajitori.core.preflight import policy_for_tests
+from kajitori.core.provisioning import Pool
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
@@ -28,6 +29,7 @@ from kajitori.errors import InvalidInput
 from kajitori.kube.kin import KinIndex, owner_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, PodSpec, RunObject
+from kajitori.kube.pools import Barred, PoolView
 from kajitori.kube.usage import memory_limit, pod_usage
 from kajitori.policyfile import PolicyFile
 
@@ -76,6 +78,7 @@ class ClusterView:
         self._version = 0
         self._planned: dict[str, _Planned] = {}
         self._kin: KinIndex | None = None
+        self._pools = PoolView(mirror)
 
     @property
     def policy(self) -> Policy:
@@ -117,6 +120,20 @@ class ClusterView:
             self._table = NodeTable(self._facts.values())
             self._version += 1
         return self._table
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """Pools that can grow, by name, in policy's order."""
+        return self._pools.of(self.table(), self.policy)
+
+    def possible_table(self) -> NodeTable:
+        """All nodes, and those that pools may still get."""
+        return self._pools.possible(self.table(), self.policy)
+
+    def barred(self) -> Barred:
+        """Keeps gangs off nodes that came for others."""
+        table = self.table()
+        return Barred(self._pools.holds(table, self.policy), table)
 
     def snapshot(self) -> Snapshot:
         """What is used on every node now, by whomever."""
@@ -250,7 +267,7 @@ class ClusterView:
         return life, None if draft.faults else spec
 
     def _facts_about(self, run: RunObject) -> Facts:
-        return Facts(table=self.table(), admitted=run.status is not None and run.status.attempts > 0)
+        return Facts(table=self.possible_table(), admitted=run.status is not None and run.status.attempts > 0)
 
 
 def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:

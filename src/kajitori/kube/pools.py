@@ -1,0 +1,112 @@
+"""Pools of nodes that can grow, as the mirror and policy have them: what they have, may get, and keep for whom."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from kajitori.core import gang
+from kajitori.core.choosing import Rows
+from kajitori.core.node_request import NodeRequest
+from kajitori.core.planner import GangRequest, MemberRequest
+from kajitori.core.policy import Policy
+from kajitori.core.provisioning import Pool, holds
+from kajitori.core.reasons import Phase
+from kajitori.core.snapshot import NodeTable
+from kajitori.kube.mirror import Mirror
+
+
+class PoolView:
+    """What `ClusterView` knows of pools; worked out anew with each table of nodes."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._table: NodeTable | None = None
+        self._pools: dict[str, Pool] = {}
+        self._possible: NodeTable | None = None
+
+    def of(self, table: NodeTable, policy: Policy) -> Mapping[str, Pool]:
+        """The pools of policy, in its order. Every change of policy makes a table anew."""
+        if table is not self._table:
+            self._table, self._possible = table, None
+            self._pools = {name: _pool(name, table, policy) for name in policy.node_pools}
+        return self._pools
+
+    def possible(self, table: NodeTable, policy: Policy) -> NodeTable:
+        """All nodes that the cluster has or may get: what a run that is submitted may be as large as."""
+        pools = self.of(table, policy)
+        if not pools:
+            return table
+        if self._possible is None:
+            to_come = (
+                replace(pool.new_node, name=f"{name}/{number}")
+                for name, pool in pools.items()
+                for number in range(len(pool.rows), pool.rules.max_nodes)
+            )
+            self._possible = NodeTable([*table.nodes, *to_come])
+        return self._possible
+
+    def requests(self) -> Iterable[tuple[str, NodeRequest]]:
+        """What runs have asked for and still need, by the gang's key."""
+        for (namespace, name), run in self._mirror.runs.items():
+            request = run.status.node_request if run.status is not None else None
+            if request is not None and request.is_live:
+                yield f"{namespace}/{name}", request
+
+    def holds(self, table: NodeTable, policy: Policy) -> dict[str, Rows]:
+        """Which nodes are kept for which run, by the gang's key."""
+        pools = self.of(table, policy)
+        return holds(self.requests(), pools, table, _Members(self._mirror)) if pools else {}
+
+
+class _Members:
+    """Which runs have members on a node, or will have them there in a moment; by the gang's key."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._starting: dict[str, set[str]] | None = None
+
+    def __call__(self, node: str) -> set[str]:
+        if self._starting is None:
+            self._starting = defaultdict(set)
+            for (namespace, name), run in self._mirror.runs.items():
+                if run.status is not None and run.status.phase is Phase.STARTING and run.status.attempt is not None:
+                    for planned in gang.node_by_rank(run.status.attempt).values():
+                        self._starting[planned].add(f"{namespace}/{name}")
+        pods = (pod for pod in self._mirror.pods_on_node(node) if not pod.is_finished)
+        metas = [run.metadata for run in map(self._mirror.run_of, pods) if run is not None]
+        return {f"{meta.namespace}/{meta.name}" for meta in metas} | self._starting.get(node, set())
+
+
+class Barred:
+    """Keeps gangs off nodes that came for others: by what each of their members asks for."""
+
+    def __init__(self, kept: Mapping[str, Rows], table: NodeTable) -> None:
+        self.kept = kept
+        self._kept = {key: frozenset(table.nodes[row].name for row in rows.tolist()) for key, rows in kept.items()}
+        self._all = frozenset().union(*self._kept.values())
+        self._members: dict[int, tuple[MemberRequest, MemberRequest]] = {}
+
+    def __call__(self, request: GangRequest) -> GangRequest:
+        """The gang, off what is kept for others. Equal members stay one object: the planner looks at that first."""
+        if not self._all:
+            return request
+        own = self._kept.get(request.key)
+        if own:
+            return replace(request, member=replace(request.member, barred=self._all - own))
+        known = self._members.get(id(request.member))
+        if known is None:
+            known = self._members[id(request.member)] = request.member, replace(request.member, barred=self._all)
+        return replace(request, member=known[1])
+
+
+def _pool(name: str, table: NodeTable, policy: Policy) -> Pool:
+    rules = policy.node_pools[name]
+    gpu_type = policy.gpu.type_of(rules.all_labels) if rules.node.gpus else ""
+    mask = np.ones(len(table), dtype=bool)
+    for key, value in rules.node_selector.items():
+        mask &= table.label_mask(key, value)
+    return Pool(name, rules, rules.new_node(f"{name}/new", gpu_type, policy.topology), np.flatnonzero(mask))
