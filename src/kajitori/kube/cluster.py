@@ -305,6 +305,7 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
         schedulable=not node.spec.unschedulable,
         draining=bool(node.drained_by),
         domains=tuple(labels.get(label, "") for label in policy.topology),
+        created_at=node.metadata.creation_timestamp,
     )
 
 
