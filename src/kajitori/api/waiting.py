@@ -83,7 +83,8 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     request = applicant.request
     if found.placement is not None:
         nodes = nodelist.compress(list(dict.fromkeys(found.placement.nodes)))
-        told = Explanation(Reason.NONE, f"there is room for it on {nodes}", request.least, len(found.placement.ranks))
+        message = f"there is room for it on {nodes}"
+        told = Explanation(Reason.NONE, message, message, request.least, len(found.placement.ranks))
     else:
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
@@ -91,7 +92,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,
-        message=told.message,
+        message=told.lacks,
         members=told.members,
         fit_now=told.fit_now,
         missing=dict(told.missing),

@@ -24,6 +24,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "logs": "Show what a run prints.",
         "describe": "Tell everything about a run.",
         "explain": "Tell why a run waits, and what would start it.",
+        "what-if": "Tell whether a run would start now, and what it would wait for.",
         "events": "Show what happened to a run, or to all runs.",
         "exec": "Run a command inside a member of a run.",
         "wait": "Wait until runs have ended; print their exit codes.",
@@ -67,7 +68,7 @@ class Kaji(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = import_module(f"kajitori.cli.verbs.{cmd_name}").command
+        command = import_module(f"kajitori.cli.verbs.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

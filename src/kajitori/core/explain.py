@@ -59,10 +59,12 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An answer to "why is my run waiting?"; `message` says it in one line."""
+    """An answer to "why is my run waiting?"; `message` says all of it in one line."""
 
     reason: Reason
     message: str
+    lacks: str = ""
+    """What is missing, without who has it."""
     members: int = 0
     fit_now: int = 0
     missing: Mapping[str, int] = field(default_factory=dict)
@@ -137,6 +139,7 @@ def _explain(member: MemberRequest, shortage: Shortage, kind: _Kind, reason: Rea
     parts = [_needs(member, shortage.members), _free(member, shortage)]
     if shortage.fit_ever < shortage.members:
         parts.append(f"the nodes that are in order now hold at most {shortage.fit_ever}")
+    lacks = "; ".join(parts)
     if held:
         shown = ", ".join(_says(holder, member) for holder in held[:3])
         more = f" and {len(held) - 3} more" if len(held) > 3 else ""
@@ -145,6 +148,7 @@ def _explain(member: MemberRequest, shortage: Shortage, kind: _Kind, reason: Rea
     return Explanation(
         reason=reason,
         message="; ".join(parts),
+        lacks=lacks,
         members=shortage.members,
         fit_now=shortage.fit_now,
         missing=missing,
@@ -161,6 +165,7 @@ def _waits_its_turn(member: MemberRequest, shortage: Shortage) -> Explanation:
     return Explanation(
         reason=Reason.WAITING_ITS_TURN,
         message=f"{message}, for which nodes are kept",
+        lacks=f"{message}, for which nodes are kept",
         members=shortage.members,
         fit_now=shortage.fit_now,
         behind=shortage.behind,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.cli.fake_web_api import FakeWebApi, cut_after, invoke, ndjson, view
+from tests.unit.cli.fake_web_api import FakeWebApi, cut_after, invoke, ndjson, problem, view
 
 
 def printed(text: str) -> list[str]:
@@ -258,8 +258,48 @@ EXPLANATION = {
             "memoryBytes": 2**38,
             "nodes": "gpu-[1-2]",
             "since": "2026-11-18T12:00:00Z",
-        }
+            "until": "2026-11-21T12:05:00Z",
+        },
+        {
+            "holder": "nlp/web",
+            "owner": "",
+            "isRun": False,
+            "gpus": 2,
+            "cpuMillis": 1500,
+            "memoryBytes": 2**30,
+            "nodes": "gpu-3",
+            "since": "2026-11-21T11:00:00Z",
+            "until": "",
+        },
     ],
+    "room": {"free": 2, "reserved": 0, "held": 2, "cordoned": 1, "broken": 0},
+    "toFree": [
+        {
+            "kind": "run",
+            "name": "nlp/gpt",
+            "owner": "bob",
+            "why": "",
+            "nodes": "gpu-[1-2]",
+            "gpus": 16,
+            "cpuMillis": 64000,
+            "memoryBytes": 2**38,
+            "until": "2026-11-21T12:05:00Z",
+        },
+        {
+            "kind": "broken",
+            "name": "gpu-8",
+            "owner": "",
+            "why": "not ready",
+            "nodes": "",
+            "gpus": 0,
+            "cpuMillis": 0,
+            "memoryBytes": 0,
+            "until": "",
+        },
+    ],
+    "exact": True,
+    "ahead": 3,
+    "expectedAt": "2026-11-21T14:00:00Z",
     "blocked": [{"why": "cordoned", "nodes": "gpu-9", "count": 1}],
     "sooner": ["--gpu-type a100", "--replicas 2"],
 }
@@ -273,21 +313,88 @@ def test_explain() -> None:
         "bert: Queued, WaitingForGPU",
         "  needs 32 h100 for 4 members; there is room for 2",
         "",
-        "Missing",
-        "  members  2",
-        "  GPUs     16",
+        "Room for its 4 members",
+        "  free               2",
+        "  held by others     2",
+        "  on cordoned nodes  1",
         "",
-        "Held by",
-        "  RUN       OWNER   GPUS   CPU   MEMORY   SINCE    NODES",
-        "  nlp/gpt   bob       16    64    256Gi   3 days   gpu-[1-2]",
+        "It starts once all of this has happened",
+        "  WHAT                                       FREES     EXPECTED       NODES",
+        "  nlp/gpt (bob) ends                         16 GPUs   in 5 minutes   gpu-[1-2]",
+        "  node gpu-8 (not ready) is in order again",
+        "",
+        "Held by others, too",
+        "  RUN           GPUS   CPU   MEMORY   SINCE           NODES",
+        "  Pod nlp/web      2   1.5      1Gi   About an hour   gpu-3",
         "",
         "Nodes that take no work",
         "  cordoned  1: gpu-9",
         "",
-        "Would start now",
-        "  with --gpu-type a100",
-        "  with --replicas 2",
+        "It would start now with one of",
+        "  --gpu-type a100",
+        "  --replicas 2",
+        "",
+        "Queue",
+        "  before it          3 runs",
+        "  expected to start  in 2 hours, if all takes as long as expected",
     ]
+    assert json.loads(invoke(api, "explain", "be", "-o", "json").stdout) == EXPLANATION
+
+
+def test_explain_where_nothing_helps() -> None:
+    """The cluster is too small, and nobody can tell when it grows."""
+    too_small = {
+        key: value for key, value in EXPLANATION.items() if key not in ("toFree", "exact", "expectedAt", "held")
+    }
+    answer = too_small | {"reason": "ClusterTooSmall", "ahead": 0, "sooner": [], "blocked": []}
+    api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer})
+    said = printed(invoke(api, "explain", "be").stdout)
+    assert said[-6:] == [
+        "Nothing starts it",
+        "  The cluster is too small for it, even with all nodes empty and in order.",
+        "",
+        "Queue",
+        "  before it          nobody",
+        "  expected to start  nobody can tell",
+    ]
+
+
+def test_what_if_a_run_would_start() -> None:
+    """Where, and how near to each other its members would be; the words of kaji run are those that are sent."""
+    answer = {
+        "namespace": "vision",
+        "starts": True,
+        "nodes": "gpu-[1-4]",
+        "domains": {"topology.kubernetes.io/zone": 1, "rack": 2},
+        "findings": [],
+        "start": {"phase": "Queued", "reason": "", "message": "there is room", "members": 4, "toFree": []},
+    }
+    api = FakeWebApi(RUNS, answers={"POST /v1/what-if": answer})
+    result = invoke(api, "what-if", "-d", "--rm", "-n", "4", "--gpus", "8", "bert:3", "train", "-x")
+    assert result.stdout == "It would start now: 4 members on gpu-[1-4], in 1 zone and 2 racks\n"
+    assert [(call.method, call.path) for call in api.calls] == [("POST", "/v1/what-if")]
+    assert api.calls[0].body["spec"] == {
+        "image": "bert:3",
+        "args": ["train", "-x"],
+        "replicas": 4,
+        "resources": {"gpu": 8},
+    }
+    assert json.loads(invoke(api, "what-if", "-o", "json", "bert:3").stdout) == answer
+
+
+def test_what_if_a_run_would_wait() -> None:
+    """As explain tells it of one that waits; what is refused is named by option, as kaji run names it."""
+    waits = {"namespace": "vision", "starts": False, "nodes": "", "domains": {}, "findings": [], "start": EXPLANATION}
+    api = FakeWebApi(RUNS, answers={"POST /v1/what-if": waits})
+    said = printed(invoke(api, "what-if", "bert:3").stdout)
+    assert said[:2] == ["It would wait: WaitingForGPU", "  needs 32 h100 for 4 members; there is room for 2"]
+    assert "It starts once all of this has happened" in said
+    faults = [{"field": "spec.resources.gpu", "message": "too many", "value": "9", "hint": "use 8"}]
+    refused = problem(422, "Refused", "spec.resources.gpu: too many", faults=faults)
+    api = FakeWebApi(RUNS, answers={"POST /v1/what-if": refused})
+    result = invoke(api, "what-if", "--gpus", "9", "bert:3")
+    assert result.exit_code == 2
+    assert result.stderr == "kaji: --gpus: too many\n      use 8\n"
 
 
 EVENTS = [

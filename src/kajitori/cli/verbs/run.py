@@ -139,17 +139,17 @@ def command(
         raise click.UsageError("--rank and --all-ranks exclude each other")
     code = Code(cli, quiet=quiet)
     request = build_request(
-        RunWords(**words), environment=cli.environment, folder=Path.cwd(), read_text=_read_text, pack=code.pack
+        RunWords(**words), environment=cli.environment, folder=Path.cwd(), read_text=read_text_of, pack=code.pack
     )
     if request.faults:
-        raise _all_faults(cli, request)
+        raise all_faults(cli, request)
     with cli.api() as api, Signals() as signals:
         if dry_run:
             return _show(_submit(api, request, dry_run=True), output, quiet)
-        code.upload(api, _at_home(api, request).namespace or "")
+        code.upload(api, at_home(api, request).namespace or "")
         view = _submit(api, request)
         if not quiet:
-            _note((view.get("status") or {}).get("findings") or ())
+            note((view.get("status") or {}).get("findings") or ())
         if words["detach"]:
             if output in ("json", "yaml"):
                 print_document(view, output)
@@ -160,14 +160,14 @@ def command(
         return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
 
 
-def _all_faults(cli: Cli, request: RunRequest) -> InvalidInput:
+def all_faults(cli: Cli, request: RunRequest) -> InvalidInput:
     """The error for a faulty request: with what a server finds wrong besides, if one answers. Nothing is made."""
     from kajitori.errors import InvalidInput, KajitoriError
 
     try:
         if request.whole:
             with cli.api() as api:
-                api.post("/v1/runs", _at_home(api, request).body(), {"dryRun": True}, tries=1)
+                api.post("/v1/runs", at_home(api, request).body(), {"dryRun": True}, tries=1)
     except InvalidInput as error:
         return request.in_users_words(error)
     except KajitoriError:
@@ -179,13 +179,13 @@ def _submit(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str
     from kajitori.errors import InvalidInput
 
     try:
-        answer: dict[str, Any] = api.post("/v1/runs", _at_home(api, request).body(), {"dryRun": dry_run})
+        answer: dict[str, Any] = api.post("/v1/runs", at_home(api, request).body(), {"dryRun": dry_run})
     except InvalidInput as error:
         raise request.in_users_words(error) from None
     return answer
 
 
-def _at_home(api: Api, request: RunRequest) -> RunRequest:
+def at_home(api: Api, request: RunRequest) -> RunRequest:
     """The request, for the namespace that the server's address names unless it says another."""
     from dataclasses import replace
 
@@ -207,7 +207,7 @@ def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
         click.echo(run["name"])
         return 0
     if not quiet:
-        _note(answer.get("findings") or (), all_of_them=True)
+        note(answer.get("findings") or (), all_of_them=True)
     kinds: dict[str, int] = {}
     for manifest in answer.get("manifests") or ():
         kinds[manifest.get("kind", "")] = kinds.get(manifest.get("kind", ""), 0) + 1
@@ -225,7 +225,7 @@ def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
     return 0
 
 
-def _note(findings: Iterable[Mapping[str, Any]], *, all_of_them: bool = False) -> None:
+def note(findings: Iterable[Mapping[str, Any]], *, all_of_them: bool = False) -> None:
     from kajitori.cli.notes import notes
     from kajitori.cli.problems import say
 
@@ -233,7 +233,7 @@ def _note(findings: Iterable[Mapping[str, Any]], *, all_of_them: bool = False) -
         say(line)
 
 
-def _read_text(file: str) -> str:
+def read_text_of(file: str) -> str:
     if file == "-":
         return sys.stdin.read()
     return Path(file).expanduser().read_text(encoding="utf-8")

@@ -1,0 +1,150 @@
+"""Why a run waits, for people: what `kaji explain` and `kaji what-if` print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from kajitori.cli import words
+from kajitori.cli.context import Cli
+from kajitori.cli.output import Column, heading, print_pairs, print_table
+from kajitori.cli.problems import plain
+from kajitori.core.quantity import round_memory
+
+SHOWN = 8
+"""So many holders and steps are shown; all are in `-o json`."""
+
+_ROOM = {
+    "free": "free",
+    "reserved": "kept for runs before it",
+    "held": "held by others",
+    "cordoned": "on cordoned nodes",
+    "broken": "on broken nodes",
+}
+_HAPPENS = {
+    "run": "{who} ends",
+    "pod": "Pod {who} goes",
+    "cordoned": "node {name} is uncordoned",
+    "broken": "node {who} is in order again",
+    "ahead": "{who} no longer waits before it",
+}
+
+
+def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
+    """An answer of the API to why something waits."""
+    click.echo(f"{title}: {', '.join(filter(None, (answer.get('phase'), answer.get('reason'))))}")
+    if answer.get("message"):
+        click.echo(f"  {answer['message']}")
+    if "members" not in answer:
+        return  # it waits for nothing that anybody could free
+    room = answer.get("room") or {}
+    if any(count for kind, count in room.items() if kind != "free"):
+        members = answer["members"]
+        heading("Room for it" if members == 1 else f"Room for its {members} members")
+        print_pairs(((_ROOM.get(kind, kind), str(count)) for kind, count in room.items() if count), indent=2)
+    _print_steps(cli, answer)
+    _print_holders(cli, answer)
+    blocked = answer.get("blocked") or ()
+    if blocked:
+        heading("Nodes that take no work")
+        print_pairs(((each["why"], f"{each['count']}: {each['nodes']}") for each in blocked), indent=2)
+    sooner = answer.get("sooner") or ()
+    if sooner:
+        heading("It would start now with one of")
+        for each in sooner:
+            click.echo(f"  {each}")
+    heading("Queue")
+    ahead, expected = answer.get("ahead") or 0, answer.get("expectedAt")
+    told = f"{in_words(cli, expected)}, if all takes as long as expected" if expected else "nobody can tell"
+    before = words.plural(ahead, "run") if ahead else "nobody"
+    print_pairs((("before it", before), ("expected to start", told)), indent=2)
+
+
+def in_words(cli: Cli, time: str | None) -> str:
+    """`in about 5 minutes`; empty where the time is not known."""
+    then = words.moment(time)
+    if then is None:
+        return ""
+    seconds = (then - cli.now()).total_seconds()
+    return f"in {words.human_duration(seconds).lower()}" if seconds >= 1 else "now"
+
+
+def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
+    steps = answer.get("toFree")
+    if steps is None:
+        heading("Nothing starts it")
+        click.echo("  The cluster is too small for it, even with all nodes empty and in order.")
+        return
+    if not steps:
+        return
+    this = "this" if len(steps) == 1 else "all of this"
+    heading(f"It starts once {this} has happened{'' if answer.get('exact', True) else ', perhaps sooner'}")
+    rows = [
+        [
+            _happens(each),
+            _amount(each),
+            in_words(cli, each["until"]),
+            each["nodes"],
+        ]
+        for each in steps[:SHOWN]
+    ]
+    _print_filled(cli, [Column("WHAT"), Column("FREES"), Column("EXPECTED"), Column("NODES", flexible=True)], rows)
+    _print_more(len(steps) - SHOWN)
+
+
+def _happens(step: Mapping[str, Any]) -> str:
+    known = step["owner"] or step["why"]
+    who = f"{step['name']} ({known})" if known else step["name"]
+    return _HAPPENS.get(step["kind"], "{who}").format(who=who, name=step["name"])
+
+
+def _print_holders(cli: Cli, answer: Mapping[str, Any]) -> None:
+    """Who has such nodes, and was not named yet."""
+    named = {step["name"] for step in answer.get("toFree") or ()}
+    holders = [each for each in answer.get("held") or () if each["holder"] not in named]
+    if not holders:
+        return
+    heading("Held by others, too" if named else "Held by")
+    columns = [Column("RUN"), Column("OWNER"), Column("GPUS", right=True), Column("CPU", right=True)]
+    columns += [Column("MEMORY", right=True), Column("SINCE"), Column("ENDS"), Column("NODES", flexible=True)]
+    rows = [
+        [
+            each["holder"] if each.get("isRun", True) else f"Pod {each['holder']}",
+            each.get("owner") or "",
+            str(each.get("gpus") or ""),
+            words.cpu_words(each.get("cpuMillis") or 0),
+            round_memory(each.get("memoryBytes") or 0),
+            words.age(each.get("since"), cli.now()),
+            in_words(cli, each.get("until")),
+            each.get("nodes") or "",
+        ]
+        for each in holders[:SHOWN]
+    ]
+    _print_filled(cli, columns, rows)
+    _print_more(len(holders) - SHOWN)
+
+
+def _print_filled(cli: Cli, columns: list[Column], rows: list[list[str]]) -> None:
+    """A table without the columns that are empty."""
+    filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
+    page = [[row[index] for index in filled] for row in rows]
+    if len(filled) == 1:
+        for (line,) in page:
+            click.echo(f"  {plain(line)}")
+        return
+    print_table(cli, [columns[index] for index in filled], page, indent=2)
+
+
+def _print_more(count: int) -> None:
+    if count > 0:
+        click.echo(f"  and {count} more; see -o json")
+
+
+def _amount(step: Mapping[str, Any]) -> str:
+    if step["gpus"]:
+        return words.plural(step["gpus"], "GPU")
+    if step["cpuMillis"] or step["memoryBytes"]:
+        return f"{words.plural(step['cpuMillis'] / 1000, 'core')}, {round_memory(step['memoryBytes'])}"
+    return ""
