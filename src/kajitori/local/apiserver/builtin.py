@@ -116,6 +116,7 @@ def built_in_kinds() -> list[Kind]:
             categories=("all",),
             subresources=_POD_SUBRESOURCES,
         ),
+        _kind("v1", "podtemplates", "PodTemplate", pods.PodTemplateStrategy()),
         _kind(
             "v1",
             "resourcequotas",

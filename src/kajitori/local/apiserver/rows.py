@@ -256,6 +256,19 @@ def pod(obj: Object, now: datetime) -> Row:
     ]
 
 
+def pod_template(obj: Object, now: datetime) -> Row:
+    template = obj.get("template") or {}
+    containers = (template.get("spec") or {}).get("containers") or []
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    pairs = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return [
+        _name(obj),
+        ",".join(each["name"] for each in containers),
+        ",".join(each.get("image", "") for each in containers),
+        pairs or _NONE,
+    ]
+
+
 def _restarts(statuses: list[dict[str, Any]], now: datetime) -> str:
     count = sum(int(one.get("restartCount") or 0) for one in statuses)
     ended = [((one.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for one in statuses]

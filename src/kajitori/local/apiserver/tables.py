@@ -107,6 +107,7 @@ _KINDS: dict[tuple[str, str], tuple[tuple[Column, ...], Row]] = {
         _columns("Ready", "Status", "Restarts", "Age", wide=("IP", "Node", "Nominated Node", "Readiness Gates")),
         rows.pod,
     ),
+    ("", "podtemplates"): (_columns("Containers", "Images", "Pod Labels"), rows.pod_template),
     ("", "resourcequotas"): (_columns("Request", "Limit", "Age"), rows.quota),
     ("", "secrets"): (_columns("Type", "Data", "Age"), rows.secret),
     ("", "serviceaccounts"): (_columns("Age"), rows.plain),

@@ -20,6 +20,47 @@ _UPDATE_DETAIL = (
 )
 
 
+def default_pod_spec(spec: Object) -> None:
+    """What is filled in wherever a Pod is described: in itself and in a template."""
+    for name in ("initContainers", "containers"):
+        for container in spec.get(name) or []:
+            default_container(container)
+            if spec.get("hostNetwork"):
+                for port in container.get("ports") or []:
+                    port.setdefault("hostPort", port.get("containerPort", 0))
+    for container in spec.get("ephemeralContainers") or []:
+        default_container(container)
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    for volume in spec.get("volumes") or []:
+        _default_volume(volume)
+    for name, value in (
+        ("restartPolicy", "Always"),
+        ("terminationGracePeriodSeconds", 30),
+        ("dnsPolicy", "ClusterFirst"),
+        ("schedulerName", "default-scheduler"),
+    ):
+        spec.setdefault(name, value)
+    spec.setdefault("securityContext", {})
+    if spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec.get("serviceAccountName") or spec["serviceAccount"]
+        spec["serviceAccount"] = spec["serviceAccountName"]
+    for constraint in spec.get("topologySpreadConstraints") or []:
+        constraint.setdefault("maxSkew", 1)
+
+
+class PodTemplateStrategy(Strategy):
+    """A description of Pods that others refer to; nothing is made of it."""
+
+    has_generation = True
+
+    def default(self, obj: Object) -> None:
+        default_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        return pod_validation.validate_spec(obj["template"]["spec"], "template.spec")
+
+
 class PodStrategy(Strategy):
     has_status = True
     has_generation = True
@@ -30,37 +71,15 @@ class PodStrategy(Strategy):
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
+        default_pod_spec(spec)
         for name in ("initContainers", "containers"):
             for container in spec.get(name) or []:
-                default_container(container)
                 # Set here and not in admission: a LimitRange's default requests come after the limits' own.
                 resources = container["resources"]
                 for resource, amount in (resources.get("limits") or {}).items():
                     resources.setdefault("requests", {}).setdefault(resource, amount)
-                if spec.get("hostNetwork"):
-                    for port in container.get("ports") or []:
-                        port.setdefault("hostPort", port.get("containerPort", 0))
-        for container in spec.get("ephemeralContainers") or []:
-            default_container(container)
-        if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
-            spec["terminationGracePeriodSeconds"] = 1
-        for volume in spec.get("volumes") or []:
-            _default_volume(volume)
         _default_resources(spec)
-        for name, value in (
-            ("restartPolicy", "Always"),
-            ("terminationGracePeriodSeconds", 30),
-            ("dnsPolicy", "ClusterFirst"),
-            ("schedulerName", "default-scheduler"),
-            ("enableServiceLinks", True),
-        ):
-            spec.setdefault(name, value)
-        spec.setdefault("securityContext", {})
-        if spec.get("serviceAccountName") or spec.get("serviceAccount"):
-            spec["serviceAccountName"] = spec.get("serviceAccountName") or spec["serviceAccount"]
-            spec["serviceAccount"] = spec["serviceAccountName"]
-        for constraint in spec.get("topologySpreadConstraints") or []:
-            constraint.setdefault("maxSkew", 1)
+        spec.setdefault("enableServiceLinks", True)
 
         status = obj.get("status") or {}
         for name in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
