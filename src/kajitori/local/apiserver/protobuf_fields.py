@@ -249,6 +249,8 @@ FIELDS: dict[str, str] = {
         "observedGeneration extendedResourceClaimStatus allocatedResources resources "
         "nodeAllocatableResourceClaimStatuses"
     ),
+    "core_v1.PodTemplate": "metadata template",
+    "core_v1.PodTemplateSpec": "metadata spec",
     "core_v1.PortStatus": "port protocol error",
     "core_v1.PortworxVolumeSource": "volumeID fsType readOnly",
     "core_v1.PreferredSchedulingTerm": "weight preference",
