@@ -89,10 +89,9 @@ class NamespaceNetwork:
     async def attach(self, uid: str) -> tuple[str, str]:
         async with self._lock:
             address = self._lease(uid)
-            name = self._name(uid)
+            name, host_end = self._name(uid), self._host_end(uid)
             path = NAMESPACES / name
-            host_end = f"kj{name[-12:]}"
-            if _has_interface(host_end) and path.is_mount():
+            if _has_interface(host_end) and _is_mounted(path):
                 return str(path), address
             await self._take_down(uid)
             await _ip("netns", "add", name)
@@ -112,11 +111,18 @@ class NamespaceNetwork:
                 (self._folder / uid).unlink()
 
     async def _take_down(self, uid: str) -> None:
-        with contextlib.suppress(NetworkError):
-            await _ip("netns", "del", self._name(uid))  # its end of the pair goes with it, and that takes ours along
+        # Cut off first: a namespace lives on for as long as a connection in it waits for an answer, and would go on
+        # answering at an address that is somebody else's by then.
+        for command in (("link", "del", self._host_end(uid)), ("netns", "del", self._name(uid))):
+            with contextlib.suppress(NetworkError):
+                await _ip(*command)
 
     def _name(self, uid: str) -> str:
         return f"kaji-{self._id}-{hashlib.sha256(uid.encode()).hexdigest()[:12]}"
+
+    def _host_end(self, uid: str) -> str:
+        """The end of the pair that hangs on the bridge."""
+        return f"kj{self._name(uid)[-12:]}"
 
     def _leases(self) -> dict[str, str]:
         return {file.name: file.read_text() for file in self._folder.iterdir() if not file.name.endswith(".new")}
@@ -153,6 +159,10 @@ def _hardware_address(address: str) -> str:
 
 def _let_packets_through() -> None:
     _FORWARDING.write_text("1")
+
+
+def _is_mounted(path: Path) -> bool:
+    return os.path.ismount(path)  # Path.is_mount says so of folders alone
 
 
 def _has_interface(name: str) -> bool:

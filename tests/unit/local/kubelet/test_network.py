@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import asyncio, os, subprocess, sys
+import asyncio, os, socket, subprocess, sys
 from pathlib import Path
 from tests.unit.local.kubelet.conftest import Machine, until
 
@@ -78,14 +78,20 @@ async def an_address_that_is_used_again(machine):
     env = [{"name": "ADDRESS", "value": address}, {"name": "GO", "value": str(go)}]
     await machine.cluster.submit("caller", sys.executable, "-c", CALL_TWICE, container={"env": env})
     await until(lambda: machine.log("caller"), "the old one answered")
+    network, uid = machine.kubelet.context.network, machine.cluster.pod("old")["metadata"]["uid"]
+    path, _ = await network.attach(uid)
+    held = os.open(path, os.O_RDONLY)  # as a connection does whose other end never says goodbye
+    before = {name for _, name in socket.if_nameindex()}
     machine.cluster.vanish("old")
     await until(lambda: len(machine.kubelet.workers) == 5, "the old one is gone")
+    assert len(before - {name for _, name in socket.if_nameindex()}) == 1, "else two would answer at its address"
     await machine.cluster.submit("new", sys.executable, "-c", SERVE)
     await machine.phase("new", "Running")
     assert machine.cluster.status("new")["podIP"] == address
     await until(lambda: machine.log("new"), "the new one listens")
     go.touch()
     await machine.phase("caller", "Succeeded")
+    os.close(held)
     for name in ("new", "caller"):
         machine.cluster.vanish(name)
     await until(lambda: len(machine.kubelet.workers) == 4, "both are gone")
