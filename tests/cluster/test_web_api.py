@@ -18,7 +18,7 @@ from kajitori.api.server import ApiServer
 from kajitori.core import names
 from kajitori.core.reasons import Phase
 from kajitori.kube.client import PatchKind
-from kajitori.kube.resources import RUNS, Resource
+from kajitori.kube.resources import NODES, RUNS, Resource
 
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
@@ -133,6 +133,61 @@ async def test_a_waiting_run_is_explained_and_the_board_says_why(world: World, h
         "/v1/runs", params={"dryRun": "true"}, json={"spec": {**SPEC, "replicas": 3, "resources": whole}}
     )
     assert dry.json()["start"]["missing"] == {"members": 1, "gpu": 8}
+
+
+async def test_freeing_just_what_explain_names_starts_the_run(world: World, http: httpx2.AsyncClient) -> None:
+    """Seven whole nodes of eight, of which one has stopped answering and one is cordoned: without any one of the things
+    that are named the run waits, with all of them it runs. A what-if says the same before it is submitted."""
+    gpu = {"cpu": 1, "memory": "1Gi", "gpuType": "h100"}
+    whole = {**gpu, "cpu": 4, "gpu": 8}
+    await submit(http, "big", replicas=3, resources=whole, timeLimit="2h")
+    await submit(http, "one", resources={**gpu, "gpu": 4}, timeLimit="10m")
+    await submit(http, "other", resources={**gpu, "gpu": 4}, timeLimit="20m")
+    for name in ("big", "one", "other"):
+        await world.reaches(name, Phase.RUNNING)
+    assert len({*world.nodes_of("one"), *world.nodes_of("other")}) == 1
+    held = {node for name in ("big", "one") for node in world.nodes_of(name)}
+    cordoned, silent = sorted(set(world.mirror.nodes) - held)[:2]
+    await world.client.patch(NODES, cordoned, {"spec": {"unschedulable": True}})
+    try:
+        await world.silence(silent)
+        await world.until(lambda: not world.mirror.nodes[silent].is_ready, "a node is silent")
+        asked = {**SPEC, "replicas": 7, "resources": whole}
+        guessed = (await http.post("/v1/what-if", json={"spec": asked})).json()
+        await submit(http, "mine", replicas=7, resources=whole)
+        await world.until(lambda: world.status("mine").reason.value == "WaitingForGPU", "waits")
+        told = (await http.get(f"/v1/runs/{world.namespace}/mine/explain")).json()
+        steps = [(each["kind"], each["name"]) for each in told["toFree"]]
+        assert set(steps) == {
+            *(("run", f"{world.namespace}/{name}") for name in ("big", "one", "other")),
+            ("cordoned", cordoned),
+        }
+        assert [(each["kind"], each["name"]) for each in guessed["start"]["toFree"]] == steps
+        assert (guessed["starts"], told["exact"]) == (False, True)
+        assert told["room"] == {"free": 2, "reserved": 0, "held": 4, "cordoned": 1, "broken": 1}
+        last, *less = steps
+        for step in less:
+            await happens(world, http, *step)
+        await submit(http, "probe")  # once this runs, a whole cycle has been over all that wait
+        await world.reaches("probe", Phase.RUNNING)
+        assert world.status("mine").phase is Phase.QUEUED
+        left = (await http.get(f"/v1/runs/{world.namespace}/mine/explain")).json()
+        assert [(each["kind"], each["name"]) for each in left["toFree"]] == [last]
+        await happens(world, http, *last)
+        await world.reaches("mine", Phase.RUNNING)
+    finally:
+        await world.client.patch(NODES, cordoned, {"spec": {"unschedulable": False}})
+
+
+async def happens(world: World, http: httpx2.AsyncClient, kind: str, name: str) -> None:
+    """What an explanation named happens, and the cluster has seen it."""
+    if kind == "cordoned":
+        await world.client.patch(NODES, name, {"spec": {"unschedulable": False}})
+        await world.until(lambda: not world.mirror.nodes[name].spec.unschedulable, f"{name} is uncordoned")
+    else:
+        run = name.partition("/")[2]
+        assert (await http.delete(f"/v1/runs/{name}")).status_code == 202
+        await world.until(lambda: not world.run(run) and not world.pods(run), f"{run} is gone")
 
 
 @pytest.mark.real
