@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -14,11 +14,14 @@ from kajitori.core import gang
 from kajitori.core.backfill import Ending
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
+from kajitori.core.giving_way import Requests
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
 from kajitori.core.run import RunSpec
+from kajitori.core.snapshot import Snapshot
 from kajitori.core.status import RunStatus
 from kajitori.errors import Fault, Refused
 from kajitori.kube.cluster import ClusterView
+from kajitori.kube.giving_way import GivingWay
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Look, Outlook
@@ -80,6 +83,8 @@ class Cycle:
     waits: tuple[tuple[Waiting, Shortage], ...] = ()
     look: Look | None = None
     """The order of all that wait, and for whom nodes are kept; there whenever some wait."""
+    requests: Requests = field(default_factory=Requests)
+    """Who is to give way to those who wait."""
     explainer: Explainer | None = None
     """Says why those wait; there whenever some do."""
     doubtful: tuple[Key, ...] = ()
@@ -87,6 +92,8 @@ class Cycle:
     busy: tuple[Key, ...] = ()
     """Runs that were not started because they are being worked on, or are to be. They keep their places: nobody starts
     on what they would have had."""
+    snapshot: Snapshot | None = None
+    """What is used once those that start have what they got; there whenever some wait."""
 
 
 class Queue:
@@ -96,6 +103,7 @@ class Queue:
         self._mirror = mirror
         self._cluster = cluster
         self._outlook = Outlook(mirror, cluster)
+        self.giving_way = GivingWay(mirror, cluster, self._outlook)
         self._waiting: dict[Key, Waiting] = {}
         self._placed: dict[Key, Placed] = {}
 
@@ -137,12 +145,17 @@ class Queue:
         snapshot = self._cluster.snapshot()
         for member, nodes in self._assumed():
             occupy(snapshot, member, nodes)
-        applicants = [Applicant(waiting.run, waiting.request) for waiting in by_key.values()]
-        look = self._outlook.look(applicants, snapshot, now, placed=list(self._endings(now)))
-        starts = []
+        barred = self._cluster.barred()
+        applicants = [Applicant(waiting.run, barred(waiting.request)) for waiting in by_key.values()]
+        settled = self.giving_way.settle(applicants, snapshot, now)
+        snapshot, placed = settled.state, list(self._endings(now))
+        look = self._outlook.look(applicants, snapshot, now, placed=placed, settled=settled.keys)
+        requests = self.giving_way.ask(look, applicants, settled, now)
         for placement in look.schedule.placements:
+            occupy(snapshot, by_key[placement.key].request.member, placement.nodes)
+        starts = []
+        for placement in settled.placements + look.schedule.placements:
             waiting = by_key[placement.key]
-            occupy(snapshot, waiting.request.member, placement.nodes)
             if waiting.key in busy:
                 continue
             del self._waiting[waiting.key]
@@ -152,10 +165,11 @@ class Queue:
             starts.append((waiting, placement))
         waits = tuple(
             (by_key[shortage.key], shortage)
-            for shortage in look.schedule.shortages
+            for shortage in settled.shortages + look.schedule.shortages
             if by_key[shortage.key].key not in busy
         )
-        return Cycle(tuple(starts), waits, look, Explainer(snapshot, self._cluster.uses), doubtful, passed_over)
+        explainer = Explainer(snapshot, self._cluster.uses)
+        return Cycle(tuple(starts), waits, look, requests, explainer, doubtful, passed_over, snapshot)
 
     def _endings(self, now: datetime) -> Iterator[Ending]:
         """When attempts that were just planned are expected to have ended."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -41,15 +42,17 @@ from kajitori.core import gang, manifests, names, nodelist
 from kajitori.core.budgets import budget_spec
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
+from kajitori.core.giving_way import Request
 from kajitori.core.planner import GangRequest, Placement, Shortage
 from kajitori.core.ports import choose_port
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
-from kajitori.core.status import RunStatus
+from kajitori.core.status import GivesWay, RunStatus
 from kajitori.errors import Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView, life_of
 from kajitori.kube.events import About, EventRecorder
+from kajitori.kube.giving_way import ASKS, key_of, still_waits
 from kajitori.kube.members import member_of
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.objects import Pod, RunObject
@@ -285,7 +288,12 @@ class RunController:
                 await self._put_right(run, pod)
         seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, spared)) is not None]
         members = [self._patient(key, member) for _, member in seen]
-        life = replace(admitted.life, status=self._peaks.noted(run, admitted.life.status, seen))
+        asked = status.gives_way
+        life = replace(
+            admitted.life,
+            status=self._peaks.noted(run, admitted.life.status, seen),
+            wanted=asked is None or still_waits(self._mirror, asked),
+        )
         step = gang.next_step(life, members, self._time_of_facts())
         ended = asyncio.get_running_loop().time()
         self._work.rest(key, ended - began)
@@ -506,20 +514,51 @@ class RunController:
             self._work.wake(key, DOUBT_PATIENCE)
         for waiting, placement in cycle.starts:
             self._work.begin(waiting.key, partial(self._start, waiting, placement))
+        for request in cycle.requests.requests:
+            self._make_way(request)
+        if cycle.requests.look_again_in_seconds < math.inf:
+            self._plan_at(self._now() + timedelta(seconds=cycle.requests.look_again_in_seconds))
         if cycle.explainer is not None:
             for waiting, shortage in cycle.waits:
                 self._explain(waiting, shortage, cycle.explainer)
         ended = asyncio.get_running_loop().time()
         self._plan_rests_until = ended + REST * (ended - began)
 
+    def _make_way(self, request: Request) -> None:
+        """Has all of these give way; nobody for now if one of them is being worked on, and may be another soon."""
+        keys = [key_of(victim.key) for victim in request.victims]
+        waiting, runs = self._mirror.runs.get(key_of(request.key)), [self._mirror.runs.get(key) for key in keys]
+        busy = self._work.busy & set(keys)
+        if busy or waiting is None:
+            self._passed_over.update(busy)
+            return
+        asked = self._queue.giving_way.intent(request, waiting, self._now())
+        for key, run in zip(keys, runs, strict=True):
+            if run is not None:
+                self._queue.giving_way.note_asking(key, asked, run.metadata.resource_version)
+                self._work.begin(key, partial(self._give_way, key, run, asked))
+
+    async def _give_way(self, key: Key, run: RunObject, asked: GivesWay) -> None:
+        """Writes that this run gives way; its life does the rest."""
+        try:
+            assert run.status is not None
+            await self._write(run, gang.give_way(run.status, asked))
+        except BaseException:
+            self._queue.giving_way.note_failed(key)
+            self._replan = True
+            raise
+
     def _explain(self, waiting: Waiting, shortage: Shortage, explainer: Explainer) -> None:
         """Tells a new reason at once, new words for the same reason only now and then."""
         told = waiting.status
-        reason = explainer.reason(waiting.request, shortage)
-        if (told.phase, told.reason) == (Phase.QUEUED, reason) and not self._may_retell(waiting.key):
+        reason = gang.why_it_waits(told, explainer.reason(waiting.request, shortage))
+        asks = self._queue.giving_way.words_for(waiting.request.key)
+        is_told = (told.phase, told.reason) == (Phase.QUEUED, reason) and (ASKS in asks) == (ASKS in told.message)
+        if is_told and not self._may_retell(waiting.key):
             return
         explanation = explainer.explain(waiting.request, shortage)
-        status = gang.keep_waiting(told, explanation.reason, explanation.message)
+        message = f"{asks}; {explanation.message}" if asks else explanation.message
+        status = gang.keep_waiting(told, explanation.reason, message)
         if status != told:
             self._work.begin(waiting.key, partial(self._tell, waiting, status))
 
@@ -532,8 +571,12 @@ class RunController:
         due = memory.written_at + interval
         if self._now() >= due:
             return True
-        self._retell_at = min(due, self._retell_at or due)
+        self._plan_at(due)
         return False
+
+    def _plan_at(self, moment: datetime) -> None:
+        """The queue is looked at again then, or earlier."""
+        self._retell_at = min(moment, self._retell_at or moment)
 
     async def _tell(self, waiting: Waiting, status: RunStatus) -> None:
         await self._write(waiting.run, status, waiting.version, before=waiting.status)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kajitori.core.guarantees import Guaranteed
-from kajitori.core.planner import GangRequest, Placement, nodes_for, occupy, place
+from kajitori.core.planner import GangRequest, Placement, Shortage, nodes_for, occupy, place
 from kajitori.core.preemption import Running, choose_victims, without
 from kajitori.core.preemption_policy import Guarantee, Preemption
 from kajitori.core.snapshot import Mask, Snapshot
@@ -62,8 +62,15 @@ class Settled:
     """Of those who start now."""
     kept: tuple[Placement, ...]
     """For those who wait until all of their nodes are free."""
+    shortages: tuple[Shortage, ...]
+    """What these lack until then."""
     state: Snapshot
-    """What is left for everybody else: both of these are used."""
+    """What is left for everybody else: all of these are used."""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Of all of them."""
+        return frozenset(each.key for each in (*self.placements, *self.kept))
 
 
 def settle(state: Snapshot, freed_for: Iterable[GangRequest], leaving: Sequence[Running]) -> Settled:
@@ -72,19 +79,20 @@ def settle(state: Snapshot, freed_for: Iterable[GangRequest], leaving: Sequence[
     leaving: gangs on their way out. Who finds no room even without these is one who waits like all others.
     """
     now, then = state.copy(), without(state, leaving)
-    placements, kept = [], []
+    placements, kept, shortages = [], [], []
     for gang in freed_for:
         found = place(now, gang)
         if isinstance(found, Placement):
             placements.append(found)
         else:
-            found = place(then, gang)
+            lacks, found = found, place(then, gang)
             if not isinstance(found, Placement):
                 continue
             kept.append(found)
+            shortages.append(lacks)
         occupy(now, gang.member, found.nodes)
         occupy(then, gang.member, found.nodes)
-    return Settled(tuple(placements), tuple(kept), now)
+    return Settled(tuple(placements), tuple(kept), tuple(shortages), now)
 
 
 def ask(

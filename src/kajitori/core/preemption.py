@@ -135,6 +135,7 @@ class _Choice:
         self._holdings = _Holdings.of(candidates, self._eligible)
         self.missing = self._need - int(self._room.sum())
         self.unsaved: Floats = np.array([gang.unsaved_seconds for gang in candidates], dtype=np.float64)
+        self._sizes = np.array([gang.rows.size for gang in candidates], dtype=np.float64)
         self.everybody: Mask = np.ones(len(candidates), dtype=bool)
 
     def mask(self, gangs: Rows) -> Mask:
@@ -151,7 +152,8 @@ class _Choice:
         return room_of(_without(self._state, self._holdings.kept(leave)), self._member, self._eligible)
 
     def order(self, among: Mask) -> Rows:
-        """Those that make room, best first: who makes most of it; among equals who loses least.
+        """Those that make room, best first: who makes most of what is missing; among equals who loses least, then the
+        smallest.
 
         Where several share a node all of them have to leave it, so nodes are put in order: by the gangs that it takes
         for a member's room there, each weighed by how many members it makes room for in all.
@@ -161,14 +163,16 @@ class _Choice:
         nodes, gangs = len(gain), len(self.everybody)
         sharing = np.bincount(ours.rows, minlength=nodes)
         parts = gain[ours.rows] / np.maximum(sharing[ours.rows], 1)
-        makes = np.bincount(ours.which, weights=parts, minlength=gangs)
+        makes = np.minimum(np.bincount(ours.which, weights=parts, minlength=gangs), self.missing)
         useful = gain[ours.rows] > 0
         which, rows = ours.which[useful], ours.rows[useful]
         cost = np.bincount(rows, weights=1.0 / makes[which], minlength=nodes) / np.maximum(gain, 1.0)
-        loses = np.zeros(nodes)
+        loses, sizes = np.zeros(nodes), np.zeros(nodes)
         np.maximum.at(loses, rows, self.unsaved[which])
+        np.maximum.at(sizes, rows, self._sizes[which])
         best_first = np.unique(rows)
-        best_first = best_first[np.lexsort((best_first, loses[best_first], cost[best_first]))]
+        keys = (sizes[best_first], loses[best_first], cost[best_first])
+        best_first = best_first[np.lexsort((best_first, *keys))]
         place = np.empty(nodes, dtype=np.int64)
         place[best_first] = np.arange(best_first.size)
         first = np.full(gangs, nodes, dtype=np.int64)

@@ -6,7 +6,7 @@ The controller acts on it and the Web API tells about it: both ask the same of t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -78,15 +78,23 @@ class Outlook:
         self.running = RunningGangs(mirror, cluster)
 
     def look(
-        self, waiting: Sequence[Applicant], snapshot: Snapshot, now: datetime, *, placed: Sequence[Ending] = ()
+        self,
+        waiting: Sequence[Applicant],
+        snapshot: Snapshot,
+        now: datetime,
+        *,
+        placed: Sequence[Ending] = (),
+        settled: Container[str] = (),
     ) -> Look:
         """The order of all that wait, and what starts on what is free in the snapshot, which is not changed.
 
-        placed: what was given nodes and what the mirror does not show yet.
+        placed: what was given nodes and what the mirror does not show yet. settled: those for whom others gave way:
+        they are not planned here.
         """
         line, policy = self.line_up(waiting, now), self._cluster.policy.queue
         endings = [*(ending for _, ending in self.endings(now)), *placed]
-        found = schedule(snapshot, line.queue, endings, line.now, reserve=policy.reservations, likely=policy.likely)
+        queue = (queued for queued in line.queue if queued.gang.key not in settled)
+        found = schedule(snapshot, queue, endings, line.now, reserve=policy.reservations, likely=policy.likely)
         return Look(line.now, line.ranking, line.expected, line.queue, found)
 
     def line_up(self, waiting: Sequence[Applicant], now: datetime) -> Line:

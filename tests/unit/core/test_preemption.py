@@ -59,6 +59,14 @@ def test_among_as_few_those_that_lose_least() -> None:
     assert sorted(keys(choose_victims(state, waits(3), gangs))) == ["lost-1", "lost-2", "lost-5"]
 
 
+def test_among_those_that_lose_as_little_the_smallest() -> None:
+    """What is freed beyond what is missing helps nobody."""
+    state = snapshot(8)
+    gangs = [runs(state, "six", *range(6), unsaved_seconds=1.0), runs(state, "two", 6, 7, unsaved_seconds=1.0)]
+    assert keys(choose_victims(state, waits(2), gangs)) == ["two"]
+    assert keys(choose_victims(state, waits(3), gangs)) == ["six"]
+
+
 def test_nobody_gives_way_in_vain() -> None:
     """Where there is room already, and where there would be none even without all of them."""
     state = snapshot(3)

@@ -1,0 +1,314 @@
+"""Who gives way to whom, by all that the mirror holds: whom a run was asked to give way to stands in its status.
+
+So whoever comes new to a cluster knows for whom nodes come free, and asks nobody twice for one need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kajitori.core.choosing import Rows
+from kajitori.core.giving_way import Request, Requests, Settled, Wanting, ask, settle
+from kajitori.core.planner import MemberRequest, occupy
+from kajitori.core.policy_model import PriorityWord
+from kajitori.core.preemption import Running
+from kajitori.core.quantity import parse_duration_seconds
+from kajitori.core.reasons import Phase
+from kajitori.core.snapshot import Snapshot
+from kajitori.core.status import GivesWay
+from kajitori.core.times import format_time, parse_time
+from kajitori.kube.cluster import ClusterView, member_of_template, type_of
+from kajitori.kube.kin import owner_of
+from kajitori.kube.mirror import Key, Mirror
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.outlook import Applicant, Look, Outlook
+from kajitori.kube.resources import RUNS, Resource
+from kajitori.kube.usage import is_alone
+
+_DEFAULT_GRACE_SECONDS = 30
+"""Kubernetes' own."""
+
+
+ASKS = "asks "
+"""What is said of a run for which others are on their way out begins so."""
+
+
+class _Checkpoint(msgspec.Struct):
+    every: Any = None
+
+
+class _Spec(msgspec.Struct):
+    """What of a stored spec says how it gives way."""
+
+    priority: Any = None
+    checkpoint: _Checkpoint | None = None
+    stopped: Any = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What stays the same as long as nobody edits a Run."""
+
+    of: tuple[str, int]
+    """Its UID and generation."""
+    word: PriorityWord | None
+    every_seconds: int
+
+
+class GivingWay:
+    """Gangs that are asked to give way, and what comes free for whom. It follows the mirror by itself."""
+
+    def __init__(self, mirror: Mirror, cluster: ClusterView, outlook: Outlook) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self._outlook = outlook
+        self._asked: set[Key] = set()
+        """Runs whose status says that they give way."""
+        self._asking: dict[Key, tuple[GivesWay, str]] = {}
+        """Those whose status will say so as soon as the mirror shows it, and the version that it had before."""
+        self._services: set[Key] = set()
+        self._facts: dict[Key, _Facts] = {}
+        for key in mirror.runs:
+            self._look_at(key)
+        mirror.on_change(self._note)
+
+    # ------------------------------------------------------------------------------------------ what is known
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource == RUNS:
+            self._look_at((namespace, name))
+
+    def _look_at(self, key: Key) -> None:
+        run = self._mirror.runs.get(key)
+        if run is None or run.status is None or run.status.gives_way is None:
+            self._asked.discard(key)
+        else:
+            self._asked.add(key)
+        if run is not None and run.status is not None and run.status.attempt is not None and type_of(run) == "service":
+            self._services.add(key)
+        else:
+            self._services.discard(key)
+        if run is None:
+            self._facts.pop(key, None)
+        if key in self._asking and (run is None or run.metadata.resource_version != self._asking[key][1]):
+            del self._asking[key]
+
+    def note_asking(self, key: Key, asked: GivesWay, version: str) -> None:
+        """It is being written that this run gives way; until that is seen it counts as done."""
+        self._asking[key] = asked, version
+
+    def note_failed(self, key: Key) -> None:
+        """It could not be written."""
+        self._asking.pop(key, None)
+
+    def givers(self, key: str) -> list[tuple[RunObject, GivesWay]]:
+        """Runs that give way, or gave way, to this one (`namespace/name`), as long as it waits for what they had."""
+        return [
+            (run, asked) for run, asked in self._all_asked() if asked.to == key and still_waits(self._mirror, asked)
+        ]
+
+    def _all_asked(self) -> Iterator[tuple[RunObject, GivesWay]]:
+        for key in sorted(self._asked | self._asking.keys()):
+            run = self._mirror.runs.get(key)
+            if run is not None and run.status is not None:
+                asked = self._asking[key][0] if key in self._asking else run.status.gives_way
+                if asked is not None:
+                    yield run, asked
+
+    # ------------------------------------------------------------------------------------------ for the queue
+
+    def settle(self, waiting: Iterable[Applicant], snapshot: Snapshot, now: datetime) -> Settled:
+        """Those who have what was freed for them, or are to have it, before anybody else is looked at."""
+        freed_for = {asked.to for _, asked in self._all_asked() if still_waits(self._mirror, asked)}
+        requests = [each.request for each in waiting if each.request.key in freed_for]
+        if not requests:
+            return Settled((), (), (), snapshot)
+        requests.sort(key=lambda request: (-request.priority, request.queued_at, request.key))
+        return settle(snapshot, requests, [gang for gang in self.running(now) if gang.leaving])
+
+    def ask(self, look: Look, waiting: Iterable[Applicant], settled: Settled, now: datetime) -> Requests:
+        """Who is to give way to those of the queue that found no room."""
+        policy = self._cluster.policy
+        if not policy.preemption.enabled or not look.schedule.shortages:
+            return Requests()
+        lowest = policy.priorities["low"].value
+        runs = {each.request.key: each for each in waiting}
+        short = [runs[shortage.key] for shortage in look.schedule.shortages]
+        if not policy.guarantees and not any(each.request.priority > lowest for each in short):
+            return Requests()
+        gangs = self.running(now)
+        if not policy.guarantees and not any(gang.low and not gang.leaving for gang in gangs):
+            return Requests()
+        reserved = {each.key: each.starts_at - look.now for each in look.schedule.reservations}
+        queue = [
+            Wanting(each.request, each.run.metadata.namespace, reserved.get(each.request.key, float("inf")))
+            for each in short
+        ]
+        state = settled.state.copy()
+        for placement in look.schedule.placements:
+            occupy(state, runs[placement.key].request.member, placement.nodes)
+        return ask(state, queue, gangs, policy.preemption, policy.guarantees)
+
+    def words_for(self, key: str) -> str:
+        """What is said of those who give way to a run; nothing where nobody does."""
+        givers = self.givers(key)
+        if not givers:
+            return ""
+        ends = [end for run, asked in givers if (end := self._ends_at(run, asked)) is not None]
+        shown = ", ".join(self.describe(run) for run, _ in givers[:3])
+        more = f" and {len(givers) - 3} more" if len(givers) > 3 else ""
+        if not ends:
+            return f"{shown}{more} gave way"
+        its = "its" if len(givers) == 1 else "their"
+        return f"{ASKS}{shown}{more} to give way; {its} nodes are free by {max(ends):%H:%M:%S} UTC"
+
+    def describe(self, run: RunObject) -> str:
+        """`vision/bert (high, of ana)`."""
+        owner = owner_of(run)
+        said = f"{self._word(run)}, of {owner}" if owner else self._word(run)
+        return f"{run.metadata.namespace}/{run.metadata.name} ({said})"
+
+    def intent(self, request: Request, waiting: RunObject, now: datetime) -> GivesWay:
+        """What is written into the status of each of those who give way."""
+        return GivesWay(
+            to=request.key,
+            uid=waiting.metadata.uid,
+            attempts=waiting.status.attempts if waiting.status is not None else 0,
+            who=self.describe(waiting),
+            guaranteed=request.guaranteed,
+            since=format_time(now),
+        )
+
+    # ------------------------------------------------------------------------------------------ what runs
+
+    def running(self, now: datetime) -> list[Running]:
+        """All gangs that hold nodes, and all members that are on their way out."""
+        leaves = {run.metadata.uid for run, asked in self._all_asked() if still_waits(self._mirror, asked)}
+        found, alive = [], set()
+        for gang in self._outlook.running.all():
+            ends_in = self._outlook.ends_at(gang, now) - now.timestamp()
+            found.append(self._running(gang.run, gang.member, gang.rows, now, ends_in, leaves))
+            alive.add(gang.run.metadata.uid)
+        for key in self._services:
+            service = self._mirror.runs[key]
+            if service.status is not None and service.status.phase is Phase.RUNNING:
+                rows = self._rows_of(self._mirror.pods_of_run(service.metadata.uid))
+                assert service.status.attempt is not None
+                member = member_of_template(service.status.attempt, self._cluster.policy.gpu.resource)
+                found.append(self._running(service, member, rows, now, float("inf"), leaves))
+                alive.add(service.metadata.uid)
+        found += self._leaving_members(alive)
+        return found
+
+    def _running(
+        self, run: RunObject, member: MemberRequest, rows: Rows, now: datetime, ends_in: float, leaves: set[str]
+    ) -> Running:
+        status, facts = run.status, self._facts_of(run)
+        assert status is not None and status.attempt is not None
+        word = facts.word or self._cluster.policy.defaults.priority
+        since = status.started_at if type_of(run) == "service" else status.attempt.started_at
+        started = parse_time(since) if status.phase is Phase.RUNNING else None
+        ran = max(0.0, (now - started).total_seconds()) if started is not None else -1.0
+        return Running(
+            key=f"{run.metadata.namespace}/{run.metadata.name}",
+            namespace=run.metadata.namespace,
+            priority=self._cluster.policy.priorities[word].value,
+            low=word == "low" and status.sweep is None,
+            member=member,
+            rows=rows,
+            ran_seconds=ran,
+            unsaved_seconds=ran % facts.every_seconds if facts.every_seconds else max(0.0, ran),
+            grace_seconds=_grace_seconds(run),
+            ends_in_seconds=ends_in,
+            leaving=run.metadata.uid in leaves,
+        )
+
+    def _leaving_members(self, alive: set[str]) -> Iterator[Running]:
+        """Members of runs that are over, or between two attempts, and those that were asked to end one by one."""
+        index, resource = self._cluster.table().index, self._cluster.policy.gpu.resource
+        services = {self._mirror.runs[key].metadata.uid for key in self._services}
+        for pod in self._mirror.pods.values():
+            row = index.get(pod.spec.node_name) if pod.run_uid and not pod.is_finished else None
+            alone_to_go = pod.metadata.deletion_timestamp and pod.run_uid in services
+            if row is None or (pod.run_uid in alive and not alone_to_go):
+                continue
+            usage = self._mirror.usage_of_pod(pod)
+            member = MemberRequest(
+                usage.cpu_millis, usage.memory_bytes, usage.other(resource), whole_node=is_alone(pod)
+            )
+            key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            yield Running(key, pod.metadata.namespace, 0, False, member, np.array([row]), leaving=True)
+
+    def _rows_of(self, pods: Iterable[Pod]) -> Rows:
+        """Where those are that were not asked to end."""
+        index = self._cluster.table().index
+        nodes = [pod.spec.node_name for pod in pods if not pod.is_finished and not pod.metadata.deletion_timestamp]
+        return np.array([index[node] for node in nodes if node in index], dtype=np.int64)
+
+    def _facts_of(self, run: RunObject) -> _Facts:
+        key, of = (run.metadata.namespace, run.metadata.name), (run.metadata.uid, run.metadata.generation)
+        known = self._facts.get(key)
+        if known is None or known.of != of:
+            spec = _spec_of(run)
+            word = spec.priority if spec.priority in ("high", "normal", "low") else None
+            known = self._facts[key] = _Facts(of, word, _every_seconds(spec))
+        return known
+
+    def _word(self, run: RunObject) -> str:
+        return self._facts_of(run).word or self._cluster.policy.defaults.priority
+
+    def _ends_at(self, run: RunObject, asked: GivesWay) -> datetime | None:
+        """When the last of its members is gone at the latest; None where none is left."""
+        pods = [pod for pod in self._mirror.pods_of_run(run.metadata.uid) if not pod.is_finished]
+        told = [pod.metadata.deletion_timestamp for pod in pods]
+        if not pods:
+            return None
+        moments = [moment for text in told if (moment := parse_time(text)) is not None]
+        since = parse_time(asked.since)
+        if len(moments) < len(told) and since is not None:
+            moments.append(since + timedelta(seconds=_grace_seconds(run)))
+        return max(moments, default=None)
+
+
+def key_of(name: str) -> Key:
+    """The mirror's key of `namespace/name`."""
+    namespace, _, short = name.partition("/")
+    return namespace, short
+
+
+def still_waits(mirror: Mirror, asked: GivesWay) -> bool:
+    """Whether the run that was to have these nodes is still there and waits for them."""
+    run = mirror.runs.get(key_of(asked.to))
+    if run is None or run.metadata.uid != asked.uid or run.metadata.deletion_timestamp:
+        return False
+    status = run.status
+    if status is not None and (status.phase.is_final or status.attempts != asked.attempts):
+        return False
+    return _spec_of(run).stopped is not True
+
+
+def _spec_of(run: RunObject) -> _Spec:
+    try:
+        return msgspec.json.decode(run.spec, type=_Spec)
+    except msgspec.DecodeError:
+        return _Spec()
+
+
+def _every_seconds(spec: _Spec) -> int:
+    try:
+        return parse_duration_seconds(spec.checkpoint.every) if spec.checkpoint and spec.checkpoint.every else 0
+    except ValueError:
+        return 0
+
+
+def _grace_seconds(run: RunObject) -> float:
+    """Of its attempt: what is edited since then is for the next."""
+    assert run.status is not None
+    template = run.status.attempt.template if run.status.attempt is not None else {}
+    return float(template.get("spec", {}).get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS))

@@ -1,0 +1,201 @@
+"""Gangs that give way, the same on the embedded server and on a real kube-apiserver with a real kube-scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.helpers.world import GPUS, SIM, World, this_machine
+
+from kajitori.controllers.attempts import write_status
+from kajitori.core import gang, names
+from kajitori.core.policy_model import Policy
+from kajitori.core.preemption_policy import Preemption
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import GivesWay, RunStatus
+from kajitori.core.times import format_time, parse_time
+from kajitori.errors import NotFound
+from kajitori.kube.resources import EVENTS, NAMESPACES, RUNS
+from kajitori.policyfile import PolicyFile
+
+WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
+SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}
+"""Members take all of their grace to end: time for mistakes."""
+
+TRAINING = """
+import os, signal, sys, time
+path = os.environ["KAJI_CHECKPOINT_DIR"] + "/step"
+if os.path.exists(path):
+    sys.exit(0 if open(path).read() == os.environ["KAJI_RUN"] else 3)
+def save(*_):
+    time.sleep(1)
+    open(path, "w").write(os.environ["KAJI_RUN"])
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+open(os.environ["KAJI_CHECKPOINT_DIR"] + "/listening", "w").close()
+time.sleep(600)
+"""
+"""Writes its checkpoint when it is asked to end, which takes a second; with a checkpoint it has nothing left to do."""
+
+
+async def test_a_program_writes_its_checkpoint_gives_way_and_comes_back_from_it(world: World) -> None:
+    """It costs no restart, and it keeps its place in the queue. Whoever looks at its events sees for whom it left."""
+    async with this_machine(world, cpu_millis=1000) as selector:
+        world.policy = PolicyFile(None, without_file=at_once(world.policy.current().policy))
+        world.start_controller()
+        resources = {"cpu": 0.6, "memory": "64Mi"}
+        await world.submit(
+            "training",
+            command=[sys.executable, "-c", TRAINING],
+            checkpoint={"path": "/ckpt"},
+            priority="low",
+            grace="20s",
+            nodeSelector=selector,
+            resources=resources,
+        )
+        before = await world.reaches("training", Phase.RUNNING)
+        listening = world.folder / "ckpt" / world.namespace / "training" / "listening"
+        await world.until(listening.exists, "the program listens")
+        await world.submit("urgent", command=["sleep", "0.1"], nodeSelector=selector, resources=resources)
+        status = await world.reaches("urgent", Phase.SUCCEEDED)
+        assert status.attempts == 1
+        status = await world.reaches("training", Phase.SUCCEEDED)
+    assert (status.attempts, status.restarts, status.interruptions) == (2, 0, 1)
+    assert status.queued_at == before.queued_at
+    said = await world.client.list(EVENTS, world.namespace)
+    messages = [each["message"] for each in said.items if each["reason"] == Reason.PREEMPTED]
+    assert f"gives way to {world.namespace}/urgent (normal)" in messages
+
+
+async def test_just_those_give_way_that_have_to_and_what_they_leave_is_nobody_elses(world: World) -> None:
+    """One large gang instead of two small ones, after its minimum run time; while its members take their grace nobody
+    else is asked, and nobody else takes what comes free. Then it comes back."""
+    world.use_policy(preemption={"minimumRunTime": "2s"}, inject=SLOW_END)
+    world.start_controller()
+    for name, members in (("large", 4), ("small-a", 2), ("small-b", 2)):
+        await world.submit(name, replicas=members, resources=WHOLE, priority="low")
+    for name in ("large", "small-a", "small-b"):
+        await world.reaches(name, Phase.RUNNING)
+    nodes = set(world.nodes_of("large"))
+    await world.submit("urgent", replicas=4, resources=WHOLE, priority="high")
+    asked = await world.until(lambda: world.status("large").gives_way, "large is asked")
+    assert asked and (asked.to, asked.guaranteed) == (f"{world.namespace}/urgent", False)
+    assert ran_for(world.status("large"), asked) >= timedelta(seconds=2)
+    await world.submit("sneak", replicas=1, resources=WHOLE, priority="low")
+    said = f"asks {world.namespace}/large (low) to give way; its nodes are free by "
+    await world.until(lambda: world.status("urgent").message.startswith(said), "urgent says whom it asks")
+
+    await world.reaches("urgent", Phase.RUNNING)
+    assert set(world.nodes_of("urgent")) == nodes
+    assert [world.status(name).attempts for name in ("small-a", "small-b", "sneak")] == [1, 1, 0]
+    assert all(world.status(name).gives_way is None for name in ("small-a", "small-b"))
+    waiting = await world.until(
+        lambda: (status := world.status("large")).phase is Phase.QUEUED and "needs" in status.message and status,
+        "large waits",
+    )
+    assert waiting and waiting.reason is Reason.PREEMPTED
+    assert waiting.message.startswith(f"gave way to {world.namespace}/urgent (high); needs 32 h100")
+
+    await world.succeed("urgent")
+    back = await world.reaches("large", Phase.RUNNING, attempt=2)
+    assert (back.restarts, back.interruptions, back.gives_way) == (0, 1, None)
+
+
+async def test_a_controller_that_is_killed_before_it_told_anybody_is_followed_by_one_that_does(world: World) -> None:
+    """What it had written counts: the gang leaves for whoever still waits, and nobody leaves for one who does not."""
+    world.use_policy(preemption={"minimumRunTime": "10m"})  # nobody is asked anew
+    task = world.start_controller()
+    for name in ("first", "second"):
+        await world.submit(name, replicas=4, resources=WHOLE, priority="low")
+        await world.reaches(name, Phase.RUNNING)
+    for name in ("urgent", "gone"):
+        await world.submit(name, replicas=4, resources=WHOLE, priority="high")
+        await world.until(lambda name=name: world.status(name).message, "it waits")  # type: ignore[misc]
+    await world.kill_controller(task)
+    await intend(world, "first", to="urgent")
+    await intend(world, "second", to="gone")
+    await world.change("gone", stopped=True)
+    world.start_controller()
+    await world.reaches("urgent", Phase.RUNNING)
+    assert world.status("first").interruptions == 1
+    second = await world.until(
+        lambda: (status := world.status("second")).gives_way is None and status, "second goes on"
+    )
+    assert second and (second.phase, second.attempts, second.interruptions) == (Phase.RUNNING, 1, 0)
+    assert len(world.pods("second", 1)) == 4
+
+
+async def test_a_team_gets_back_what_it_is_guaranteed(world: World) -> None:
+    """Another team borrowed it for a run of normal priority, which is asked first and gives it back; the rest of what
+    it holds it keeps."""
+    world.use_policy(preemption={"minimumRunTime": "0s"}, guarantees=[{"namespace": world.namespace, "gpus": 2 * GPUS}])
+    world.start_controller()
+    async with other_team(world) as team:
+        for name, members in (("six", 6), ("two", 2)):
+            await submit_there(world, team, name, members)
+            await world.until(lambda name=name: there(world, team, name).phase is Phase.RUNNING, f"{name} runs")  # type: ignore[misc]
+        await world.submit("beyond", replicas=3, resources=WHOLE)
+        await world.until(lambda: world.status("beyond").message, "beyond waits")
+        await world.submit("ours", replicas=2, resources=WHOLE, priority="low")
+        status = await world.reaches("ours", Phase.RUNNING)
+        borrowed = there(world, team, "two")
+        assert status.attempts == 1 and borrowed.gives_way is not None and borrowed.gives_way.guaranteed
+        assert "whose team is guaranteed what it asks for" in borrowed.message
+        assert (there(world, team, "six").phase, there(world, team, "six").gives_way) == (Phase.RUNNING, None)
+        assert world.status("beyond").attempts == 0
+
+
+# ------------------------------------------------------------------------------------------------ helpers
+
+
+def at_once(policy: Policy) -> Policy:
+    """The policy without a minimum run time."""
+    rules = Preemption.model_validate({"minimumRunTime": "0s"})
+    return policy.model_copy(update={"preemption": rules})
+
+
+def ran_for(status: RunStatus, asked: GivesWay) -> timedelta:
+    """How long a run had run when it was asked."""
+    assert status.attempt is not None
+    started, since = parse_time(status.attempt.started_at), parse_time(asked.since)
+    assert started is not None and since is not None
+    return since - started
+
+
+async def intend(world: World, name: str, *, to: str) -> None:
+    """What a controller writes before anything else."""
+    run, waiting = world.run(name), world.run(to)
+    assert run is not None and run.status is not None and waiting is not None
+    asked = GivesWay(
+        to=f"{world.namespace}/{to}", uid=waiting.metadata.uid, who=to, since=format_time(datetime.now(UTC))
+    )
+    await write_status(world.client, run, gang.give_way(run.status, asked))
+
+
+@contextlib.asynccontextmanager
+async def other_team(world: World) -> AsyncIterator[str]:
+    """A second namespace; its runs are gone at the end."""
+    team = f"{world.namespace}-other"
+    await world.client.create(NAMESPACES, {"metadata": {"name": team}})
+    try:
+        yield team
+    finally:
+        for _, name in [key for key in world.mirror.runs if key[0] == team]:
+            with contextlib.suppress(NotFound):
+                await world.client.delete(RUNS, name, team)
+        await world.until(lambda: not any(space == team for space, _ in world.mirror.runs), "its runs are gone")
+
+
+async def submit_there(world: World, team: str, name: str, members: int) -> None:
+    spec: dict[str, Any] = {"image": "bert:3", "command": ["train"], "grace": "2s"}
+    spec |= {"resources": WHOLE, "replicas": members}
+    document = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
+    await world.client.create(RUNS, document, team)
+
+
+def there(world: World, team: str, name: str) -> RunStatus:
+    run = world.mirror.runs.get((team, name))
+    return (run.status if run else None) or RunStatus()
