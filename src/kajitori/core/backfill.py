@@ -10,7 +10,7 @@ frees anything; a gang that waits for it has no reservation, and holds nothing b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -101,17 +101,14 @@ def schedule(
     """
     cycle = _Cycle(snapshot, endings, now, likely)
     placements: list[Placement] = []
-    shortages: list[Shortage] = []
     for queued in queue:
         shape = cycle.shape_of(queued.gang)
         placement = cycle.start(queued, shape)
         if placement is not None:
             placements.append(placement)
-            continue
-        if reserve:
+        elif reserve:
             cycle.reserve(queued, shape)
-        shortages.append(cycle.shortage(queued.gang, shape))
-    return Schedule(tuple(placements), tuple(shortages), tuple(cycle.reservations))
+    return Schedule(tuple(placements), tuple(cycle.shortages()), tuple(cycle.reservations))
 
 
 @dataclass(eq=False, slots=True)
@@ -157,17 +154,32 @@ class _Rooms:
             known = self._rooms[shape] = _Room(room, int(room.sum()), len(self._changed))
         elif known.changes < len(self._changed):
             changed = self._changed[known.changes :]
-            rows = np.unique(np.concatenate(changed)) if len(changed) > 1 else changed[0]
+            rows = _distinct(np.concatenate(changed)) if len(changed) > 1 else changed[0]
             now = room_of(self.state, shape.member, shape.candidates[rows], rows)
             known.total += int(now.sum()) - int(known.room[rows].sum())
             known.room[rows] = now
             known.changes = len(self._changed)
         return known
 
+    def may_hold(self, shape: _Shape, members: int) -> bool:
+        """False only where there is no room for so many: within a cycle there is ever less, so that what was known of a
+        shape the last time is enough to say no."""
+        known = self._rooms.get(shape)
+        return known is None or known.total >= members
+
     def note(self, rows: Rows) -> None:
         """The state of these rows has changed; each comes once."""
         self.leftover[rows] = leftover_of(self.state, rows)
         self._changed.append(rows)
+
+
+def _distinct(rows: Rows) -> Rows:
+    """Each of these rows once, upwards: as np.unique, but quick where there are few."""
+    rows = np.sort(rows)
+    first = np.empty(len(rows), dtype=bool)
+    first[:1] = True
+    np.not_equal(rows[1:], rows[:-1], out=first[1:])
+    return rows[first]
 
 
 class _Releases:
@@ -257,8 +269,8 @@ class _Cycle:
     _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
     _by_identity: dict[int, _Shape] = field(default_factory=dict)
     _free: _Rooms = field(init=False)
-    _behind: tuple[str, ...] = ()
-    """Who the gang that was looked at last would have delayed."""
+    _left: list[tuple[GangRequest, _Shape, tuple[str, ...]]] = field(default_factory=list)
+    """Gangs that do not start, each with whom it would delay if there is room for it."""
     _kept: _Rooms | None = None
     """As `_free`, but without what reservations need."""
     _floor: Snapshot | None = None
@@ -285,18 +297,13 @@ class _Cycle:
     def start(self, queued: Queued, shape: _Shape) -> Placement | None:
         """Places the gang, or as much of it as fits where less is enough, on what is free, if that is expected to delay
         no reservation."""
-        need = queued.gang.least
-        self._behind = ()
-        known = self._free.of(shape)
-        if known.total < need:
+        need, seconds = queued.gang.least, queued.expected_seconds
+        lasts = self.now + seconds > shape.pass_by or self.now + self._likely(queued) > shape.likely_by
+        rooms = self._kept if lasts and self._kept is not None else self._free
+        known = rooms.of(shape) if rooms.may_hold(shape, need) else None
+        if known is None or known.total < need:
+            self._left.append((queued.gang, shape, self._delayed_by(queued, shape) if lasts else ()))
             return None
-        seconds = queued.expected_seconds
-        lasts = self.now + seconds > shape.pass_by or self.now + self.likely * seconds > shape.likely_by
-        if lasts and self._kept is not None:
-            known = self._kept.of(shape)
-            if known.total < need:
-                self._behind = self._delayed_by(queued, shape)
-                return None
         # Reserved nodes look full among those that are kept free: what has ended by then takes them first.
         leftover = (self._kept or self._free).leftover
         gang = queued.gang.fitting(known.total)
@@ -308,16 +315,21 @@ class _Cycle:
 
     def _delayed_by(self, queued: Queued, shape: _Shape) -> tuple[str, ...]:
         """Whose reservation begins before this gang is expected to have ended."""
-        seconds, likely = queued.expected_seconds, self.likely * queued.expected_seconds
+        seconds, likely = queued.expected_seconds, self._likely(queued)
         return tuple(
             reservation.key
             for reservation in shape.heeds
             if self.now + (seconds if reservation.overdue else likely) > reservation.starts_at
         )
 
+    def _likely(self, queued: Queued) -> float:
+        """How much of its expected length has to end before a reservation. Of what takes what it gets, and comes again
+        for more, all of it: with members that take over from each other the reservation could slip for ever."""
+        return queued.expected_seconds if queued.gang.fewest is not None else self.likely * queued.expected_seconds
+
     def _occupy(self, member: MemberRequest, rows: Rows, lasts: bool) -> None:
         occupy_rows(self._free.state, member, rows)
-        changed = np.unique(rows)
+        changed = _distinct(rows)
         self._free.note(changed)
         if self._floor is not None and self._kept is not None:
             reserved = rows[self._floor.members[rows] > 0]
@@ -377,10 +389,14 @@ class _Cycle:
             else:
                 shape.likely_by = min(shape.likely_by, reservation.starts_at)
 
-    def shortage(self, gang: GangRequest, shape: _Shape) -> Shortage:
-        """Why the gang does not start; what holds for all of its shape is worked out once."""
-        fit_now = min(self._free.of(shape).total, gang.least)
-        known = shape.shortage
-        if known is None:
-            known = shape.shortage = shortage_of(self.snapshot.table, gang, shape.eligible, fit_now)
-        return Shortage(gang.key, gang.least, fit_now, known.fit_ever, known.fit_repaired, known.eligible, self._behind)
+    def shortages(self) -> Iterator[Shortage]:
+        """Why gangs do not start, by what is left when all have been looked at. What holds for all of a shape is worked
+        out once."""
+        for gang, shape, behind in self._left:
+            total = self._free.of(shape).total
+            fit_now = min(total, gang.least)
+            known = shape.shortage
+            if known is None:
+                known = shape.shortage = shortage_of(self.snapshot.table, gang, shape.eligible, fit_now)
+            behind = behind if total >= gang.least else ()
+            yield Shortage(gang.key, gang.least, fit_now, known.fit_ever, known.fit_repaired, known.eligible, behind)

@@ -155,10 +155,12 @@ AMOUNTS = ("cpu", "memory", "gpu", "nodes")
 
 def dominant_part(amounts: Sequence[float], totals: Sequence[float]) -> float:
     """The largest part that these are of what there is: 0 to 1."""
-    parts = (
-        amount / total if total > amount else 1.0 for amount, total in zip(amounts, totals, strict=True) if amount > 0
-    )
-    return max(parts, default=0.0)
+    largest = 0.0
+    for amount, total in zip(amounts, totals, strict=True):  # for each that waits, in each cycle
+        if amount > 0:
+            part = amount / total if total > amount else 1.0
+            largest = max(largest, part)
+    return largest
 
 
 @dataclass(frozen=True)

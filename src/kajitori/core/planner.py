@@ -116,19 +116,21 @@ class Plan:
 def plan(snapshot: Snapshot, queue: Iterable[GangRequest]) -> Plan:
     """Places the queued gangs one after the other, in the given order, on what is free.
 
-    The snapshot is not changed. A gang that does not fit takes nothing; later ones may pass it.
+    The snapshot is not changed. A gang that does not fit takes nothing; later ones may pass it. What is missing is what
+    is missing when all have been looked at.
     """
     state = snapshot.copy()
     placements: list[Placement] = []
-    shortages: list[Shortage] = []
+    left: list[GangRequest] = []
     for gang in queue:
         chosen = place(state, gang)
         if isinstance(chosen, Shortage):
-            shortages.append(chosen)
+            left.append(gang)
             continue
         placements.append(chosen)
         occupy(state, gang.member, chosen.nodes)
-    return Plan(tuple(placements), tuple(shortages))
+    shortages = (place(state, gang) for gang in left)
+    return Plan(tuple(placements), tuple(each for each in shortages if isinstance(each, Shortage)))
 
 
 def occupy(state: Snapshot, member: MemberRequest, nodes: Sequence[str]) -> None:
