@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,13 +12,15 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.node_health import ask_for_test, health_of, take_back, tests_that_go_on, trial_of, why_out
 from kajitori.api.views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView
 from kajitori.core import names
-from kajitori.core.snapshot import NodeFacts
+from kajitori.core.policy import Policy
+from kajitori.core.snapshot import NodeFacts, NodeTable
 from kajitori.core.suggest import did_you_mean
 from kajitori.core.validation import show
 from kajitori.errors import NotFound
-from kajitori.kube.objects import Node
+from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES
 
 router = APIRouter(tags=["cluster"])
@@ -59,28 +61,54 @@ async def uncordon_node(api: Shared, user: Caller, name: str) -> Response:
     return await _change(api, user, name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": None}})
 
 
+@router.post("/v1/nodes/{name}/healthy", responses=describes(NodeDetail), summary="Let a node back into the pool")
+async def heal_node(api: Shared, user: Caller, name: str) -> Response:
+    """Whether it left for its condition, for runs that failed on it, or for a test; or was not tested yet. What was
+    before does not count against it any more, and who let it back stands in its trail."""
+    table = await _may_change(api, user, name)
+    node = await take_back(api, user, name)
+    facts = dataclasses.replace(table.nodes[table.index[name]], out=(), schedulable=not node.spec.unschedulable)
+    return answer(_detail(api, facts, node))
+
+
+@router.post("/v1/nodes/{name}/test", responses=describes(NodeDetail), summary="Have a node tested")
+async def test_node(api: Shared, user: Caller, name: str) -> Response:
+    """With the test of policy (`preflight`), as soon as no run is on it. A node that fails leaves the pool, one that
+    passes comes back; what it was stands in its trail. Asked twice, it is done once."""
+    table = await _may_change(api, user, name)
+    node = await ask_for_test(api, user, name, api.mirror.nodes[name])
+    return answer(_detail(api, table.nodes[table.index[name]], node))
+
+
 async def _change(api: Api, user: User, name: str, patch: dict[str, Any]) -> Response:
     """Patches a node in the caller's name; answers what it is then."""
-    table = api.cluster.table()
-    if name not in table.index:
-        raise NotFound(f"there is no node {show(name)!r}", hint=did_you_mean(name, table.index))
-    await user.require("patch", "", name, resource=NODES)
+    table = await _may_change(api, user, name)
     node = msgspec.convert(await user.client.patch(NODES, name, patch), Node)
     facts = dataclasses.replace(table.nodes[table.index[name]], schedulable=not node.spec.unschedulable)
     return answer(_detail(api, facts, node))
 
 
+async def _may_change(api: Api, user: User, name: str) -> NodeTable:
+    """All nodes, where there is one of this name and the caller may change it; else raises NotFound or Forbidden."""
+    table = api.cluster.table()
+    if name not in table.index or name not in api.mirror.nodes:
+        raise NotFound(f"there is no node {show(name)!r}", hint=did_you_mean(name, table.index))
+    await user.require("patch", "", name, resource=NODES)
+    return table
+
+
 def node_views(api: Api) -> Iterator[NodeView]:
     """All nodes, in topology order."""
+    going_on = tests_that_go_on(api)
     for facts in api.cluster.table().nodes:
         node = api.mirror.nodes.get(facts.name)
         if node is not None:
-            yield _view(api, facts, node)
+            yield _view(api, facts, node, going_on)
 
 
-def why_no_work(facts: NodeFacts, node: Node) -> str:
+def why_no_work(facts: NodeFacts, node: Node, policy: Policy) -> str:
     """Why nothing new is placed on a node; empty where it takes work. Taints keep only those out that do not tolerate
-    them, so they are no reason of this kind."""
+    them, so they are no reason of this kind, but for those that keep a node out of the pool."""
     if not facts.ready:
         for condition in node.status.conditions:
             if condition.type == "Ready" and condition.status != "True":
@@ -88,7 +116,7 @@ def why_no_work(facts: NodeFacts, node: Node) -> str:
                 return f"not ready: {said}" if said else "not ready"
         return "not ready"
     if facts.schedulable:
-        return ""
+        return why_out(node, policy)
     return f"drained for {node.drained_by}" if node.drained_by else "cordoned"
 
 
@@ -118,12 +146,12 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
 
 
 def _detail(api: Api, facts: NodeFacts, node: Node) -> NodeDetail:
-    view = _view(api, facts, node)
+    view = _view(api, facts, node, tests_that_go_on(api))
     fields = {field: getattr(view, field) for field in view.__struct_fields__}
-    return NodeDetail(**fields, members=members_on(api, facts.name))
+    return NodeDetail(**fields, members=members_on(api, facts.name), health=health_of(node))
 
 
-def _view(api: Api, facts: NodeFacts, node: Node) -> NodeView:
+def _view(api: Api, facts: NodeFacts, node: Node, going_on: Mapping[str, RunObject]) -> NodeView:
     policy = api.cluster.policy
     usage = api.mirror.usage_of(facts.name)
     labels = node.metadata.labels
@@ -132,7 +160,7 @@ def _view(api: Api, facts: NodeFacts, node: Node) -> NodeView:
         ready=facts.ready,
         schedulable=facts.schedulable,
         draining=bool(node.drained_by),
-        why=why_no_work(facts, node),
+        why=why_no_work(facts, node, policy),
         labels=labels,
         taints=[
             f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
@@ -144,5 +172,7 @@ def _view(api: Api, facts: NodeFacts, node: Node) -> NodeView:
         memory_bytes=Amount(total=facts.memory_bytes, used=usage.memory_bytes if usage else 0),
         pods=Amount(total=facts.pods, used=usage.pods if usage else 0),
         domains={label: labels[label] for label in policy.topology if label in labels},
+        testable=policy.preflight.covers(labels),
+        test=trial_of(node, policy, going_on),
         created_at=node.metadata.creation_timestamp,
     )

@@ -136,6 +136,37 @@ class MemberOnNode(View):
     since: str
 
 
+class HealthEntry(View):
+    """One thing that happened to a node: it left the pool, came back, was lost or tested."""
+
+    at: Time
+    what: str
+    """out, back, lost, passed, failed or untested."""
+    reason: str
+    by: str
+    """Who asked for it, where a person did."""
+    evidence: list[str]
+    run: str
+    """Of a test: the run that was it."""
+    times: int
+    """So often in a row."""
+    says: str
+    """All of it in a line."""
+
+
+class NodeTest(View):
+    """A node's test: the one that is to come or goes on, else the last."""
+
+    state: str
+    """asked, testing, passed, failed or untested."""
+    at: str = ""
+    """When it ended."""
+    run: str = ""
+    namespace: str = ""
+    by: str = ""
+    says: str = ""
+
+
 class NodeView(View):
     """A node: what it has, what is in use, and why it takes no work."""
 
@@ -155,6 +186,9 @@ class NodeView(View):
     pods: Amount
     domains: dict[str, str]
     """Where it stands: the topology labels of policy that it has."""
+    testable: bool
+    """Policy has a test for it (`preflight`)."""
+    test: NodeTest | None
     created_at: Time
 
 
@@ -162,6 +196,8 @@ class NodeDetail(NodeView):
     """A node with all that runs on it."""
 
     members: list[MemberOnNode]
+    health: list[HealthEntry]
+    """How it left the pool and came back, the oldest first."""
 
 
 class NodeList(View):

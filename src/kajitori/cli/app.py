@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "policy": "Show the policy in force, or check a file.",
         "drain": "Empty nodes: runs on them go elsewhere.",
         "uncordon": "Let nodes take work again.",
+        "preflight": "Test nodes; those that fail leave the pool.",
     },
     "Running a cluster": {
         "up": "Start the whole platform on this machine.",

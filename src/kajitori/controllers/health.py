@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from kajitori.core import names
-from kajitori.core.health import Change, Warned
+from kajitori.core.health import DRAINED_BY, Change, Warned
 from kajitori.core.health_trail import What, added, as_taint_value, in_words, read_trail, write_trail
 from kajitori.core.preflight import name_of_test, run_of_test
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError, NotFound
@@ -42,8 +42,6 @@ UNSEEN_SECONDS = 10.0
 """How long the mirror may take to show what was just written before it is believed all the same."""
 
 RETRY_SECONDS = 30.0
-DRAINED_BY = f"{names.MANAGED_BY}: "
-"""How a node is marked that was drained for its health, with the reason behind it."""
 
 
 class HealthKeeper:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from kajitori.core.health_trail import Entry, What, came_back_at, entry, left_as, tests_in_a_row
+from kajitori.core.names import MANAGED_BY
 from kajitori.core.node_policy import NodeHealth, Preflight
 from kajitori.core.snapshot import natural_key
 from kajitori.core.times import format_time
@@ -23,6 +24,8 @@ PREFLIGHT_FAILED = "PreflightFailed"
 PREFLIGHT_PASSED = "PreflightPassed"
 CONDITION_GONE = "ConditionGone"
 BY_HAND = "ByHand"
+DRAINED_BY = f"{MANAGED_BY}: "
+"""How a node is marked that is drained for its health; the reason follows."""
 _OURS = (MEMBERS_FAIL, NODE_LOST, PREFLIGHT_FAILED)
 """Reasons that do not go away by themselves, as a condition does."""
 

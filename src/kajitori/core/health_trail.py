@@ -139,7 +139,7 @@ def in_words(entry: Entry) -> str:
         What.FAILED: "failed its test",
         What.UNTESTED: "could not be tested",
     }[entry.what]
-    by = f", by {entry.by}" if entry.by else ""
+    by = f", {'asked for by' if entry.run else 'by'} {entry.by}" if entry.by else ""
     often = f" ({entry.times} times)" if entry.times > 1 else ""
     said = f"; {entry.evidence[0]}" if entry.evidence else ""
     return f"{what}{by}{often}{said}"

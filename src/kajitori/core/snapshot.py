@@ -84,7 +84,7 @@ class NodeFacts:
         if not self.schedulable:
             return "cordoned"
         if unhealthy := [taint for taint in self.out if taint.key == TAINT_UNHEALTHY]:
-            return f"unhealthy ({unhealthy[0].value})" if unhealthy[0].value else "unhealthy"
+            return f"unhealthy: {unhealthy[0].value}" if unhealthy[0].value else "unhealthy"
         return "not tested yet" if self.out else ""
 
 

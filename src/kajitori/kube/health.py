@@ -130,21 +130,25 @@ class HealthView:
             return Trial(name, TrialState.PASSED)
         if status.phase.is_final or status.failed_starts:
             if status.phase is Phase.FAILED and status.reason in _NODES_FAULT:
-                return Trial(name, TrialState.FAILED, self._last_words(run) or (status.message,))
+                return Trial(name, TrialState.FAILED, self._last_words(run) or (_how(status.message),))
             return Trial(name, TrialState.IMPOSSIBLE, (status.message or status.reason.value,))
         return Trial(name, TrialState.GOES_ON)
 
     def _last_words(self, run: RunObject) -> tuple[str, ...]:
-        """How a test ended, and the last lines that it wrote."""
+        """How a test ended, with its last line; then the lines before that."""
         assert run.status is not None
         for pod in self._mirror.pods_of_run(run.metadata.uid):
             for container in pod.status.container_statuses:
                 ended = container.state.terminated
                 if ended is not None and ended.message:
                     lines = [line for line in ended.message.splitlines() if line.strip()][-_LAST_LINES:]
-                    first = f"exit code {ended.exit_code}" if run.status.reason is Reason.PROGRAM_FAILED else ""
-                    return (first or run.status.message, *lines)
+                    return (_how(run.status.message), *lines[:-1])
         return ()
+
+
+def _how(message: str) -> str:
+    """How a test ended; it has one member."""
+    return message.removeprefix("member 0: ")
 
 
 def signs_of(node: Node, policy: Policy) -> Signs:

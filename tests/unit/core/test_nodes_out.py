@@ -36,7 +36,7 @@ def test_nothing_is_placed_on_them_and_they_are_said_to_be_broken() -> None:
     said = explain(Snapshot.empty(table), GangRequest("a/b", member, (0, 1)), found, lambda name: ())
     assert [(each.why, each.nodes) for each in said.blocked] == [
         ("not tested yet", "n3"),
-        ("unhealthy (KernelDeadlock)", "n2"),
+        ("unhealthy: KernelDeadlock", "n2"),
     ]
 
 

@@ -11,19 +11,25 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
 
 
-@click.command(epilog="\b\nExamples:\n  kaji nodes\n  kaji nodes gpu-00012")
+@click.command(epilog="\b\nExamples:\n  kaji nodes\n  kaji nodes gpu-00012\n  kaji nodes gpu-00012 --healthy")
 @click.argument("node", required=False)
+@click.option("--healthy", is_flag=True, help="Let NODE back into the pool: it is repaired, or was never broken.")
 @output_option("json", "yaml", "wide", "name")
 @server_options
 @click.pass_obj
-def command(cli: Cli, node: str | None, output: str | None) -> None:
+def command(cli: Cli, node: str | None, healthy: bool, output: str | None) -> None:
     """Show the nodes and why some take no work.
 
-    With NODE: everything about it, and who uses it.
+    With NODE: everything about it, who uses it, and how it left the pool and came back.
     """
     from kajitori.cli.output import print_document
 
+    if healthy and node is None:
+        raise click.UsageError("--healthy needs a node: kaji nodes NODE --healthy")
     with cli.api() as api:
+        if healthy:
+            click.echo(api.post(f"/v1/nodes/{quote(node or '', safe='')}/healthy", {})["name"])
+            return
         if node is not None:
             view = api.get(f"/v1/nodes/{quote(node, safe='')}")
             if output in ("json", "yaml"):
@@ -80,9 +86,17 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
             ("Pods", _share(node, "pods")),
             ("Domains", ", ".join(f"{key}={value}" for key, value in (node.get("domains") or {}).items())),
             ("Taints", ", ".join(node.get("taints") or ())),
+            ("Test", _test(node)),
             ("Labels", "\n".join(f"{key}={value}" for key, value in sorted((node.get("labels") or {}).items()))),
         )
     )
+    if health := node.get("health"):
+        heading("Health")
+        rows = []
+        for each in reversed(health):
+            rows.append([each["at"], each["says"]])
+            rows += [["", line] for line in each.get("evidence", ())[1:]]
+        print_table(cli, [Column("WHEN"), Column("WHAT", flexible=True)], rows, cut=False, indent=2)
     members = node.get("members") or ()
     if not members:
         return
@@ -105,9 +119,21 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
     print_table(cli, columns, rows, indent=2)
 
 
+def _test(node: dict[str, Any]) -> str:
+    """The test that goes on, or the last one."""
+    test = node.get("test") or {}
+    words = " ".join(part for part in (test.get("state", ""), test.get("at", "")) if part)
+    run = f"; kaji logs -N {test['namespace']} {test['run']}" if test.get("state") in ("testing", "failed") else ""
+    return f"{words}{run}"
+
+
 def _status(node: dict[str, Any]) -> str:
-    words = "Ready" if node.get("ready") else "NotReady"
-    return words if node.get("schedulable", True) else f"{words}, cordoned"
+    words = ["Ready" if node.get("ready") else "NotReady"]
+    if not node.get("schedulable", True):
+        words.append("cordoned")
+    elif words == ["Ready"] and node.get("why"):
+        words.append("out")
+    return ", ".join(words)
 
 
 def _share(node: dict[str, Any], key: str) -> str:

@@ -1,0 +1,136 @@
+"""How nodes are, as it is shown, and what people may do about it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from tests.unit.api.conftest import NOW, World
+from tests.unit.api.fake_kubernetes import run
+
+from kajitori.core import names
+from kajitori.core.health import DRAINED_BY, PREFLIGHT_FAILED
+from kajitori.core.health_trail import What, entry, read_trail, write_trail
+from kajitori.core.node_policy import Preflight
+from kajitori.core.policy import Policy
+
+OTHER = {"key": "team", "value": "vision", "effect": "NoSchedule"}
+SICK = {"key": names.TAINT_UNHEALTHY, "value": PREFLIGHT_FAILED, "effect": "NoSchedule"}
+NEW = {"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"}
+OUT = entry(NOW - timedelta(hours=1), What.OUT, PREFLIGHT_FAILED, evidence=["exit code 1: 7 of 8 GPUs"], run="test-g1")
+
+
+async def mark(world: World, name: str, *taints: dict[str, str], trail: tuple[Any, ...] = (), **spec: Any) -> None:
+    """What stands on a Node."""
+    annotations = {names.ANNOTATION_HEALTH: write_trail(trail)} if trail else {}
+    annotations |= spec.pop("annotations", {})
+    world.kubernetes.change("nodes", name, "", metadata={"annotations": annotations}, spec={"taints": taints, **spec})
+    await world.caught_up()
+
+
+def use_test(world: World, **rules: Any) -> None:
+    preflight = Preflight.model_validate({"image": "preflight:1", "namespace": "ops", **rules})
+
+    def complete(policy: Policy) -> Policy:
+        return policy.model_copy(update={"preflight": preflight})
+
+    world.api.policy.complete(complete)
+
+
+async def get(world: World, name: str) -> Any:
+    response = await world.http.get(f"/v1/nodes/{name}")
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def test_why_it_is_out_and_how_it_got_there(world: World) -> None:
+    await mark(world, "g1", SICK, trail=(entry(NOW - timedelta(hours=2), What.PASSED, by="ben", run="test-0"), OUT))
+    view = await get(world, "g1")
+    assert view["why"] == "unhealthy: PreflightFailed: exit code 1: 7 of 8 GPUs"
+    assert [each["says"] for each in view["health"]] == [
+        "passed its test, asked for by ben",
+        "out of the pool: PreflightFailed; exit code 1: 7 of 8 GPUs",
+    ]
+    assert view["test"]["state"] == "failed"
+    assert view["test"]["run"] == "test-g1"
+    board = (await world.http.get("/v1/gpus")).json()["types"][0]
+    assert (board["total"], board["free"], board["broken"]) == (16, 8, 8)
+
+
+async def test_marked_by_hand_or_not_tested_yet(world: World) -> None:
+    await mark(world, "g1", SICK | {"value": "smoke"})
+    assert (await get(world, "g1"))["why"] == "unhealthy: smoke"
+    await mark(world, "g2", NEW)
+    assert (await get(world, "g2"))["why"] == "not tested, and policy has no test for it (preflight)"
+    use_test(world)
+    assert (await get(world, "g2"))["why"] == "not tested yet"
+    cannot = entry(NOW, What.UNTESTED, evidence=["no such image"], run="test-g2")
+    await mark(world, "g2", NEW, trail=(cannot,))
+    assert (await get(world, "g2"))["why"] == "not tested yet; could not be tested; no such image"
+
+
+async def test_it_is_let_back_by_hand(world: World) -> None:
+    """With what others put on it left in place, and with who did it; whether that changed anything or not."""
+    drained = {names.ANNOTATION_DRAIN: f"{DRAINED_BY}{PREFLIGHT_FAILED}"}
+    await mark(world, "g1", OTHER, SICK, NEW, trail=(OUT,), unschedulable=True, annotations=drained)
+    response = await world.http.post("/v1/nodes/g1/healthy")
+    assert (response.status_code, response.json()["why"], response.json()["schedulable"]) == (200, "", True)
+    written = world.kubernetes.get("nodes", "g1", "")
+    assert written["spec"]["taints"] == [OTHER]
+    assert names.ANNOTATION_DRAIN not in written["metadata"]["annotations"]
+    trail = read_trail(written["metadata"]["annotations"][names.ANNOTATION_HEALTH])
+    assert (trail[0], trail[-1].what, trail[-1].by, len(trail)) == (OUT, What.BACK, "ada", 2)
+    assert ("PATCH", "/api/v1/nodes/g1", "ada") in world.kubernetes.requests
+    await world.http.post("/v1/nodes/g1/healthy")
+    assert world.kubernetes.get("nodes", "g1", "") == written, "asked twice, it is done once"
+
+
+async def test_an_operators_own_cordon_stays(world: World) -> None:
+    await mark(world, "g1", SICK, trail=(OUT,), unschedulable=True, annotations={names.ANNOTATION_DRAIN: "ben"})
+    response = await world.http.post("/v1/nodes/g1/healthy")
+    assert response.json()["why"] == "drained for ben"
+
+
+async def test_somebody_asks_for_a_test(world: World) -> None:
+    use_test(world)
+    response = await world.http.post("/v1/nodes/g1/test")
+    assert (response.status_code, response.json()["test"]["state"], response.json()["test"]["by"]) == (
+        200,
+        "asked",
+        "ada",
+    )
+    written = world.kubernetes.get("nodes", "g1", "")
+    assert written["metadata"]["annotations"] == {names.ANNOTATION_TEST_WANTED: "ada"}
+    test = run("test-g1", namespace="ops") | {"status": {"phase": "Queued", "message": "needs 8 GPUs", "members": {}}}
+    test["metadata"]["annotations"] = {names.ANNOTATION_TESTED_NODE: "g1"}
+    world.kubernetes.put("runs", test)
+    await world.caught_up()
+    shown = (await get(world, "g1"))["test"]
+    assert (shown["state"], shown["run"], shown["namespace"], shown["says"]) == (
+        "testing",
+        "test-g1",
+        "ops",
+        "needs 8 GPUs",
+    )
+
+
+async def test_what_cannot_be_tested_is_said_with_the_way_out(world: World) -> None:
+    response = await world.http.post("/v1/nodes/g1/test")
+    assert (response.status_code, response.json()["code"]) == (409, "WrongState")
+    assert "names no image for tests" in response.json()["detail"]
+    use_test(world, nodes={"pool": "gpu"})
+    assert "tests only nodes with pool=gpu" in (await world.http.post("/v1/nodes/g1/test")).json()["detail"]
+    use_test(world)
+    await mark(world, "g1", unschedulable=True)
+    response = await world.http.post("/v1/nodes/g1/test")
+    assert (response.status_code, response.json()["hint"]) == (409, "kaji uncordon g1")
+
+
+async def test_who_may_not_and_what_is_no_node(world: World) -> None:
+    use_test(world)
+    world.kubernetes.denied.add(("ada", "patch", "nodes", "*"))
+    for verb in ("healthy", "test"):
+        response = await world.http.post(f"/v1/nodes/g1/{verb}")
+        assert response.status_code == 403
+        assert (await world.http.post(f"/v1/nodes/g7/{verb}")).status_code == 404
+    assert "annotations" not in world.kubernetes.get("nodes", "g1", "")["metadata"]
