@@ -26,6 +26,6 @@ def command(**options: Any) -> int | None:
     from kajitori.settings import ControllerOptions
 
     settings = ControllerOptions(**options)
-    from kajitori import entrypoints
+    from kajitori.entrypoints.controller import controller
 
-    return entrypoints.controller(settings)
+    return controller(settings)

@@ -24,6 +24,6 @@ def command(data: Path | None, nodes: int, gpus: int, keep: bool, log_level: str
 
     folder = data.expanduser().absolute() if data is not None else None
     settings = DemoOptions(data=folder, nodes=nodes, gpus=gpus, keep=keep, log_level=log_level)
-    from kajitori import entrypoints
+    from kajitori.demo import demo
 
-    return entrypoints.demo(settings)
+    return demo(settings)

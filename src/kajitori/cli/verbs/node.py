@@ -38,6 +38,6 @@ def command(data: Path | None, **options: Any) -> int | None:
 
     folder = (data or data_default().with_name("node")).expanduser().absolute()
     settings = NodeOptions(data=folder, **options)
-    from kajitori import entrypoints
+    from kajitori.entrypoints.node import node
 
-    return entrypoints.node(settings)
+    return node(settings)

@@ -36,6 +36,6 @@ def command(**options: Any) -> int | None:
     from kajitori.settings import ServerOptions
 
     settings = ServerOptions(**options)
-    from kajitori import entrypoints
+    from kajitori.entrypoints.server import server
 
-    return entrypoints.server(settings)
+    return server(settings)

@@ -33,6 +33,6 @@ def command(**options: Any) -> int | None:
     from kajitori.settings import SimOptions
 
     settings = SimOptions(**options)
-    from kajitori import entrypoints
+    from kajitori.entrypoints.sim import sim
 
-    return entrypoints.sim(settings)
+    return sim(settings)

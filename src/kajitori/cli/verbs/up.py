@@ -41,6 +41,6 @@ def command(data: Path | None, no_kubelet: bool, memory: bool, gpu_type: tuple[s
 
     folder = (data or data_default()).expanduser().absolute()
     settings = UpOptions(data=folder, kubelet=not no_kubelet, in_memory=memory, gpu_type=gpu_type, **options)
-    from kajitori import entrypoints
+    from kajitori.entrypoints.up import up
 
-    return entrypoints.up(settings)
+    return up(settings)

@@ -1,0 +1,49 @@
+"""`kaji node`: this machine as a node of an existing cluster."""
+
+from __future__ import annotations
+
+import socket
+
+from kajitori.core.quantity import parse_cpu_millis, parse_spec_memory_bytes
+from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, say, stop_signal
+from kajitori.local.kubelet.kubelet import Kubelet
+from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
+from kajitori.settings import NodeOptions
+
+
+def node(options: NodeOptions) -> int:
+    """This machine as a node of an existing cluster."""
+
+    async def work() -> None:
+        stop = stop_signal()
+        async with existing(options.kubeconfig, options.context) as client:
+            settings = _kubelet_settings(options)
+            kubelet = Kubelet(client, settings)
+            say(f"This machine is node {settings.node_name}.")
+            await kubelet.run(stop)
+
+    return run_until_told(work(), options.log_level)
+
+
+def _kubelet_settings(options: NodeOptions) -> KubeletSettings:
+    labels = dict(label.split("=", 1) for label in options.labels)
+    if options.gpu_type:
+        labels[GPU_TYPE_LABEL] = options.gpu_type
+    taints = []
+    for text in options.taints:
+        pair, _, effect = text.rpartition(":")
+        key, _, value = pair.partition("=")
+        taints.append({"key": key, "value": value, "effect": effect})
+    return KubeletSettings(
+        node_name=options.name or node_name(socket.gethostname()),
+        root_dir=options.data,
+        labels=labels,
+        taints=tuple(taints),
+        cpu_millis=parse_cpu_millis(options.cpus) if options.cpus else None,
+        memory_bytes=parse_spec_memory_bytes(options.memory) if options.memory else None,
+        gpus=options.gpus,
+        max_pods=options.max_pods,
+        address=options.address,
+        server=ServerSettings(port=options.port, client_ca=options.client_ca),
+        pod_network=options.pod_network,
+    )

@@ -1,0 +1,107 @@
+"""What processes of every kind do alike: they end when they are told to, and their parts are kept alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from kajitori.errors import AlreadyExists, Conflict, KajitoriError
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.resources import NAMESPACES
+
+log = logging.getLogger("kajitori")
+
+GPU_TYPE_LABEL = "kajitori.dev/gpu-type"
+RESTART_PAUSE_SECONDS = 1.0
+RESTART_PAUSE_MAX_SECONDS = 30.0
+
+Part = Callable[[asyncio.Event], Awaitable[None]]
+"""Works until the event is set."""
+
+
+def run_until_told(work: Coroutine[Any, Any, None], log_level: str) -> int:
+    """Runs one process's work. Errors for users come out as themselves, never inside a group."""
+    logging.basicConfig(
+        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        uvloop.run(work)
+    except BaseExceptionGroup as group:
+        known, _ = group.split(KajitoriError)
+        if known is not None:
+            first: BaseException = known
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            raise first from group
+        raise
+    return 0
+
+
+def stop_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def supervise(parts: Sequence[tuple[str, Part]], stop: asyncio.Event) -> None:
+    """Runs the parts until `stop`. One that fails is started again after a pause; what it says for good ends all."""
+    async with asyncio.TaskGroup() as group:
+        for name, part in parts:
+            group.create_task(_kept_alive(name, part, stop), name=name)
+
+
+async def _kept_alive(name: str, part: Part, stop: asyncio.Event) -> None:
+    pause = RESTART_PAUSE_SECONDS
+    while not stop.is_set():
+        try:
+            await part(stop)
+            return
+        except Conflict:
+            raise  # somebody else does this work already: starting again would not help
+        except Exception as error:
+            if isinstance(error, KajitoriError):
+                log.error("the %s stopped: %s; started again in %.0f s", name, error, pause)
+            else:
+                log.exception("the %s failed, which is a bug; started again in %.0f s", name, pause)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stop.wait()
+        pause = min(pause * 2, RESTART_PAUSE_MAX_SECONDS)
+
+
+@asynccontextmanager
+async def existing(kubeconfig: Path | None, context: str | None) -> AsyncIterator[KubeClient]:
+    async with KubeClient(KubeConfig.discover(kubeconfig, context)) as client:
+        yield client
+
+
+async def ensure_namespace(client: KubeClient, name: str) -> None:
+    if name == "default":
+        return
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    with contextlib.suppress(AlreadyExists):
+        await client.create(NAMESPACES, body)
+
+
+def node_name(text: str) -> str:
+    """A node's name out of a host name or a GPU type."""
+    kept = "".join(char if char.isalnum() or char in "-." else "-" for char in text.lower()).strip("-.")
+    return kept or f"node-{getpass.getuser()}"
+
+
+def say(*lines: str) -> None:
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    sys.stderr.flush()

@@ -1,0 +1,47 @@
+"""`kaji server`: the Web API alone, for an existing cluster."""
+
+from __future__ import annotations
+
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer as WebApi
+from kajitori.entrypoints.process import existing, run_until_told, say, stop_signal
+from kajitori.entrypoints.stores import blobs_of, code_limits
+from kajitori.kube.install import install
+from kajitori.kube.mirror import Mirror
+from kajitori.policyfile import PolicyFile
+from kajitori.settings import ServerOptions
+from kajitori.store.code import CodeStore
+from kajitori.store.logs import KeptLogs
+
+
+def server(options: ServerOptions) -> int:
+    """The Web API alone, for an existing cluster."""
+
+    async def work() -> None:
+        stop = stop_signal()
+        async with existing(options.kubeconfig, options.context) as client:
+            await install(client)
+            policy = PolicyFile(options.policy, required=True)
+            blobs = await blobs_of(options.blobs)
+            async with Mirror(client) as mirror:
+                await mirror.wait_synced()
+                app = create_app(
+                    ApiDependencies(
+                        client=client,
+                        mirror=mirror,
+                        policy=policy,
+                        namespace=options.namespace,
+                        controller_namespace=options.controller_namespace,
+                        kept_logs=KeptLogs(blobs) if blobs is not None else None,
+                        code=CodeStore(blobs, code_limits(policy)) if blobs is not None else None,
+                    )
+                )
+                web = WebApi(
+                    app, host=options.host, port=options.port, certificate=options.certificate, key=options.key
+                )
+                async with web:
+                    say(f"Kajitori's Web API: {web.url}")
+                    await stop.wait()
+
+    return run_until_told(work(), options.log_level)

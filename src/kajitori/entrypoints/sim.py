@@ -1,0 +1,64 @@
+"""`kaji sim`: simulated nodes in an existing cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kajitori.entrypoints.process import (
+    GPU_TYPE_LABEL,
+    existing,
+    node_name,
+    run_until_told,
+    say,
+    stop_signal,
+    supervise,
+)
+from kajitori.local.sim import SimSettings, SimulatedNodes
+from kajitori.settings import SimOptions, UpOptions
+
+
+def sim(options: SimOptions) -> int:
+    """Simulated nodes in an existing cluster."""
+
+    async def work() -> None:
+        stop = stop_signal()
+        async with existing(options.kubeconfig, options.context) as client:
+            pools = [("simulated nodes", SimulatedNodes(client, pool).run) for pool in pools_of(options)]
+            say(f"{options.nodes} simulated nodes.")
+            await supervise(pools, stop)
+
+    return run_until_told(work(), options.log_level)
+
+
+def pools_of(options: UpOptions | SimOptions) -> list[SimSettings]:
+    """Pools of simulated nodes: one a GPU type, as even as it goes."""
+    types: Sequence[str] = options.gpu_type or (("h100",) if options.gpus else ("",))
+    pools = []
+    for index, gpu_type in enumerate(types):
+        count = options.nodes // len(types) + (index < options.nodes % len(types))
+        if not count:
+            continue
+        pool = SimSettings(
+            count=count,
+            prefix=f"{node_name(gpu_type)}-" if gpu_type else "cpu-",
+            digits=len(str(count)),
+            gpus=options.gpus,
+            labels={GPU_TYPE_LABEL: gpu_type} if gpu_type else {},
+            pod_network=10 + index,
+        )
+        if isinstance(options, SimOptions):
+            pool = replace(
+                pool,
+                prefix=options.prefix if len(types) == 1 else f"{options.prefix}{gpu_type}-",
+                digits=5,
+                first=options.first,
+                cpu=options.cpus,
+                memory=options.memory,
+                max_pods=options.max_pods,
+                heartbeat_seconds=options.heartbeat_seconds,
+                remove_not_ready_taint=options.remove_not_ready_taint,
+                delete_nodes_at_stop=options.delete_nodes_at_stop,
+            )
+        pools.append(pool)
+    return pools

@@ -1,0 +1,22 @@
+"""Where code and kept logs lie, and how much of it there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kajitori.policyfile import PolicyFile
+from kajitori.store.blobs import Blobs, open_blobs
+from kajitori.store.code import CodeLimits
+
+
+async def blobs_of(url: str | None) -> Blobs | None:
+    """The store of code and kept logs, where one is named."""
+    return await open_blobs(url, field="--blobs") if url is not None else None
+
+
+def code_limits(policy: PolicyFile) -> Callable[[], CodeLimits]:
+    def in_force() -> CodeLimits:
+        code = policy.current().policy.code
+        return CodeLimits(code.archive_bytes, code.namespace_bytes)
+
+    return in_force

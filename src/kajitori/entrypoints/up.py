@@ -1,0 +1,273 @@
+"""`kaji up`: the whole platform in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kajitori import clusterfile
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer as WebApi
+from kajitori.controllers.runs import RunController
+from kajitori.core.policy import Policy, own_machine_policy, with_first_step
+from kajitori.entrypoints.leader import candidate
+from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, say, stop_signal, supervise
+from kajitori.entrypoints.sim import pools_of
+from kajitori.entrypoints.stores import code_limits
+from kajitori.errors import Unavailable
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.install import install
+from kajitori.kube.mirror import Mirror
+from kajitori.local.apiserver.certificates import ensure_token, issue_serving
+from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings, last_port, remember_port
+from kajitori.local.kubelet.kubelet import Kubelet
+from kajitori.local.kubelet.machine import try_mounts
+from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
+from kajitori.local.sim import SimulatedNodes
+from kajitori.policyfile import PolicyFile
+from kajitori.settings import LEASE_NAMESPACE, UpOptions
+from kajitori.store.blobs import Blobs, open_blobs
+from kajitori.store.code import CodeStore
+from kajitori.store.logs import KeptLogs
+
+OWN_IMAGE = "kajitori"
+"""What `kaji up` calls the image of members' first step. Its own nodes run no images."""
+
+
+def up(options: UpOptions) -> int:
+    """The whole platform in one process, on an embedded cluster or on an existing one."""
+    work = _up_embedded(options) if options.kubeconfig is None else _up_existing(options)
+    return run_until_told(work, options.log_level)
+
+
+async def _up_embedded(options: UpOptions) -> None:
+    stop = stop_signal()
+    settings = EmbeddedSettings(
+        options.data, options.host, options.kube_port, in_memory=options.in_memory, namespace=options.namespace
+    )
+    async with AsyncExitStack() as closing:
+        closing.enter_context(clusterfile.held(options.data))
+        mounts = options.kubelet and try_mounts(options.data / "probe").possible
+        policy = _policy_of(options, _own_machine(options.data, mounts))
+        cluster = await closing.enter_async_context(EmbeddedCluster(settings))
+        client = await closing.enter_async_context(KubeClient(cluster.client_config()))
+        await install(client)
+        for namespace in (options.namespace, LEASE_NAMESPACE):
+            await ensure_namespace(client, namespace)
+
+        async def controllers(stop: asyncio.Event) -> None:
+            await cluster.run_controllers(client, stop)
+
+        parts: list[tuple[str, Part]] = [("embedded cluster", controllers)]
+        serving = issue_serving(cluster.certificates, options.data / "sim", "sim", (options.host,))
+        pools = (SimulatedNodes(client, pool, serving=serving) for pool in pools_of(options))
+        parts += [("simulated nodes", pool.run) for pool in pools]
+        if options.kubelet:
+            kubelet = _own_kubelet(options, cluster, client)
+            parts.append(("kubelet", kubelet.run))
+        await _serve(options, client, policy, parts, stop, token=cluster.token, kubeconfig=cluster.kubeconfig)
+
+
+async def _up_existing(options: UpOptions) -> None:
+    """Controller and Web API with the kubeconfig's own identity, however it proves who it is.
+
+    The commands beside it carry a token of this folder's own: the Web API acts for whoever shows it as the kubeconfig
+    says. So certificates, credential plugins and tokens all work, and no credentials of the cluster are copied.
+    """
+    stop = stop_signal()
+    config = KubeConfig.discover(options.kubeconfig, options.context)
+    with clusterfile.held(options.data):
+        policy = _policy_of(options, None)
+        token = ensure_token(options.data / "token")
+        leadership = await candidate(config, LEASE_NAMESPACE, "")
+        async with KubeClient(config) as client, KubeClient(config, write_permit=leadership.permit) as writer:
+
+            def as_caller(shown: str) -> KubeClient:
+                own = secrets.compare_digest(shown.encode(), token.encode())
+                return KubeClient(config if own else config.with_token(shown), user_agent="kajitori-api")
+
+            def run_controller(mirror: Mirror, blobs: Blobs) -> Part:
+                view = ClusterView(mirror, policy)
+                controller = partial(
+                    RunController, writer, mirror, view, kept_logs=KeptLogs(blobs), code=CodeStore(blobs)
+                )
+                return lambda stop: leadership.lead(lambda over: controller().run(over), stop)
+
+            await _serve(
+                options,
+                client,
+                policy,
+                [],
+                stop,
+                token=token,
+                kubeconfig=options.kubeconfig,
+                run_controller=run_controller,
+                user_client=as_caller,
+            )
+
+
+async def _serve(
+    options: UpOptions,
+    client: KubeClient,
+    policy: PolicyFile,
+    parts: list[tuple[str, Part]],
+    stop: asyncio.Event,
+    *,
+    token: str,
+    kubeconfig: Path | None,
+    run_controller: Callable[[Mirror, Blobs], Part] | None = None,
+    user_client: Callable[[str], KubeClient] | None = None,
+) -> None:
+    """Mirror, controller and Web API around the parts of the cluster, until `stop`."""
+    served = asyncio.Event()
+    blobs = await open_blobs(options.blobs or (options.data / "blobs").as_uri(), field="--blobs")
+    async with AsyncExitStack() as closing:
+        mirror = await closing.enter_async_context(Mirror(client))
+        if run_controller is None:
+            view = ClusterView(mirror, policy)
+            kept_logs, code = KeptLogs(blobs), CodeStore(blobs)
+            controller: Part = RunController(client, mirror, view, kept_logs=kept_logs, code=code).run
+        else:
+            controller = run_controller(mirror, blobs)
+        parts.append(("run controller", _after(served, controller)))
+        working = asyncio.create_task(supervise(parts, stop))
+        closing.push_async_callback(_ended, working)
+        await _until(mirror.wait_synced(), working)
+        web = await _web_api(client, mirror, policy, options, user_client, blobs)
+        closing.push_async_callback(web.stop)
+        if options.kubeconfig is None:
+            policy.complete(partial(with_first_step, image=OWN_IMAGE, server=web.url))
+        served.set()
+        described = clusterfile.ClusterFile(
+            url=web.url, token=token, kubeconfig=kubeconfig, pid=os.getpid(), namespace=options.namespace
+        )
+        with clusterfile.announced(options.data, described):
+            _say_how_to_use(options, web.url, kubeconfig, policy.current().path)
+            await working
+
+
+async def _until(wanted: Coroutine[Any, Any, Any], working: asyncio.Task[None]) -> None:
+    """Waits for something, or raises what the workers died of meanwhile."""
+    waiting = asyncio.ensure_future(wanted)
+    done, _ = await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
+    if waiting not in done:
+        waiting.cancel()
+    for task in done:
+        await task
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task
+
+
+def _after(event: asyncio.Event, part: Part) -> Part:
+    """The part, which begins when the event is set."""
+
+    async def wait_and_work(stop: asyncio.Event) -> None:
+        waiting = [asyncio.create_task(each.wait()) for each in (event, stop)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        await part(stop)
+
+    return wait_and_work
+
+
+async def _web_api(
+    client: KubeClient,
+    mirror: Mirror,
+    policy: PolicyFile,
+    options: UpOptions,
+    user_client: Callable[[str], KubeClient] | None,
+    blobs: Blobs,
+) -> WebApi:
+    """Serves on the port that is asked for; else on the last one of this folder, if it is free; else on any."""
+    last = last_port(options.data, "web")
+    for port in [options.port] if options.port else [last, 0] if last else [0]:
+        app = create_app(
+            ApiDependencies(
+                client=client,
+                mirror=mirror,
+                policy=policy,
+                user_client=user_client,
+                namespace=options.namespace,
+                kept_logs=KeptLogs(blobs),
+                code=CodeStore(blobs, code_limits(policy)),
+            )
+        )
+        web = WebApi(app, host=options.host, port=port)
+        try:
+            await web.start()
+        except Unavailable:
+            await app.state.kajitori.close()
+            if options.port or not port:
+                raise
+            continue
+        remember_port(options.data, "web", web.port)
+        return web
+    raise AssertionError("the last port to try is 0")
+
+
+def _say_how_to_use(options: UpOptions, url: str, kubeconfig: Path | None, policy: Path | None) -> None:
+    own_machine = options.kubeconfig is None
+    lines = [
+        f"Kajitori is up. Web API: {url}",
+        "  kaji run python:3.12 -- python3 -c 'print(6 * 7)'     run something (in another terminal)",
+        "  kaji ps -a        kaji gpus        kaji nodes        what there is",
+    ]
+    if kubeconfig is not None:
+        lines.append(f"  export KUBECONFIG={kubeconfig}     for kubectl and every other client")
+    if policy is not None:
+        instead = ", instead of the policy for one's own machine" if own_machine else ""
+        lines.append(f"The policy is {policy}{instead}.")
+    elif own_machine:
+        lines.append(f"The policy is that for one's own machine; a file {_own_policy_file(options)} takes its place.")
+    else:
+        lines.append(f"The policy is the strict default; a file {_own_policy_file(options)} takes its place.")
+    if options.kubelet and own_machine:
+        lines.append(
+            "Ctrl-C stops the servers. Members that run on this machine go on; the next `kaji up` takes them over."
+        )
+    say("\n".join(lines))
+
+
+def _policy_of(options: UpOptions, without_file: Policy | None) -> PolicyFile:
+    """The policy of the named file, which has to be there; else that of the data folder's own file, if there is one."""
+    if options.policy is not None:
+        return PolicyFile(options.policy, required=True)
+    return PolicyFile(_own_policy_file(options), without_file=without_file)
+
+
+def _own_policy_file(options: UpOptions) -> Path:
+    return options.data / "policy.yaml"
+
+
+def _own_machine(data: Path, mounts: bool) -> Policy:
+    folders = (str(Path.cwd()), tempfile.gettempdir(), str(data))
+    return own_machine_policy(
+        str(Path.home()), mounts=mounts, checkpoint_root=str(data / "checkpoints"), folders=folders
+    )
+
+
+def _own_kubelet(options: UpOptions, cluster: EmbeddedCluster, client: KubeClient) -> Kubelet:
+    name = node_name(socket.gethostname())
+    root = options.data / "node"
+    certificate, key = issue_serving(cluster.certificates, root / "pki", name, (options.host,))
+    server = ServerSettings(address=options.host, certificate=certificate, key=key, client_ca=cluster.certificates.ca)
+    return Kubelet(client, KubeletSettings(node_name=name, root_dir=root, address=options.host, server=server))
