@@ -22,6 +22,7 @@ _AS_EXPECTED = frozenset(
         "CheckpointSizeUnused",
         "ShmOfTheMachine",
         "MemoryEnough",
+        "MayGiveBack",
     }
 )
 """Nothing that was asked for turns out otherwise by these; `kaji run --dry-run` and `kaji describe` show them."""

@@ -46,6 +46,7 @@ class RunWords:
     volume: Sequence[str] = ()
     code: str | None = None
     checkpoint: str | None = None
+    checkpoint_every: str | None = None
     workdir: str | None = None
     entrypoint: str | None = None
     user: str | None = None
@@ -352,6 +353,12 @@ class _Builder:
         if self.words.checkpoint is not None:
             path, colon, size = self.words.checkpoint.partition(":")
             self._set("checkpoint", {"path": path, **({"size": size} if colon else {})}, "--checkpoint")
+        if self.words.checkpoint_every is not None:
+            checkpoint = self._mapping("checkpoint")
+            checkpoint["every"] = self.words.checkpoint_every
+            self.sources["spec.checkpoint.every"] = "--checkpoint-every"
+            if "path" not in checkpoint:  # nor in the file
+                self.sources["spec.checkpoint.path"] = "--checkpoint"
 
     def _code(self) -> None:
         """A folder of this machine, as `DIR[:PATH]`, in a file relative to where that lies; or one that an earlier run

@@ -261,6 +261,8 @@ def command_line(run: View) -> str:
     if checkpoint:
         size = checkpoint.get("size")
         words += ["--checkpoint", f"{checkpoint['path']}:{size}" if size else checkpoint["path"]]
+        if checkpoint.get("every"):
+            words += ["--checkpoint-every", str(checkpoint["every"])]
     for port in spec.get("ports") or ():
         words += ["-p", str(port)]
     for key, value in (spec.get("nodeSelector") or {}).items():

@@ -150,7 +150,25 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         node_selector=node_selector,
         tolerations=kept,
     )
+    _tell_who_gives_way(spec, policy, resolved, findings)
     return _without_carrying_harm(spec, resolved, findings)
+
+
+def _tell_who_gives_way(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:
+    """What may happen to a run because others need its nodes."""
+    if not policy.preemption.enabled:
+        return
+    minimum, grace = policy.preemption.minimum_run_seconds, resolved.grace_seconds
+    then = f"its members get SIGTERM and {format_duration(grace)} to write a checkpoint, and it goes back to its place"
+    if resolved.priority == "low":
+        begins = spec.type == "batch" and spec.checkpoint is None
+        tail = "; without a checkpoint (--checkpoint) it begins anew then" if begins else ""
+        runs = f"once it has run for {format_duration(minimum)}"
+        message = f"runs of higher priority may ask it to give way {runs}: {then}{tail}"
+        findings.add("MayGiveWay", message, "spec.priority")
+    elif policy.guarantees and resolved.gpus:
+        message = f"GPUs that its team is not guaranteed it gives back to a team that is and wants them: {then}"
+        findings.add("MayGiveBack", message, "spec.resources.gpu")
 
 
 def member_request(spec: RunSpec, policy: Policy, resolved: Resolved) -> MemberRequest:

@@ -110,6 +110,9 @@ class Checkpoint(Document):
     """Where members find it; they are told by KAJI_CHECKPOINT_DIR."""
     size_bytes: Memory | None = Field(default=None, alias="size")
     """How much room to ask for, where the policy makes a claim for it."""
+    every_seconds: DurationAboveZero | None = Field(default=None, alias="every")
+    """How often the program writes one, such as 10m. Where runs have to give way, those that have just written theirs
+    are asked first."""
 
 
 class CodeUse(Document):

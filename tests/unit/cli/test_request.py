@@ -100,6 +100,10 @@ SPECS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"volumes": [{"path": "/b", "hostPath": "/a", "readOnly": True}]},
     ),
     "a checkpoint": ({"checkpoint": "/ckpt:100Gi"}, {"checkpoint": {"path": "/ckpt", "size": "100Gi"}}),
+    "how often it is written": (
+        {"checkpoint": "/ckpt", "checkpoint_every": "10m"},
+        {"checkpoint": {"path": "/ckpt", "every": "10m"}},
+    ),
     "a checkpoint of any size": ({"checkpoint": "/ckpt"}, {"checkpoint": {"path": "/ckpt"}}),
     "ports": ({"publish": ("8888", "80:80", "99/tcp", "8888")}, {"ports": [8888, 80, 99]}),
     "secrets": (
@@ -198,6 +202,12 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a time": ({"image": "x", "time_limit": "soon"}, "--time-limit", "'soon' is not a duration"),
     "a user's name": ({"image": "x", "user": "bob"}, "--user", "'bob' is not a user"),
     "a checkpoint's path": ({"image": "x", "checkpoint": "ckpt:1Gi"}, "--checkpoint", "not an absolute path"),
+    "how often nothing is written": ({"image": "x", "checkpoint_every": "10m"}, "--checkpoint", "is required"),
+    "how often a checkpoint is written": (
+        {"image": "x", "checkpoint": "/ckpt", "checkpoint_every": "0s"},
+        "--checkpoint-every",
+        "is not above zero",
+    ),
     "a run's name": ({"image": "x", "name": "Bert"}, "--name", "'Bert' is not a run's name"),
     "a label of Kubernetes": (
         {"image": "x", "label": ("kubernetes.io/a=b",)},

@@ -99,7 +99,7 @@ SPECS: list[dict[str, Any]] = [
         "env": {"A": "1 2", "B": ""},
         "volumes": [{"name": "a", "path": "/a", "readOnly": True}, {"hostPath": "/b", "path": "/c"}],
         "secrets": [{"name": "s"}, {"name": "s", "path": "/s"}, {"name": "s", "key": "k", "env": "K"}],
-        "checkpoint": {"path": "/ckpt", "size": "100Gi"},
+        "checkpoint": {"path": "/ckpt", "size": "100Gi", "every": "10m"},
         "ports": [80, 8888],
         "nodeSelector": {"zone": "a"},
         "priority": "low",

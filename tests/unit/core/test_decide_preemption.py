@@ -1,0 +1,37 @@
+"""What a run is told about giving way to others, when it is submitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.core.decide import Facts, RunIdentity, decide
+from kajitori.core.policy import parse_policy
+from kajitori.core.run import parse_spec
+
+
+def told(spec: dict[str, Any], policy: dict[str, Any] | None = None) -> dict[str, str]:
+    """Findings by code."""
+    parsed = parse_spec({"image": "bert:3", "resources": {"memory": "1Gi"}, "grace": "1m"} | spec)
+    decision = decide(parsed, parse_policy(policy or {}), Facts(), run=RunIdentity("bert", "vision"))
+    return {finding.code: finding.message for finding in decision.findings}
+
+
+def test_a_run_of_low_priority_is_told_that_it_may_have_to_give_way() -> None:
+    """After how long, what its program sees then, and what it means without a checkpoint."""
+    said = "runs of higher priority may ask it to give way once it has run for 10m: its members get SIGTERM and 1m to "
+    said += "write a checkpoint, and it goes back to its place"
+    assert told({"priority": "low", "checkpoint": {"path": "/ckpt"}})["MayGiveWay"] == said
+    anew = "; without a checkpoint (--checkpoint) it begins anew then"
+    assert told({"priority": "low"})["MayGiveWay"] == said + anew
+    assert told({"priority": "low", "type": "service"})["MayGiveWay"] == said
+    assert told({}, {"defaults": {"priority": "low"}})["MayGiveWay"] == said + anew
+    assert "MayGiveWay" not in told({"priority": "normal"})
+    assert "MayGiveWay" not in told({"priority": "low"}, {"preemption": {"enabled": False}})
+
+
+def test_where_teams_are_guaranteed_something_runs_with_gpus_are_told_that_they_may_give_it_back() -> None:
+    policy = {"guarantees": [{"namespace": "speech", "gpus": 8}]}
+    gpus = {"resources": {"memory": "1Gi", "gpu": 1}}
+    assert told(gpus, policy)["MayGiveBack"].startswith("GPUs that its team is not guaranteed it gives back")
+    assert "MayGiveBack" not in told({}, policy)
+    assert "MayGiveBack" not in told(gpus)
