@@ -26,6 +26,7 @@ from kajitori.api.views import RunRenderer
 from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
+from kajitori.kube.giving_way import GivingWay
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Outlook
@@ -92,6 +93,7 @@ class Api:
         self.cluster = ClusterView(deps.mirror, deps.policy)
         self.applicants = Applicants(deps.mirror, self.cluster)
         self.outlook = Outlook(deps.mirror, self.cluster)
+        self.giving_way = GivingWay(deps.mirror, self.cluster, self.outlook)
         self.hub = RunHub(deps.mirror)
         self.host_lists = HostLists(deps.mirror, self.hub, deps.clock)
         self.tickets = TicketReader(deps.client, deps.controller_namespace, deps.clock)

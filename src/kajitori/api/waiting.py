@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from fastapi import APIRouter
@@ -64,6 +65,9 @@ async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) 
     waiting = [each for each in await api.applicants.all(now) if each.request.key != applicant.request.key]
     line = api.outlook.line_up([*waiting, applicant], now)
     asked = situation(api.mirror, api.cluster, line.queue, api.outlook.endings(now), now.timestamp())
+    settled = api.giving_way.settle(waiting, asked.snapshot, now)  # what was freed for them is theirs
+    queue = [queued for queued in asked.queue if queued.gang.key not in settled.keys]
+    asked = replace(asked, snapshot=settled.state, queue=queue)
     found = await asyncio.to_thread(ask, asked, applicant.request.key)
     return _view(api, asked, applicant, found, phase), found
 
@@ -88,11 +92,12 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     else:
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
+    asks = api.giving_way.words_for(request.key)
     ends = {occupant.key: occupant.ends_at for occupant in asked.occupants}
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,
-        message=told.lacks,
+        message=f"{asks}; {told.lacks}" if asks else told.lacks,
         members=told.members,
         fit_now=told.fit_now,
         missing=dict(told.missing),

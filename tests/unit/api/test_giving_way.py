@@ -1,0 +1,57 @@
+"""What explain says of runs for which others give way, and of those that may not have what comes free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import Object, attempts, pod, run
+
+WANTS: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100"}}
+
+
+async def given_way(world: World, *, told: bool) -> None:
+    """Two nodes: somebody of high priority has one, and a low run gives up the other for an urgent one."""
+    held = world.kubernetes.put("runs", run("held", priority="high") | {"status": attempts(1, phase="Running")})
+    world.kubernetes.put("pods", pod(held, node="g1", gpus=8))
+    queued = {"phase": "Queued", "queuedAt": "2026-11-21T11:05:00Z"}
+    urgent = world.kubernetes.put("runs", run("urgent", priority="high", owner="ada", **WANTS) | {"status": queued})
+    asked = {"to": "team/urgent", "uid": urgent["metadata"]["uid"], "since": "2026-11-21T11:59:50Z"}
+    said = attempts(1, phase="Restarting" if told else "Running", reason="Preempted", givesWay=asked)
+    low = world.kubernetes.put("runs", run("low", priority="low", owner="grace") | {"status": said})
+    member: Object = pod(low, node="g2", gpus=8)
+    if told:
+        member["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:25Z"
+    world.kubernetes.put("pods", member)
+    await world.caught_up()
+
+
+async def explain(world: World, name: str) -> dict[str, Any]:
+    answer = await world.http.get(f"/v1/runs/team/{name}/explain")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_a_run_says_whom_it_asks_and_when_the_nodes_are_free(world: World) -> None:
+    """By the grace that members have left once they were told, before that by all of it."""
+    await given_way(world, told=True)
+    message = (await explain(world, "urgent"))["message"]
+    assert message.startswith("asks team/low (low, of grace) to give way; its nodes are free by 12:00:25 UTC; needs 8")
+
+
+async def test_before_they_are_told_all_of_their_grace_counts(world: World) -> None:
+    await given_way(world, told=False)
+    message = (await explain(world, "urgent"))["message"]
+    assert message.startswith("asks team/low (low, of grace) to give way; its nodes are free by 12:00:20 UTC; needs 8")
+
+
+async def test_what_comes_free_for_one_is_nothing_for_another(world: World) -> None:
+    """Though it would be there before: all that is left to wait for is who holds the other node."""
+    await given_way(world, told=True)
+    queued = {"phase": "Queued", "queuedAt": "2026-11-21T10:00:00Z"}
+    world.kubernetes.put("runs", run("other", priority="high", **WANTS) | {"status": queued})
+    await world.caught_up()
+    found = await explain(world, "other")
+    assert "asks" not in found["message"]
+    assert [(each["kind"], each["name"]) for each in found["toFree"]] == [("run", "team/held")]
