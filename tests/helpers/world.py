@@ -42,6 +42,7 @@ from kajitori.local.kubelet.settings import KubeletSettings
 from kajitori.local.manager import Manager
 from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.policyfile import PolicyFile
+from kajitori.store.logs import KeptLogs
 
 PATIENCE_SECONDS = 30.0
 NODES_COUNT = 8
@@ -78,6 +79,8 @@ class World:
         """Certificate and key of the simulated nodes' kubelet API, where the API server looks at them."""
         self.address = "127.0.0.1"
         """Where that API is."""
+        self.kept_logs: KeptLogs | None = None
+        """Where controllers that start from now on keep what members said; nowhere unless a test wants it."""
         self.use_policy()
         self._changed = asyncio.Event()
         self._controllers: dict[asyncio.Task[None], asyncio.Event] = {}
@@ -154,7 +157,9 @@ class World:
         """One more controller, with its own memory of things and maybe a client; they share a mirror."""
         stop = asyncio.Event()
         view = ClusterView(self.mirror, self.policy)
-        controller = RunController(client or self.client, self.mirror, view, node_patience=node_patience)
+        controller = RunController(
+            client or self.client, self.mirror, view, node_patience=node_patience, kept_logs=self.kept_logs
+        )
         task = asyncio.create_task(controller.run(stop))
         self._controllers[task] = stop
         return task

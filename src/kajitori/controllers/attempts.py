@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -25,10 +26,12 @@ from kajitori.kube.ticket_key import ensure_ticket_key
 class StartRefused(Exception):
     """The API server refused a member for good: trying the same again changes nothing."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: Reason, message: str, *, begun: bool = False) -> None:
+        """`begun`: some of the members may have been made."""
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.begun = begun
 
 
 async def write_status(client: KubeClient, run: RunObject, status: RunStatus, *, resource_version: str = "") -> str:
@@ -56,11 +59,12 @@ async def write_status(client: KubeClient, run: RunObject, status: RunStatus, *,
 async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None) -> None:
     """What the members of any attempt share: the Service that names them, the claim of their checkpoint."""
     namespace = run.metadata.namespace
-    service = manifests.headless_service(
-        run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
-    )
-    with _refusals_of(service), suppress(AlreadyExists):  # a stranger's is left alone
-        await ensure_of_run(client, SERVICES, service, run)
+    if spec.array is None:  # nobody looks for the members of a sweep
+        service = manifests.headless_service(
+            run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
+        )
+        with _refusals_of(service), suppress(AlreadyExists):  # a stranger's is left alone
+            await ensure_of_run(client, SERVICES, service, run)
     if claim is not None:
         with _refusals_of(claim), suppress(AlreadyExists):
             await client.create(CLAIMS, claim, namespace)
@@ -96,7 +100,8 @@ async def create_members(
     *,
     ticket_key: bytes | None = None,
 ) -> list[str]:
-    """Creates the Pods of these ranks, all at once; answers their names.
+    """Creates the Pods of these ranks, all at once, of a sweep's as many as the quotas have room for; answers their
+    names.
 
     Safe to repeat: a Pod of ours that is there already counts as created. The namespace's quotas are summed up and one
     member is tried with a server-side dry run first, so that what refuses some of them refuses before any exists
@@ -116,13 +121,15 @@ async def create_members(
         ticket_key=ticket_key,
     )
     if len(ranks) > 1:
-        await _check_quota(client, run, attempt, ranks)
+        ranks = await _within_quota(client, run, attempt, ranks)
         await _create(client, run, attempt, pods.pod(ranks[0], nodes[ranks[0]]), dry_run=True)
     created = [names.pod_name(run.metadata.name, attempt.number, rank) for rank in ranks]
     tasks = [asyncio.create_task(_create(client, run, attempt, pods.pod(rank, nodes[rank]))) for rank in ranks]
     try:
         await asyncio.gather(*tasks)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, StartRefused):
+            error.begun = len(ranks) > 1
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -130,21 +137,31 @@ async def create_members(
     return created
 
 
-async def _check_quota(client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int]) -> None:
-    """Raises StartRefused where the namespace's quotas have no room for all of the members that do not exist yet."""
+async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int]) -> Sequence[int]:
+    """The ranks. Raises StartRefused where the namespace's quotas have no room for all of the members that do not exist
+    yet; of a sweep, where they have room for none, else it answers those that there is room for."""
     namespace = run.metadata.namespace
     try:
         quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
     except Forbidden:
-        return  # not ours to see; the API server judges each Pod
+        return ranks  # not ours to see; the API server judges each Pod
     if not quotas:
-        return
+        return ranks
     selector = f"{names.LABEL_RUN_UID}={run.metadata.uid},{names.LABEL_ATTEMPT}={attempt.number}"
     existing = {pod["metadata"]["name"] for pod in (await client.list(PODS, namespace, label_selector=selector)).items}
     missing = [rank for rank in ranks if names.pod_name(run.metadata.name, attempt.number, rank) not in existing]
-    shortage = quota_shortage(quotas, attempt.template.get("spec", {}), len(missing))
-    if shortage:
-        raise StartRefused(Reason.QUOTA, shortage)
+    template = attempt.template.get("spec", {})
+    shortage = quota_shortage(quotas, template, len(missing))
+    if not shortage:
+        return ranks
+    if attempt.launcher == manifests.SWEEP:
+        room = bisect_left(
+            range(len(missing)), True, key=lambda count: bool(quota_shortage(quotas, template, count + 1))
+        )
+        left = set(missing[room:])
+        if left != set(ranks):
+            return [rank for rank in ranks if rank not in left]
+    raise StartRefused(Reason.QUOTA, shortage)
 
 
 async def _create(

@@ -36,6 +36,7 @@ from kajitori.controllers.kills import Spared
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.memory import MemoryKeeper
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue, Waiting
+from kajitori.controllers.results import ResultKeeper
 from kajitori.controllers.tidying import tidy_forever
 from kajitori.controllers.workqueue import REST, Key, WorkQueue
 from kajitori.core import gang, manifests, names, nodelist
@@ -125,6 +126,8 @@ class RunController:
         self._spared = Spared(client)
         self._health = HealthKeeper(client, mirror, cluster, self._events, now)
         self._work = WorkQueue(now, self._note_done)
+        results = kept_logs.results if kept_logs is not None else None
+        self._results = ResultKeeper(client, self._logs, results, self._work.wake)
         self._memory: dict[Key, Memory] = {}
         self._queue = Queue(mirror, cluster)
         self._orphans: dict[Key, str] = {}
@@ -175,6 +178,7 @@ class RunController:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, self._work.close(), return_exceptions=True)
+            await self._results.close()
             if self._logs is not None:
                 await self._logs.close()
 
@@ -297,7 +301,16 @@ class RunController:
         step = gang.next_step(life, members, self._time_of_facts())
         ended = asyncio.get_running_loop().time()
         self._work.rest(key, ended - began)
+        if admitted.life.sweep is not None:
+            step = self._take_away(run, step, seen)
         await self._perform(key, run, admitted, step, members)
+
+    def _take_away(self, run: RunObject, step: gang.Step, seen: Sequence[tuple[Pod, gang.Member]]) -> gang.Step:
+        """Begins to keep what members of a sweep said that have ended, and to take their Pods away; the other steps."""
+        over = {pod.metadata.uid for pod, member in seen if member.is_over}
+        ended = [act for act in step.actions if isinstance(act, gang.DeleteMember) and act.uid in over]
+        self._results.take_away(run, ended, seen, self._cluster.policy.sweeps)
+        return replace(step, actions=tuple(act for act in step.actions if act not in ended))
 
     async def _put_right(self, run: RunObject, pod: Pod) -> None:
         """Somebody edited a member's labels, or took its owner away: collections would not find it any more."""
@@ -458,6 +471,7 @@ class RunController:
         meta = run.metadata
         if self._logs is not None:
             await self._logs.forget(meta.namespace, meta.uid)
+        await self._results.forget(meta.namespace, meta.uid)
         await self._budgets.keep(run, None)
         await delete_checkpoint(self._client, self._cluster.policy, meta.namespace, meta.name)
         left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
@@ -486,7 +500,8 @@ class RunController:
             previous=needs.previous,
             avoid=needs.avoid,
             priority=admitted.decision.priority,
-            queued_at=status.queued_at,
+            queued_at=needs.since or status.queued_at,
+            fewest=needs.fewest,
         )
         if self._queue.wait(Waiting(key, run, admitted, status, request, version)):
             self._replan = True
@@ -627,6 +642,11 @@ class RunController:
             ticket_key = await key_of_tickets(self._client, attempt, self._namespace)
             created = await create_members(self._client, run, attempt, ranks, ticket_key=ticket_key)
         except StartRefused as refused:
+            if admitted.life.sweep is not None:
+                why, not_made = (refused.reason, refused.message), () if refused.begun else ranks
+                paused = gang.sweep_refused(admitted.life, status, *why, not_made, self._now())
+                await self._write(run, paused, version, before=status)
+                return
             step = gang.failed_to_create(admitted.life, status, refused.reason, refused.message, self._now())
             await self._write(run, step.status, version, before=status)
             for action in step.actions:
@@ -637,6 +657,9 @@ class RunController:
         memory.unseen_pods = {name for name in created if (key[0], name) not in self._mirror.pods}
         memory.unseen_since = self._now()
         whole = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
+        if len(created) < len(ranks):
+            made = {names.pod_name(key[1], attempt.number, rank): rank for rank in ranks}
+            whole = gang.made_in_part(whole, [rank for name, rank in made.items() if name not in created])
         await self._write(run, whole, version, before=status)
 
 

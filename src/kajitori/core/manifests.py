@@ -12,6 +12,10 @@ from kajitori.core.tickets import Ticket, sign
 
 Manifest = dict[str, Any]
 
+CHECKPOINT_ENV = "KAJI_CHECKPOINT_DIR"
+SWEEP = "array"
+"""What stands for the launcher of a sweep, whose members know nothing of each other."""
+
 
 class MemberPods:
     """Makes the Pods of one attempt from its template, fast: only what differs from rank to rank is made anew.
@@ -71,11 +75,12 @@ class MemberPods:
         written = [variable for variable in self._container.get("env", ()) if variable["name"] not in own]
         self._env = [*({"name": name, "value": value} for name, value in own.items()), *written]
         self._is_torchrun = launcher == "torchrun"
+        self._is_sweep = launcher == SWEEP
         self._rank_names = ("KAJI_RANK", "NODE_RANK", "PET_NODE_RANK") if self._is_torchrun else ("KAJI_RANK",)
 
     def _rendezvous(self, launcher: str, world_size: int, port: int) -> dict[str, str]:
         """Where members meet; the user's own values go first where no launcher needs ours."""
-        if not launcher or not port or (launcher == "none" and world_size == 1):
+        if launcher in ("", SWEEP) or not port or (launcher == "none" and world_size == 1):
             return {}
         address = f"{names.pod_name(self._run_name, self._attempt, 0)}.{self._run_name}"
         meeting = {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
@@ -90,8 +95,10 @@ class MemberPods:
     def pod(self, rank: int, node: str) -> Manifest:
         """The Pod of one member, for the node that was planned for it."""
         name = names.pod_name(self._run_name, self._attempt, rank)
-        number = str(rank)
+        index, number = str(rank), "0" if self._is_sweep else str(rank)
         env = [*({"name": each, "value": number} for each in self._rank_names), *self._env]
+        if self._is_sweep:
+            env = [{"name": "KAJI_ARRAY_INDEX", "value": index}, *(_of_its_own(each, index) for each in env)]
         if self._is_torchrun:
             # c10d asks itself by its host name whether the meeting point is here, and tells others that name.
             env.append({"name": "PET_RDZV_CONF", "value": f"is_host={rank == 0}"})
@@ -112,14 +119,23 @@ class MemberPods:
         return {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {**self._metadata, "name": name, "labels": {**self._labels, names.LABEL_RANK: number}},
+            "metadata": {**self._metadata, "name": name, "labels": {**self._labels, names.LABEL_RANK: index}},
             "spec": spec,
         }
 
 
 def launcher_of(spec: RunSpec) -> str:
     """What starts the members of an attempt; empty in a service, whose members do not meet."""
+    if spec.array is not None:
+        return SWEEP
     return "" if spec.type == "service" else spec.launcher
+
+
+def _of_its_own(variable: Manifest, index: str) -> Manifest:
+    """Members of a sweep share a checkpoint's volume, and each has a folder in it."""
+    if variable["name"] != CHECKPOINT_ENV:
+        return variable
+    return {"name": CHECKPOINT_ENV, "value": f"{variable['value']}/{index}"}
 
 
 def owner_of_members(run_name: str, run_uid: str) -> Manifest:

@@ -37,6 +37,7 @@ from kajitori.core.preemption_policy import Guarantee, Preemption, doubled
 from kajitori.core.quantity import parse_memory_bytes
 from kajitori.core.queue_policy import QueuePolicy
 from kajitori.core.run import Toleration
+from kajitori.core.sweep_policy import Sweeps
 from kajitori.core.validation import Document, FieldError
 
 PriorityWord = Literal["high", "normal", "low"]
@@ -479,6 +480,7 @@ class Policy(Document):
     rendezvous: Rendezvous = Rendezvous()
     code: StoredCode = StoredCode()
     logs: Logs = Logs()
+    sweeps: Sweeps = Sweeps()
     node_health: NodeHealth = NodeHealth()
     preflight: Preflight = Preflight()
     node_pools: NodePools = Field(default_factory=dict)

@@ -105,7 +105,7 @@ def _code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
 
 
 def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
-    member, run, count = policy.ceilings.member, policy.ceilings.run, spec.replicas
+    member, run, count = policy.ceilings.member, policy.ceilings.run, spec.members_at_once
     cpu = resolved.cpu_limit_millis or resolved.cpu_request_millis
     memory = resolved.memory_limit_bytes
     each: tuple[_Check, ...] = (
@@ -130,7 +130,7 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
     memory_of_all = (memory or resolved.memory_request_bytes) * count
     size = resolved.checkpoint_size_bytes if spec.checkpoint and policy.checkpoint.kind == "claim" else None
     whole: tuple[_Check, ...] = (
-        ("replicas", count, run.replicas, str),
+        ("array" if spec.array is not None else "replicas", count, run.replicas, str),
         ("resources.cpu", cpu * count, run.cpu_millis, format_cpu),
         ("resources.memory", memory_of_all, run.memory_bytes, format_memory),
         ("resources.gpu", resolved.gpus * count, run.gpus, str),
@@ -143,7 +143,13 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
         if amount is not None and limit is not None and amount > limit:
             together = " of all members together" if field.startswith("resources.") else ""
             message = f"{shown(amount)}{together} is above the ceiling of {shown(limit)}"
-            yield Fault(f"spec.{field}", message, shown(amount), f"ask for at most {shown(limit)}", "AboveCeiling")
+            hint = f"ask for at most {shown(limit)}"
+            if spec.array is not None and amount and (together or field == "array"):
+                hint = f"let fewer be there at once: {spec.array.partition('%')[0]}%{max(1, count * limit // amount)}"
+            yield Fault(f"spec.{field}", message, shown(amount), hint, "AboveCeiling")
+    if spec.array is not None and spec.members > policy.sweeps.members:
+        message = f"{spec.members} members are above the ceiling of {policy.sweeps.members} for a sweep"
+        yield Fault("spec.array", message, spec.array[:80], "make several runs of it", "AboveCeiling")
 
 
 def _injection(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
@@ -224,7 +230,7 @@ def _checkpoint(spec: RunSpec, policy: Policy, run: RunIdentity) -> Iterator[Fau
     rules = policy.checkpoint
     if rules.kind == "none":
         yield Fault("spec.checkpoint", "there are no checkpoints here", spec.checkpoint.path, _ASK, "NoCheckpoints")
-    if rules.kind == "claim" and rules.access_mode == "ReadWriteOncePod" and spec.replicas > 1:
+    if rules.kind == "claim" and rules.access_mode == "ReadWriteOncePod" and spec.members > 1:
         message = "checkpoints here can be mounted by one member only"
         yield Fault("spec.checkpoint", message, spec.checkpoint.path, "use replicas: 1", "CheckpointOfOne")
     if rules.kind == "claim" and policy.mounts.own_path_only:
@@ -265,7 +271,7 @@ def _cluster(spec: RunSpec, table: NodeTable, resolved: Resolved, member: Member
     if short:
         return
     room = largest_gang(table, anywhere)
-    if room < spec.replicas:
+    if room < (1 if spec.array is not None else spec.replicas):
         message = f"{spec.replicas} members, but the whole cluster could hold {room} such members at most"
         yield Fault("spec.replicas", message, str(spec.replicas), _smaller(room, member), "LargerThanTheCluster")
 

@@ -118,7 +118,10 @@ class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     again: str = ""
     """Those whose last Pod is given up, and who were not placed anew yet."""
     restarts: dict[str, str] = {}
-    """Of those that have not ended: by how often their program failed and was started again."""
+    """By how often: those whose program failed and was started again."""
+    longest_seconds: int = 0
+    """How long the program of a member ran that succeeded, of all the longest; twice as long where others run for
+    longer. It is what is expected of the others."""
 
 
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

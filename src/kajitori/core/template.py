@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from kajitori.core import first_step, mpi, names
+from kajitori.core.array import Array
+from kajitori.core.manifests import CHECKPOINT_ENV
 from kajitori.core.policy_model import Policy, Volume, full_image_name
 from kajitori.core.quantity import format_cpu, format_memory, parse_cpu_millis
 from kajitori.core.resolve import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.run import SHM_PATH, RunSpec, SecretUse
 from kajitori.core.snapshot import Toleration
 
-CHECKPOINT_ENV = "KAJI_CHECKPOINT_DIR"
+TERMINATION_MESSAGE_PATH = "/dev/termination-log"
+"""Kubernetes' default."""
 _SECRET_LOOKING = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
 
 Manifest = dict[str, Any]
@@ -73,6 +76,9 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     _put(pod, "schedulerName", inject.scheduler_name)
     if policy.security.fs_group is not None:
         pod["securityContext"] = {"fsGroup": policy.security.fs_group}
+    if spec.sweep is not None:
+        container["env"] += [{"name": name, "value": value} for name, value in sweep_env(spec.sweep).items()]
+        _put(pod, "activeDeadlineSeconds", resolved.time_limit_seconds)
     if spec.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     _tell_additions(policy, resolved, findings)
@@ -104,6 +110,17 @@ def checkpoint_folder(policy: Policy, run: RunIdentity) -> str:
 def slots(gpus: int) -> int:
     """Processes that belong on one member: one for each GPU, or one."""
     return max(1, gpus)
+
+
+def sweep_env(sweep: Array) -> dict[str, str]:
+    """What all members of a sweep are told alike. KAJI_RESULT is where Kubernetes looks for what a container says last:
+    what a member writes there is its result."""
+    return {
+        "KAJI_ARRAY_COUNT": str(len(sweep.indices)),
+        "KAJI_ARRAY_MIN": str(sweep.indices[0]),
+        "KAJI_ARRAY_MAX": str(sweep.indices[-1]),
+        "KAJI_RESULT": TERMINATION_MESSAGE_PATH,
+    }
 
 
 def torchrun_env(replicas: int, gpus: int) -> dict[str, str]:
@@ -255,7 +272,7 @@ def _mount_checkpoint(mounts: _Mounts, spec: RunSpec, policy: Policy, run: RunId
     path, rules = spec.checkpoint.path, policy.checkpoint
     if rules.kind == "claim":
         source: Manifest = {"persistentVolumeClaim": {"claimName": names.checkpoint_claim(run.name)}}
-        if rules.access_mode == "ReadWriteOnce" and spec.replicas > 1:
+        if rules.access_mode == "ReadWriteOnce" and spec.members > 1:
             message = "the claim can be mounted on one node at a time: all members have to fit on one"
             findings.add("CheckpointOnOneNode", message, "spec.checkpoint")
     else:

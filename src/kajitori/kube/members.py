@@ -99,6 +99,7 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) 
         message=message,
         exit_code=exit_code,
         created_at=pod.metadata.creation_timestamp,
+        started_at=started_at_of(pod),
         ended_at=ended_at,
         terminating=bool(pod.metadata.deletion_timestamp),
         node_ready=not node_name or (node is not None and node.is_ready),
@@ -176,6 +177,13 @@ def main_container(pod: Pod) -> ContainerStatus | None:
         if container.name == names.MEMBER_CONTAINER:
             return container
     return None
+
+
+def started_at_of(pod: Pod) -> str:
+    """When the user's program started last; empty where it has not."""
+    container = main_container(pod)
+    state = container.state.running or container.state.terminated if container is not None else None
+    return state.started_at if state is not None else ""
 
 
 def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[str]) -> tuple[Reason, str, int | None]:

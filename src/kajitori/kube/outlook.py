@@ -110,7 +110,7 @@ class Outlook:
                 key=each.request.key,
                 priority=each.request.priority,
                 queued_at=_seconds(each.request.queued_at) or at,
-                expected_seconds=expectation.seconds,
+                expected_seconds=expectation.seconds * _rounds(each),
                 size=dominant_part(_amounts(each.request), totals),
                 user=user_of(each.run),
                 team=each.run.metadata.namespace,
@@ -161,10 +161,21 @@ def _until_end(expectation: Expectation) -> float:
     return math.inf if expectation.source is Source.ENDLESS else expectation.seconds
 
 
+def _rounds(applicant: Applicant) -> float:
+    """How often a sweep has to be filled with members until all have ended, as things are; 1 for what is none. So its
+    place in the queue is that of all the work that is left of it, and not that of one short member."""
+    status = applicant.run.status
+    if status is None or status.sweep is None:
+        return 1.0
+    counts = status.members
+    left = counts.total - counts.succeeded - counts.failed
+    return max(1.0, left / (counts.running + counts.pending or len(applicant.request.ranks)))
+
+
 def _amounts(request: GangRequest) -> tuple[int, ...]:
     """What a gang asks for, as `core.ordering.AMOUNTS`. Members that share their nodes with their own gang alone may
     all find room on one."""
-    member, members = request.member, len(request.ranks)
+    member, members = request.member, request.least
     nodes = members if member.whole_node else 1 if member.unlimited else 0
     return member.cpu_millis * members, member.memory_bytes * members, member.gpus * members, nodes
 

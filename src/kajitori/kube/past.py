@@ -75,7 +75,7 @@ class Past:
         """How long a run will go on whose attempt has run since then."""
         whole, limit = self._whole(run, members)
         more = remaining(whole, self._progress_of(run) + max(0.0, now - since), limit)
-        started = parse_time(run.status.started_at) if run.status is not None else None
+        started = parse_time(run.status.started_at) if run.status is not None and run.status.sweep is None else None
         if limit is None or started is None or now + more.seconds <= started.timestamp() + limit:
             return more
         return Expectation(max(1.0, started.timestamp() + limit - now), Source.LIMIT)
@@ -86,10 +86,15 @@ class Past:
         limit = told.limit_seconds or self._cluster.policy.default_time_limit_seconds
         if limit is None and told.is_service:
             return endless(), None
+        longest = run.status.sweep.longest_seconds if run.status is not None and run.status.sweep is not None else 0
+        if longest:  # of a sweep, what its other members took
+            return Expectation(float(min(longest, limit or longest)), Source.SIMILAR), limit
         return self._history.expect(owner_of(run), run.metadata.namespace, told.kind, members, limit), limit
 
     def _progress_of(self, run: RunObject) -> float:
         """How long it ran before of what it need not run again: it has checkpoints."""
+        if run.status is not None and run.status.sweep is not None:
+            return 0.0
         ran = run.status.ran if run.status is not None else None
         return float(ran.seconds) if ran is not None and self._told_by(run).keeps_progress else 0.0
 
@@ -202,13 +207,15 @@ class Past:
             spans.append((until.timestamp() - status.ran.seconds, until.timestamp()))
         is_service = self._told_by(run).is_service
         holding = (Phase.STARTING, Phase.RUNNING, *((Phase.RESTARTING,) if is_service else ()))
-        since = parse_time((is_service and status.started_at) or attempt.started_at or attempt.planned_at)
+        comes_and_goes = is_service or status.sweep is not None  # its members do, one by one
+        since = parse_time((comes_and_goes and status.started_at) or attempt.started_at or attempt.planned_at)
         if status.phase in holding and since is not None:
             spans.append((since.timestamp(), None))
         if not spans:
             return None
         key = (run.metadata.namespace, run.metadata.name)
-        plan = run.metadata.uid, attempt.number, status.members.total if is_service else 0
+        present = status.members.total if is_service else status.members.running + status.members.pending
+        plan = run.metadata.uid, attempt.number, present if comes_and_goes else 0
         known = self._amounts.get(key)
         if known is None or known[0] != plan:
             known = self._amounts[key] = plan, self._amounts_of(attempt, plan[2])

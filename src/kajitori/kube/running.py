@@ -8,6 +8,7 @@ import numpy as np
 
 from kajitori.core import gang
 from kajitori.core.choosing import Rows
+from kajitori.core.gang.ledger import released
 from kajitori.core.planner import MemberRequest
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.snapshot import NodeTable
@@ -22,7 +23,7 @@ _ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
 
 @dataclass(frozen=True, slots=True)
 class RunningGang:
-    """A batch run whose members hold nodes, or are about to."""
+    """A batch run, or a sweep, whose members hold nodes, or are about to."""
 
     run: RunObject
     member: MemberRequest
@@ -30,7 +31,8 @@ class RunningGang:
     rows: Rows
     """Of the node table, one for each member that is not over."""
     since: float
-    """When all of its members ran; before that, when they were given their nodes. Seconds since 1970."""
+    """When all of its members ran; before that, and of a sweep, when the last of them were given their nodes. Seconds
+    since 1970."""
 
     @property
     def key(self) -> str:
@@ -89,13 +91,19 @@ class RunningGangs:
             return
         status = run.status
         assert status is not None and status.attempt is not None
-        planned = self._plan_of(run)
+        planned, pods = self._plan_of(run), self._mirror.pods_of_run(run.metadata.uid)
         over = {
             member.rank
-            for pod in self._mirror.pods_of_run(run.metadata.uid)
+            for pod in pods
             if pod.is_finished and (member := pod.member) is not None and member.attempt == planned.attempt
         }
+        earlier: list[int] = []
+        if status.sweep is not None:  # members of earlier attempts go on beside the last one's
+            over |= released(status.sweep)
+            alive = (pod for pod in pods if not pod.is_finished and pod.spec.node_name in table.index)
+            earlier = [table.index[p.spec.node_name] for p in alive if p.member and p.member.attempt < planned.attempt]
         rows = [table.index[node] for rank, node in planned.nodes.items() if rank not in over and node in table.index]
+        rows += earlier
         since = parse_time(status.attempt.started_at or status.attempt.planned_at)
         if rows and since is not None:
             self._gangs[key] = RunningGang(run, planned.member, np.array(rows, dtype=np.int64), since.timestamp())

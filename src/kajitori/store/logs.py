@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from kajitori.store.blobs import Blob, Blobs
+from kajitori.store.results import KeptResults
 
 PREFIX = "logs"
 NEW_RUN = timedelta(hours=1)
@@ -43,6 +44,8 @@ class KeptLogs:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
+        self.results = KeptResults(blobs)
+        """What members of sweeps said as their results, in the same store."""
 
     async def keep(self, name: MemberLogName, content: bytes) -> None:
         """Stores the end of a member's log in place of what was kept of it before."""

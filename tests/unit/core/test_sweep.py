@@ -145,7 +145,7 @@ def test_each_member_has_restarts_of_its_own() -> None:
     assert placed.attempt is not None
     placed.attempt.created = True
     last = step(replace(run, status=placed), failed(0, attempt=2, code=7), member(1))
-    assert (last.status.sweep, last.status.phase) == (SweepState(failed="0"), Phase.RUNNING)
+    assert (last.status.sweep, last.status.phase) == (SweepState(failed="0", restarts={"1": "0"}), Phase.RUNNING)
     (note,) = last.status.notable
     assert (note.rank, note.exit_code, note.attempt, note.message) == (0, 7, 2, "exit code 7 (started again once)")
     end = step(stored(run, last), member(1, SUCCEEDED))

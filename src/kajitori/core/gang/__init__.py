@@ -5,6 +5,7 @@ life      next_step: what holds for every type of run
 batch     members start together and stop together
 service   members live each on its own
 sweep     members are independent, and each ends by itself
+judgement how a sweep's members ended, as far as that is seen
 ledger    how a sweep's members stand
 yielding  a run that is asked to give way
 progress  how a status changes
@@ -12,8 +13,8 @@ progress  how a status changes
 
 from kajitori.core.gang.batch import failed_to_create
 from kajitori.core.gang.life import next_step
-from kajitori.core.gang.progress import keep_waiting, node_by_rank, outline, place_on, refuse, why_it_waits
-from kajitori.core.gang.sweep import place_sweep
+from kajitori.core.gang.progress import is_told, keep_waiting, node_by_rank, outline, place_on, refuse, why_it_waits
+from kajitori.core.gang.sweep import made_in_part, place_sweep, sweep_refused
 from kajitori.core.gang.types import (
     Action,
     CreateMembers,
@@ -45,12 +46,15 @@ __all__ = [
     "Sweep",
     "failed_to_create",
     "give_way",
+    "is_told",
     "keep_waiting",
+    "made_in_part",
     "next_step",
     "node_by_rank",
     "outline",
     "place_on",
     "place_sweep",
     "refuse",
+    "sweep_refused",
     "why_it_waits",
 ]

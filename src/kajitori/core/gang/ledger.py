@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from kajitori.core.nodelist import compress_ranks, expand_ranks
@@ -18,6 +19,7 @@ class Ledger:
     failed: set[int] = field(default_factory=set)
     again: set[int] = field(default_factory=set)
     restarts: dict[int, int] = field(default_factory=dict)
+    longest_seconds: int = 0
 
     @classmethod
     def of(cls, state: SweepState | None) -> Ledger:
@@ -29,6 +31,7 @@ class Ledger:
             set(indices_of(state.failed)),
             set(indices_of(state.again)),
             {index: int(count) for count, indices in state.restarts.items() for index in indices_of(indices)},
+            state.longest_seconds,
         )
 
     def state(self) -> SweepState:
@@ -41,20 +44,28 @@ class Ledger:
             failed=ranges(self.failed),
             again=ranges(self.again),
             restarts={str(count): ranges(by_count[count]) for count in sorted(by_count)},
+            longest_seconds=self.longest_seconds,
         )
 
     def has_ended(self, index: int) -> bool:
         """Whether nothing more is to be done for this member."""
         return index in self.succeeded or index in self.failed
 
-    def succeed(self, index: int) -> None:
+    def succeed(self, index: int, seconds: int = 0) -> None:
+        """After so long."""
         self.succeeded.add(index)
-        self._is_over(index)
+        self.again.discard(index)
+        self.longest_seconds = max(self.longest_seconds, seconds)
+
+    def runs_since(self, started: datetime | None, now: datetime) -> None:
+        """A member still runs; where it does so for longer than any before, twice as long is expected of the others."""
+        while self.longest_seconds and started and now - started > timedelta(seconds=self.longest_seconds):
+            self.longest_seconds *= 2
 
     def fail(self, index: int) -> None:
         """For good."""
         self.failed.add(index)
-        self._is_over(index)
+        self.again.discard(index)
 
     def restart(self, index: int) -> None:
         """Its program failed, and is started once more."""
@@ -64,11 +75,8 @@ class Ledger:
     def resume(self, begun: Iterable[int]) -> None:
         """All that did not succeed is tried anew, as if for the first time; what is left of those begun is given up."""
         self.again = (self.failed | set(begun)) - self.succeeded
-        self.failed, self.restarts = set(), {}
-
-    def _is_over(self, index: int) -> None:
-        self.again.discard(index)
-        self.restarts.pop(index, None)
+        self.restarts = {index: count for index, count in self.restarts.items() if index in self.succeeded}
+        self.failed = set()
 
 
 def ranges(indices: Iterable[int]) -> str:

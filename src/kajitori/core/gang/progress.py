@@ -87,6 +87,12 @@ def words_of(asked: GivesWay, *, past: bool = False) -> str:
     return f"{'gave' if past else 'gives'} way to {asked.who}{why}"
 
 
+def is_told(status: RunStatus, reason: Reason) -> bool:
+    """Whether a run that waits says that it does so for this reason."""
+    goes_on = status.sweep is not None and status.phase in _ALIVE
+    return (status.phase is Phase.QUEUED or goes_on) and status.reason is reason
+
+
 def node_by_rank(attempt: Attempt) -> dict[int, str]:
     """Which node each covered rank of an attempt was given."""
     nodes = expand(attempt.nodes)

@@ -7,15 +7,14 @@ An attempt covers those that are started together, as in a service. How each mem
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
 
+from kajitori.core.gang.judgement import Judgement
 from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.progress import (
     AVOID_AFTER_FAILURES,
-    blame_node,
     counted,
     earliest,
     end_members,
@@ -24,7 +23,6 @@ from kajitori.core.gang.progress import (
     pause,
     place_on,
     say,
-    start_patience_seconds,
     starting,
 )
 from kajitori.core.gang.types import (
@@ -38,16 +36,14 @@ from kajitori.core.gang.types import (
     Step,
     Sweep,
 )
+from kajitori.core.gang.yielding import words_while_ending
+from kajitori.core.nodelist import compress, compress_ranks
 from kajitori.core.reasons import (
-    COUNTS_AS_RESTART,
-    MAY_BE_ITS_MEMORY,
-    NEVER_RESTARTED,
     START_FAILURES,
     WAITING,
     Phase,
     Reason,
 )
-from kajitori.core.run import MAX_RESTARTS_OF_EACH
 from kajitori.core.status import NOTABLE_LIMIT, MemberCounts, Notable, RunStatus
 from kajitori.core.times import format_time, parse_time
 
@@ -61,9 +57,6 @@ CYCLE = timedelta(seconds=1)
 """Unless a quarter of its places is free, a sweep is given nodes at most this often: each time is two writes of the
 Run, whatever the number of members."""
 
-_HOPELESS_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
-"""What follows from image and policy, which all members share."""
-
 
 def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     """What a sweep needs next."""
@@ -71,7 +64,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     newest = _newest(members)
     removals = _removals(run, sweep, stored, newest, members)
     # 1. Who has ended since, and how; who has to be started anew.
-    judgement = _Judgement(run, sweep, status, Ledger.of(status.sweep), now)
+    judgement = Judgement(run, sweep, status, Ledger.of(status.sweep), now)
     judgement.judge(newest)
     status, ledger = judgement.status, judgement.ledger
     status.sweep = ledger.state()
@@ -87,6 +80,8 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
             return Step(finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now), removals)
         status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
         return Step(status, (*removals, *end_members(alive, run.limits.grace_seconds)))
+    if status.gives_way is not None and alive:
+        return _gives_way(run, status, ledger, alive, removals)
     status = _with_phase(status, alive, now)
     # 3. An attempt that was begun is completed before the next.
     attempt = status.attempt
@@ -113,6 +108,24 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     avoid = frozenset(node for node, failures in status.avoid_nodes.items() if failures >= AVOID_AFTER_FAILURES)
     since = max(planned_at, status.queued_at)
     return Step(status, (*removals, NeedsNodes(ask, {}, avoid, fewest=1, since=since)), wake_at)
+
+
+def _gives_way(
+    run: Run, status: RunStatus, ledger: Ledger, alive: Sequence[Member], removals: Sequence[Action]
+) -> Step:
+    """All that are there give way, with all of their grace, and are started anew when there is room."""
+    asked = status.gives_way
+    assert asked is not None
+    if not run.wanted and not any(member.terminating for member in alive):
+        message = f"goes on: {asked.to} does not wait for its nodes any more"
+        return Step(msgspec.structs.replace(status, gives_way=None, reason=Reason.NONE, message=message), (*removals,))
+    leaving = {member.rank for member in alive if not ledger.has_ended(member.rank)}
+    if not leaving <= ledger.again:
+        ledger.again |= leaving
+        status.interruptions += 1
+        status.sweep = ledger.state()
+    status = say(status, Reason.PREEMPTED, words_while_ending(run, asked, len(alive)))
+    return Step(status, (*removals, *end_members(alive, run.limits.grace_seconds)))
 
 
 def sweep_is_over(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member]) -> Step:
@@ -161,147 +174,30 @@ def _earliest_start(sweep: Sweep, status: RunStatus, alive: int) -> datetime | N
     return max(pause_ends or planned_at, planned_at + CYCLE)
 
 
-class _Judgement:
-    """What is seen of the members, taken into what is known of them; each fact is taken in once."""
+def sweep_refused(
+    run: Run, status: RunStatus, reason: Reason, message: str, not_made: Sequence[int], now: datetime
+) -> RunStatus:
+    """The API server refused a member for good (quota, admission): those that were not made are tried again later."""
+    ledger = Ledger.of(status.sweep)
+    ledger.again.update(not_made)
+    status, seconds = pause(status, run.limits, now)
+    message = f"{message}; tried again in {seconds} s"
+    attempt = msgspec.structs.replace(status.attempt, created=True) if status.attempt is not None else None
+    phase = Phase.RUNNING if status.members.running else Phase.QUEUED
+    return msgspec.structs.replace(
+        status, phase=phase, reason=reason, message=message[:1000], attempt=attempt, sweep=ledger.state()
+    )
 
-    def __init__(self, run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, now: datetime) -> None:
-        self.status = status
-        self.ledger = ledger
-        self.next_deadline: datetime | None = None
-        self.hopeless: tuple[Phase, Reason, str, int | None] | None = None
-        self._run = run
-        self._indices = frozenset(sweep.indices)
-        self._now = now
-        self._failed_starts: list[Member] = []
-        self._late: list[Member] = []
-        self._attempt = status.attempt.number if status.attempt is not None else 0
-        self._has_started = False
-        """Of the present attempt somebody has, so that starts work again."""
-        self._has_ended = False
 
-    def judge(self, newest: dict[int, Member]) -> None:
-        """Takes in the newest Pod of each member."""
-        for rank in sorted(newest):
-            member = newest[rank]
-            is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
-            if rank in self._indices and not is_known and not member.terminating:
-                self._one(member)
-        if not self._run.stopped:  # else it is ours
-            self._missing(newest)
-        self._pause()
-
-    def _one(self, member: Member) -> None:
-        if member.state is MemberState.SUCCEEDED:
-            self.ledger.succeed(member.rank)
-            self._ended(member)
-        elif member.state is MemberState.FAILED:
-            self._failed(member)
-        elif member.node and not member.node_ready:
-            self._done_to_it(replace(member, reason=Reason.NODE_LOST))
-        elif member.node_draining:
-            self._done_to_it(replace(member, reason=Reason.DRAINED))
-        elif member.state is MemberState.RUNNING:
-            self._has_started |= member.attempt == self._attempt
-        elif member.reason in NEVER_RESTARTED:  # what it waits for never comes
-            self._failed(member)
-        else:
-            self._pending(member)
-
-    def _failed(self, member: Member) -> None:
-        reason, limits = member.reason, self._run.limits
-        if reason in _HOPELESS_FOR_ALL:
-            message = f"member {member.rank}: {member.message or reason.value}"
-            self.hopeless = Phase.FAILED, reason, message, member.exit_code
-            return
-        may_be_its_memory = not limits.memory_limited and reason in MAY_BE_ITS_MEMORY
-        used = self.ledger.restarts.get(member.rank, 0)
-        spent = reason in COUNTS_AS_RESTART and used >= min(limits.restarts, MAX_RESTARTS_OF_EACH)
-        if reason in NEVER_RESTARTED or may_be_its_memory or spent:
-            self.status = blame_node(self.status, member)
-            self.ledger.fail(member.rank)
-            self._note(member, used)
-            self._ended(member)
-        elif reason in COUNTS_AS_RESTART:
-            self.status = blame_node(self.status, member)
-            self.status.restarts += 1
-            self.ledger.restart(member.rank)
-            self._ended(member)
-        elif reason in START_FAILURES:
-            self._failed_starts.append(member)
-        else:
-            self._done_to_it(member)
-
-    def _done_to_it(self, member: Member) -> None:
-        """Not by it: it is started anew, and that costs nothing."""
-        self.status = blame_node(self.status, member)
-        self.status.interruptions += 1
-        self.ledger.again.add(member.rank)
-
-    def _ended(self, member: Member) -> None:
-        self._has_started |= member.attempt == self._attempt
-        self._has_ended = True
-
-    def _pending(self, member: Member) -> None:
-        created = parse_time(member.created_at)
-        if created is None:
-            return
-        deadline = created + timedelta(seconds=start_patience_seconds(self._run.limits, member))
-        if self._now >= deadline:
-            self._late.append(member)
-        else:
-            self.next_deadline = earliest(self.next_deadline, deadline)
-
-    def _missing(self, newest: dict[int, Member]) -> None:
-        """Members of the attempt whose Pods are gone without their end having been seen: somebody deleted them."""
-        attempt = self.status.attempt
-        if attempt is None or not attempt.created:
-            return
-        for rank in node_by_rank(attempt):
-            is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
-            if rank in self._indices and not is_known and rank not in newest:
-                self.status.interruptions += 1
-                self.ledger.again.add(rank)
-
-    def _pause(self) -> None:
-        """After failed starts the next come later, and later with each further time in a row."""
-        failed = [*self._failed_starts, *self._late]
-        self.ledger.again.update(member.rank for member in failed)
-        for member in self._failed_starts:
-            self.status = blame_node(self.status, member)
-        for member in self._late:
-            self.status = blame_node(self.status, member)
-        if not failed:
-            if self._has_started:
-                self.status.failed_starts = 0
-            if self._has_ended and self.status.reason is Reason.QUOTA:  # there is room for one more
-                self.status.not_before = ""
-            return
-        self.status.interruptions += len(failed)
-        not_before = parse_time(self.status.not_before)
-        if not_before is not None and self._now < not_before:
-            return  # others of the same start were quicker to fail
-        self.status, seconds = pause(self.status, self._run.limits, self._now)
-        first = failed[0]
-        reason = first.reason if first.reason in START_FAILURES else Reason.START_DEADLINE
-        what = first.message or reason.value
-        self.status = say(self.status, reason, f"member {first.rank}: {what}; tried again in {seconds} s")
-
-    def _note(self, member: Member, restarts: int) -> None:
-        """A member that failed for good is worth a look; the first that did are kept."""
-        failed = [note for note in self.status.notable if note.rank in self.ledger.failed]
-        if len(failed) >= NOTABLE_LIMIT:
-            return
-        times = f" (started again {restarts} times)" if restarts > 1 else " (started again once)" if restarts else ""
-        note = Notable(
-            rank=member.rank,
-            node=member.node,
-            reason=member.reason.value,
-            message=member.message[:280] + times,
-            exit_code=member.exit_code,
-            attempt=member.attempt,
-            since=member.ended_at,
-        )
-        self.status.notable = [*failed, note]
+def made_in_part(status: RunStatus, left_out: Sequence[int]) -> RunStatus:
+    """The status of a sweep without those of its attempt that were not made: the quota had no room for them."""
+    assert status.attempt is not None
+    nodes = node_by_rank(status.attempt)
+    kept = [rank for rank in nodes if rank not in left_out]
+    attempt = msgspec.structs.replace(
+        status.attempt, ranks=compress_ranks(kept), nodes=compress([nodes[rank] for rank in kept])
+    )
+    return msgspec.structs.replace(status, attempt=attempt)
 
 
 def _newest(members: Iterable[Member]) -> dict[int, Member]:
@@ -395,7 +291,11 @@ def _its_end(sweep: Sweep, status: RunStatus, ledger: Ledger) -> tuple[Phase, Re
 
 def _with_phase(status: RunStatus, alive: Sequence[Member], now: datetime) -> RunStatus:
     """The phase, by who is there; why further members wait stays with it as the queue told it."""
-    is_told = status.reason in WAITING or (status.reason in START_FAILURES and bool(status.not_before))
+    is_told = (
+        status.gives_way is not None
+        or status.reason in WAITING
+        or (status.reason in START_FAILURES and bool(status.not_before))
+    )
     if any(member.state is MemberState.RUNNING for member in alive) or (alive and status.started_at):
         status.started_at = status.started_at or format_time(now)
         reason, message = (status.reason, status.message) if is_told else (Reason.NONE, "")

@@ -34,6 +34,8 @@ class Member:
     exit_code: int | None = None
     created_at: str = ""
     """When its Pod was made."""
+    started_at: str = ""
+    """When its program did."""
     ended_at: str = ""
     terminating: bool = False
     node_ready: bool = True

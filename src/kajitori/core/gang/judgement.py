@@ -1,0 +1,167 @@
+"""What is seen of a sweep's members, taken into what is known of them; each fact is taken in once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from kajitori.core.gang.ledger import Ledger
+from kajitori.core.gang.progress import blame_node, earliest, node_by_rank, pause, say, start_patience_seconds
+from kajitori.core.gang.types import Member, MemberState, Run, Sweep
+from kajitori.core.reasons import COUNTS_AS_RESTART, MAY_BE_ITS_MEMORY, NEVER_RESTARTED, START_FAILURES, Phase, Reason
+from kajitori.core.run import MAX_RESTARTS_OF_EACH
+from kajitori.core.status import NOTABLE_LIMIT, Notable, RunStatus
+from kajitori.core.times import parse_time
+
+_HOPELESS_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
+"""What follows from image and policy, which all members share."""
+
+
+class Judgement:
+    """Begins with a status and what it says of the members; after `judge` it has what they are now."""
+
+    def __init__(self, run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, now: datetime) -> None:
+        self.status = status
+        self.ledger = ledger
+        self.next_deadline: datetime | None = None
+        self.hopeless: tuple[Phase, Reason, str, int | None] | None = None
+        self._run = run
+        self._indices = frozenset(sweep.indices)
+        self._now = now
+        self._failed_starts: list[Member] = []
+        self._late: list[Member] = []
+        self._attempt = status.attempt.number if status.attempt is not None else 0
+        self._has_started = False
+        """Of the present attempt somebody has, so that starts work again."""
+        self._has_ended = False
+
+    def judge(self, newest: dict[int, Member]) -> None:
+        """Takes in the newest Pod of each member."""
+        for rank in sorted(newest):
+            member = newest[rank]
+            is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
+            if rank in self._indices and not is_known and not member.terminating:
+                self._one(member)
+        if not self._run.stopped:  # else it is ours
+            self._missing(newest)
+        self._pause()
+
+    def _one(self, member: Member) -> None:
+        if member.state is MemberState.SUCCEEDED:
+            self.ledger.succeed(member.rank, _seconds(member))
+            self._ended(member)
+        elif member.state is MemberState.FAILED:
+            self._failed(member)
+        elif member.node and not member.node_ready:
+            self._done_to_it(replace(member, reason=Reason.NODE_LOST))
+        elif member.node_draining:
+            self._done_to_it(replace(member, reason=Reason.DRAINED))
+        elif member.state is MemberState.RUNNING:
+            self._has_started |= member.attempt == self._attempt
+            self.ledger.runs_since(parse_time(member.started_at), self._now)
+        elif member.reason in NEVER_RESTARTED:  # what it waits for never comes
+            self._failed(member)
+        else:
+            self._pending(member)
+
+    def _failed(self, member: Member) -> None:
+        reason, limits = member.reason, self._run.limits
+        if reason in _HOPELESS_FOR_ALL:
+            message = f"member {member.rank}: {member.message or reason.value}"
+            self.hopeless = Phase.FAILED, reason, message, member.exit_code
+            return
+        may_be_its_memory = not limits.memory_limited and reason in MAY_BE_ITS_MEMORY
+        used = self.ledger.restarts.get(member.rank, 0)
+        spent = reason in COUNTS_AS_RESTART and used >= min(limits.restarts, MAX_RESTARTS_OF_EACH)
+        if reason in NEVER_RESTARTED or may_be_its_memory or spent:
+            self.status = blame_node(self.status, member)
+            self.ledger.fail(member.rank)
+            self._note(member, used)
+            self._ended(member)
+        elif reason in COUNTS_AS_RESTART:
+            self.status = blame_node(self.status, member)
+            self.status.restarts += 1
+            self.ledger.restart(member.rank)
+            self._ended(member)
+        elif reason in START_FAILURES:
+            self._failed_starts.append(member)
+        else:
+            self._done_to_it(member)
+
+    def _done_to_it(self, member: Member) -> None:
+        """Not by it: it is started anew, and that costs nothing."""
+        self.status = blame_node(self.status, member)
+        self.status.interruptions += 1
+        self.ledger.again.add(member.rank)
+
+    def _ended(self, member: Member) -> None:
+        self._has_started |= member.attempt == self._attempt
+        self._has_ended = True
+
+    def _pending(self, member: Member) -> None:
+        created = parse_time(member.created_at)
+        if created is None:
+            return
+        deadline = created + timedelta(seconds=start_patience_seconds(self._run.limits, member))
+        if self._now >= deadline:
+            self._late.append(member)
+        else:
+            self.next_deadline = earliest(self.next_deadline, deadline)
+
+    def _missing(self, newest: dict[int, Member]) -> None:
+        """Members of the attempt whose Pods are gone without their end having been seen: somebody deleted them."""
+        attempt = self.status.attempt
+        if attempt is None or not attempt.created:
+            return
+        for rank in node_by_rank(attempt):
+            is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
+            if rank in self._indices and not is_known and rank not in newest:
+                self.status.interruptions += 1
+                self.ledger.again.add(rank)
+
+    def _pause(self) -> None:
+        """After failed starts the next come later, and later with each further time in a row."""
+        failed = [*self._failed_starts, *self._late]
+        self.ledger.again.update(member.rank for member in failed)
+        for member in self._failed_starts:
+            self.status = blame_node(self.status, member)
+        for member in self._late:
+            self.status = blame_node(self.status, member)
+        if not failed:
+            if self._has_started:
+                self.status.failed_starts = 0
+            if self._has_ended and self.status.reason is Reason.QUOTA:  # there is room for one more
+                self.status.not_before = ""
+            return
+        self.status.interruptions += len(failed)
+        not_before = parse_time(self.status.not_before)
+        if not_before is not None and self._now < not_before:
+            return  # others of the same start were quicker to fail
+        self.status, seconds = pause(self.status, self._run.limits, self._now)
+        first = failed[0]
+        reason = first.reason if first.reason in START_FAILURES else Reason.START_DEADLINE
+        what = first.message or reason.value
+        self.status = say(self.status, reason, f"member {first.rank}: {what}; tried again in {seconds} s")
+
+    def _note(self, member: Member, restarts: int) -> None:
+        """A member that failed for good is worth a look; the first that did are kept."""
+        failed = [note for note in self.status.notable if note.rank in self.ledger.failed]
+        if len(failed) >= NOTABLE_LIMIT:
+            return
+        times = f" (started again {restarts} times)" if restarts > 1 else " (started again once)" if restarts else ""
+        note = Notable(
+            rank=member.rank,
+            node=member.node,
+            reason=member.reason.value,
+            message=member.message[:280] + times,
+            exit_code=member.exit_code,
+            attempt=member.attempt,
+            since=member.ended_at,
+        )
+        self.status.notable = [*failed, note]
+
+
+def _seconds(member: Member) -> int:
+    """How long its program ran."""
+    started, ended = parse_time(member.started_at), parse_time(member.ended_at)
+    return max(0, round((ended - started).total_seconds())) if started is not None and ended is not None else 0
