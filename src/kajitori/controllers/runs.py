@@ -568,7 +568,7 @@ class RunController:
         told = waiting.status
         reason = gang.why_it_waits(told, explainer.reason(waiting.request, shortage))
         asks = self._queue.giving_way.words_for(waiting.request.key)
-        is_told = (told.phase, told.reason) == (Phase.QUEUED, reason) and (ASKS in asks) == (ASKS in told.message)
+        is_told = gang.is_told(told, reason) and (ASKS in asks) == (ASKS in told.message)
         if is_told and not self._may_retell(waiting.key):
             return
         explanation = explainer.explain(waiting.request, shortage)
@@ -601,17 +601,14 @@ class RunController:
         run, (spec, decision) = waiting.run, waiting.admitted.resolved()
         number = waiting.status.attempts + 1
         try:
-            status = gang.place_on(
-                waiting.status,
-                placement.ranks,
-                nodelist.compress(placement.nodes),
-                decision.template,
-                self._choose_port(run, number),
-                spec.replicas,
-                self._now(),
-                launcher=manifests.launcher_of(spec),
-                bind_direct=decision.bind_direct,
-            )
+            nodes, told, now = nodelist.compress(placement.nodes), waiting.status, self._now()
+            template = decision.template
+            how: Any = {"launcher": manifests.launcher_of(spec), "bind_direct": decision.bind_direct}
+            if spec.array is not None:
+                status = gang.place_sweep(told, placement.ranks, nodes, template, now, **how)
+            else:
+                port = self._choose_port(run, number)
+                status = gang.place_on(told, placement.ranks, nodes, template, port, spec.replicas, now, **how)
             version = await self._write(run, status, waiting.version, before=waiting.status)
         except BaseException:
             self._queue.doubt(waiting.key, self._now())
