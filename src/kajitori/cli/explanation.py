@@ -11,6 +11,7 @@ from kajitori.cli import words
 from kajitori.cli.context import Cli
 from kajitori.cli.output import Column, heading, print_pairs, print_table
 from kajitori.cli.problems import plain
+from kajitori.cli.queue_words import in_words, place_pairs
 from kajitori.core.quantity import round_memory
 
 SHOWN = 8
@@ -56,23 +57,15 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
         for each in sooner:
             click.echo(f"  {each}")
     heading("Queue")
-    ahead, expected = answer.get("ahead") or 0, answer.get("expectedAt")
-    told = f"{in_words(cli, expected)}, if all takes as long as expected" if expected else "nobody can tell"
-    before = words.plural(ahead, "run") if ahead else "nobody"
-    print_pairs((("before it", before), ("expected to start", told)), indent=2)
-
-
-def in_words(cli: Cli, time: str | None) -> str:
-    """`in about 5 minutes`; empty where the time is not known."""
-    then = words.moment(time)
-    if then is None:
-        return ""
-    seconds = (then - cli.now()).total_seconds()
-    return f"in {words.human_duration(seconds).lower()}" if seconds >= 1 else "now"
+    print_pairs(place_pairs(cli, answer), indent=2)
 
 
 def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     steps = answer.get("toFree")
+    if steps is None and not answer.get("exact", True):
+        heading("What exactly would start it")
+        click.echo("  Too many runs are before it to tell.")
+        return
     if steps is None:
         heading("Nothing starts it")
         click.echo("  The cluster is too small for it, even with all nodes empty and in order.")

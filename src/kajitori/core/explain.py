@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,7 +81,12 @@ class _Kind:
     """Nodes of one kind, and what is on them."""
 
     held: tuple[Holder, ...]
+    """Those who have most of them."""
+    holders: int
+    """How many there are."""
     blocked: tuple[Blocked, ...]
+    words: dict[bool, tuple[str, ...]] = field(default_factory=dict)
+    """All of it in words, for members with GPUs and without."""
 
 
 class Explainer:
@@ -115,8 +121,8 @@ class Explainer:
         kind = self._kinds.get(key)
         if kind is None:
             rows = np.flatnonzero(shortage.eligible)
-            held = _holders(self._snapshot, rows, self._uses)
-            kind = self._kinds[key] = _Kind(held, _blocked(self._snapshot, rows))
+            held, holders = _holders(self._snapshot, rows, self._uses)
+            kind = self._kinds[key] = _Kind(held, holders, _blocked(self._snapshot, rows))
         return _explain(gang.member, shortage, kind, self.reason(gang, shortage))
 
 
@@ -135,26 +141,33 @@ def _explain(member: MemberRequest, shortage: Shortage, kind: _Kind, reason: Rea
     else:
         missing["cpuMillis"] = short_by * member.cpu_millis
         missing["memoryBytes"] = short_by * member.memory_bytes
-    held, blocked = kind.held, kind.blocked
     parts = [_needs(member, shortage.members), _free(member, shortage)]
     if shortage.fit_ever < shortage.members:
         parts.append(f"the nodes that are in order now hold at most {shortage.fit_ever}")
     lacks = "; ".join(parts)
-    if held:
-        shown = ", ".join(_says(holder, member) for holder in held[:3])
-        more = f" and {len(held) - 3} more" if len(held) > 3 else ""
-        parts.append(f"held by {shown}{more}")
-    parts += [f"{item.count} {_plural(item.count, 'node')} {item.why} ({item.nodes})" for item in blocked]
+    with_gpus = bool(member.gpus)
+    if with_gpus not in kind.words:
+        kind.words[with_gpus] = tuple(_words(kind, member))
     return Explanation(
         reason=reason,
-        message="; ".join(parts),
+        message="; ".join((lacks, *kind.words[with_gpus])),
         lacks=lacks,
         members=shortage.members,
         fit_now=shortage.fit_now,
         missing=missing,
-        held=held[:SHOWN_HOLDERS],
-        blocked=blocked,
+        held=kind.held,
+        blocked=kind.blocked,
     )
+
+
+def _words(kind: _Kind, member: MemberRequest) -> Iterator[str]:
+    """Who holds these nodes, and which of them take no work."""
+    if kind.held:
+        shown = ", ".join(_says(holder, member) for holder in kind.held[:3])
+        more = f" and {kind.holders - 3} more" if kind.holders > 3 else ""
+        yield f"held by {shown}{more}"
+    for item in kind.blocked:
+        yield f"{item.count} {_plural(item.count, 'node')} {item.why} ({item.nodes})"
 
 
 def _waits_its_turn(member: MemberRequest, shortage: Shortage) -> Explanation:
@@ -219,17 +232,22 @@ def _says(holder: Holder, member: MemberRequest) -> str:
     return f"{kind}{holder.holder}{owner}{amount} on {holder.nodes}"
 
 
-def _holders(snapshot: Snapshot, rows: Counts, uses: Callable[[str], Iterable[Use]]) -> tuple[Holder, ...]:
-    """Whoever uses nodes of the right kind that are in order, largest first."""
+def _holders(snapshot: Snapshot, rows: Counts, uses: Callable[[str], Iterable[Use]]) -> tuple[tuple[Holder, ...], int]:
+    """Those who have most of the nodes of the right kind that are in order, largest first, and how many there are."""
     found: dict[str, list[Use]] = {}
-    for row in rows[snapshot.table.usable[rows]]:
+    for row in rows[snapshot.table.usable[rows]].tolist():
         for use in uses(snapshot.table.nodes[row].name):
             found.setdefault(use.holder, []).append(use)
-    holders = [_sum_up(parts) for parts in found.values()]
-    gpu_rows = bool(snapshot.table.has_gpu[rows].any())
-    if gpu_rows:
-        holders = [holder for holder in holders if holder.gpus] or holders
-    return tuple(sorted(holders, key=lambda h: (-h.gpus, -h.cpu_millis, -h.memory_bytes, h.holder)))
+    holders = list(found.values())
+    if bool(snapshot.table.has_gpu[rows].any()):
+        holders = [parts for parts in holders if any(use.gpus for use in parts)] or holders
+    largest = heapq.nsmallest(SHOWN_HOLDERS, holders, key=_largest_first)
+    return tuple(_sum_up(parts) for parts in largest), len(holders)
+
+
+def _largest_first(parts: Sequence[Use]) -> tuple[int, int, int, str]:
+    gpus, cpu = sum(use.gpus for use in parts), sum(use.cpu_millis for use in parts)
+    return -gpus, -cpu, -sum(use.memory_bytes for use in parts), parts[0].holder
 
 
 def _sum_up(parts: Sequence[Use]) -> Holder:

@@ -12,7 +12,7 @@ What comes back by itself on its node (DaemonSets, static Pods) frees nothing wh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -24,14 +24,13 @@ from kajitori.core.choosing import Rows
 from kajitori.core.planner import GangRequest, Placement, eligible_nodes, room_of
 from kajitori.core.snapshot import Counts, Mask, NodeFacts, Snapshot, Toleration
 
-PATIENCE_MICROSECONDS = 2_000_000
-"""What one answer may cost where runs before this one make it hard, by what bench.planner measures. Beyond it what is
-named is enough, but perhaps not least."""
+Watch = Callable[[], Callable[[], bool]]
+"""Starts a stop-watch: what it answers says whether there is time left."""
 
 
-def microseconds_of_a_look(waiting: int, endings: int, nodes: int) -> int:
-    """About what one cycle costs."""
-    return 200 + 50 * waiting + 3 * endings + nodes // 2
+def for_ever() -> Callable[[], bool]:
+    """A stop-watch for whoever has all the time."""
+    return lambda: True
 
 
 class StepKind(StrEnum):
@@ -95,7 +94,8 @@ class Freeing:
 
     steps: tuple[Step, ...]
     least: bool = True
-    """False: that is enough, but perhaps more than is needed; too many runs are before it to tell."""
+    """False: that is enough, but perhaps more than is needed; or, without any step, there was no time to tell. So many
+    runs are before it."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Trial:
         occupant, table = step.occupant, self.state.table
         if occupant is not None:
             np.subtract.at(self.state.used, occupant.rows, occupant.amounts * times)
-            rows = np.unique(occupant.rows)
+            rows = np.unique(occupant.rows) if occupant.rows.size > 1 else occupant.rows
             if occupant.is_run:
                 np.subtract.at(self.state.members, occupant.rows, times)
             if occupant.alone.any():
@@ -192,10 +192,11 @@ class Trial:
         return state
 
 
-def to_free(situation: Situation, key: str) -> Freeing | None:
+def to_free(situation: Situation, key: str, watch: Watch = for_ever) -> Freeing | None:
     """The steps that start a run which the next cycle would not start: enough, and none too many (see above).
 
-    None where nothing helps: the cluster does not have what the run asks for, whatever happens.
+    None where nothing helps: the cluster does not have what the run asks for, whatever happens. Where runs before it
+    would take what is freed, the planner is asked again and again, for as long as the watch allows.
     """
     place = situation.position(key)
     gang = situation.queue[place].gang
@@ -204,7 +205,7 @@ def to_free(situation: Situation, key: str) -> Freeing | None:
     by_itself = room.least(steps)
     if by_itself is None:
         return None
-    search = _Search(situation, key, place)
+    search = _Search(situation, key, place, watch)
     if not gang.avoid and search.starts(by_itself):
         # Whoever is before it only takes room: what is too little for the run alone is too little for it behind them.
         return Freeing(tuple(by_itself))
@@ -213,7 +214,8 @@ def to_free(situation: Situation, key: str) -> Freeing | None:
     others = [step for step in steps if step not in by_itself] if gang.avoid else []
     cutting_in = search.least([*by_itself, *ahead, *others]) if ahead else None
     found = [each for each in (natural, cutting_in) if each is not None]
-    return min(found, key=lambda each: len(each.steps), default=None)  # among equals the one that makes nobody give way
+    # Among equals the one that makes nobody give way.
+    return min(found, key=lambda each: (not each.steps, not each.least, len(each.steps)), default=None)
 
 
 def into_order(node: NodeFacts) -> Step:
@@ -243,8 +245,8 @@ class _RoomFor:
         return gain
 
     def helpful(self, situation: Situation) -> list[Step]:
-        """Steps that may help, the most welcome first: known ends by their time; then what is easiest; then what makes
-        most room by itself, and node by node."""
+        """Steps that may help, the most welcome first: known ends by their time; then what is easiest, of that what
+        makes most room by itself, and node by node."""
         nodes = situation.snapshot.table.nodes
         here = [each for each in situation.occupants if self._eligible[each.rows].any()]
         crowd = np.zeros(len(nodes), dtype=np.int64)
@@ -261,8 +263,10 @@ class _RoomFor:
         ]
         ranks = []
         for step, rows in steps:
-            gain = self.happens(step)
-            self.happens(step, -1)
+            gain = 0
+            if step.ends_at == math.inf:
+                gain = self.happens(step)
+                self.happens(step, -1)
             ease = -1 if step.ends_at < math.inf else _EASIEST.index(step.kind)
             ranks.append((step.ends_at, ease, -gain, int(crowd[rows].min()), int(rows.min()), step.name))
         return [steps[index][0] for index in sorted(range(len(steps)), key=ranks.__getitem__)]
@@ -288,33 +292,33 @@ class _RoomFor:
 class _Search:
     """Asks the planner again and again what it would do after some steps."""
 
-    def __init__(self, situation: Situation, key: str, place: int) -> None:
+    def __init__(self, situation: Situation, key: str, place: int, watch: Watch) -> None:
         self._situation = replace(situation, queue=situation.queue[: place + 1])
         self._key = key
-        self._cost = microseconds_of_a_look(place + 1, len(situation.endings), len(situation.snapshot.table))
-        self._left = PATIENCE_MICROSECONDS
+        self._has_time = watch()
 
     def starts(self, steps: Sequence[Step]) -> bool:
         """Whether the next cycle starts the run once these have happened."""
-        self._left -= self._cost
         return self._situation.after(steps).starts(self._key) is not None
 
     def least(self, steps: Sequence[Step]) -> Freeing | None:
         """The first of the steps that are enough, without those among them that are not needed."""
-        low, high = 0, len(steps)
+        if not self._has_time():
+            return Freeing((), least=False)
         if not self.starts(steps):
             return None
-        while low + 1 < high:
+        low, high = 0, len(steps)
+        while low + 1 < high and self._has_time():
             middle = (low + high) // 2
             low, high = (low, middle) if self.starts(steps[:middle]) else (middle, high)
         kept, chunk = list(steps[:high]), max(1, high // 2)
         changed = True
-        while (changed or chunk > 1) and self._left > 0:
+        while (changed or chunk > 1) and self._has_time():
             changed = False
             for start in range(0, len(kept), chunk)[::-1]:
                 fewer = kept[:start] + kept[start + chunk :]
-                if self._left > 0 and len(fewer) < len(kept) and self.starts(fewer):
+                if self._has_time() and len(fewer) < len(kept) and self.starts(fewer):
                     kept, changed = fewer, True
             if chunk > 1:
                 chunk, changed = chunk // 2, True
-        return Freeing(tuple(kept), least=self._left > 0)
+        return Freeing(tuple(kept), least=self._has_time())

@@ -4,27 +4,24 @@ situation that is changed as asked: nothing here knows by itself what fits.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from kajitori.core.backfill import Ending, Queued, schedule
-from kajitori.core.freeing import PATIENCE_MICROSECONDS, Freeing, Situation, microseconds_of_a_look, to_free
+from kajitori.core.backfill import Queued, Reservation, schedule
+from kajitori.core.forecast import forecast, rows_of
+from kajitori.core.freeing import Freeing, Situation, Watch, for_ever, to_free
 from kajitori.core.planner import GangRequest, Placement, Shortage, occupy_rows, room_of
 from kajitori.core.quantity import format_duration, format_memory
-from kajitori.core.snapshot import Counts, Mask, Snapshot
+from kajitori.core.snapshot import Mask, Snapshot
 
 _PARTS = (0.75, 0.5, 0.25, 0.125)
 """Of what a member asks for: so much less of one thing is tried."""
 
 _TIMES = (86400, 43200, 21600, 10800, 3600, 1800, 900, 300)
 """Time limits that are tried, in seconds: a run that ends soon may pass others."""
-
-_LOOKS = 40
-"""So many cycles are tried at most to find what would start sooner, about."""
 
 _MEBIBYTE, _CORE = 1 << 20, 1000
 
@@ -61,10 +58,16 @@ class Answer:
     """What it could ask for instead, as options of `kaji run`, to start now."""
     expected_at: float | None
     """When it is expected to start, if everything takes as long as is expected; None where nobody can tell."""
+    reservation: Reservation | None = None
+    """The nodes that are kept for it."""
 
 
-def ask(situation: Situation, key: str) -> Answer:
-    """What the next cycle makes of a run of the queue. Raises ValueError where it does not wait."""
+def ask(situation: Situation, key: str, watch: Watch = for_ever) -> Answer:
+    """What the next cycle makes of a run of the queue. Raises ValueError where it does not wait.
+
+    Each part of the answer may take as long as the watch allows, and is less exact, or left out, where that is not
+    enough.
+    """
     place = situation.position(key)
     gang = situation.queue[place].gang
     found = schedule(
@@ -79,7 +82,7 @@ def ask(situation: Situation, key: str) -> Answer:
     for each in found.placements:
         if each.key != key:
             member = next(queued.gang.member for queued in situation.queue if queued.gang.key == each.key)
-            occupy_rows(before, member, _rows(before, each))
+            occupy_rows(before, member, rows_of(before, each))
     if found.placements and found.placements[-1].key == key:
         placement = found.placements[-1]
         room = Room(len(placement.ranks), 0, 0, 0, 0)
@@ -91,59 +94,20 @@ def ask(situation: Situation, key: str) -> Answer:
         shortage=shortage,
         room=_room(before, gang, shortage),
         ahead=place,
-        freeing=to_free(situation, key),
-        sooner=_sooner(situation, key),
-        expected_at=reservation.starts_at if reservation is not None else expected_start(situation, key),
+        freeing=to_free(situation, key, watch),
+        sooner=tuple(_sooner(situation, key, watch)),
+        expected_at=reservation.starts_at if reservation is not None else expected_start(situation, key, watch),
+        reservation=reservation,
     )
 
 
-def expected_start(situation: Situation, key: str) -> float | None:
+def expected_start(situation: Situation, key: str, watch: Watch = for_ever) -> float | None:
     """When a run starts if all that runs, and all that waits before it, takes as long as is expected of it, and nothing
     else comes: the planner looks again at each end. None where it would wait for what has no known end, or where so
     much is before it that nobody should believe the answer.
     """
-    place = situation.position(key)
-    waiting = list(situation.queue[: place + 1])
-    state, endings, now = situation.snapshot.copy(), list(situation.endings), situation.now
-    patience = PATIENCE_MICROSECONDS
-    while patience > 0:
-        patience -= microseconds_of_a_look(len(waiting), len(endings), len(state.table))
-        found = schedule(state, waiting, endings, now, reserve=situation.reserve, likely=situation.likely)
-        started = {each.key: each for each in found.placements}
-        if key in started:
-            return now
-        if len(waiting) == 1 and found.reservations:
-            return found.reservations[0].starts_at
-        for queued in waiting:
-            if queued.gang.key in started:
-                rows = _rows(state, started[queued.gang.key])
-                occupy_rows(state, queued.gang.member, rows)
-                if math.isfinite(queued.expected_seconds):
-                    endings.append(Ending(queued.gang.member, rows, now + queued.expected_seconds))
-        waiting = [queued for queued in waiting if queued.gang.key not in started]
-        if not endings:
-            return None
-        now = max(now, min(ending.ends_at for ending in endings))
-        ended = [ending for ending in endings if ending.ends_at <= now]
-        endings = [ending for ending in endings if ending.ends_at > now]
-        _leave(state, ended, endings)
-    return None
-
-
-def _leave(state: Snapshot, ended: Sequence[Ending], still_there: Sequence[Ending]) -> None:
-    """What has ended leaves its nodes, in place."""
-    for ending in ended:
-        np.subtract.at(state.used, ending.rows, ending.member.amounts)
-        np.subtract.at(state.members, ending.rows, 1)
-        if ending.member.alone:
-            state.alone[ending.rows] = False
-    for ending in still_there:
-        if ending.member.alone:
-            state.alone[ending.rows] = True
-
-
-def _rows(state: Snapshot, placement: Placement) -> Counts:
-    return np.array([state.table.index[name] for name in placement.nodes], dtype=np.int64)
+    queue = situation.queue[: situation.position(key) + 1]
+    return forecast(replace(situation, queue=queue), watch, until=key).starts.get(key)
 
 
 def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
@@ -170,31 +134,26 @@ def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
 # ------------------------------------------------------------------------------------------------ sooner
 
 
-def _sooner(situation: Situation, key: str) -> tuple[str, ...]:
-    """Smaller or other requests that the next cycle would start, each changed in one thing only. None are tried where
-    so many are before it that it would take long."""
-    looks = microseconds_of_a_look(situation.position(key) + 1, len(situation.endings), len(situation.snapshot.table))
-    return tuple(_tried(situation, key)) if _LOOKS * looks < PATIENCE_MICROSECONDS else ()
-
-
-def _tried(situation: Situation, key: str) -> Iterator[str]:
-    queued = situation.queue[situation.position(key)]
+def _sooner(situation: Situation, key: str, watch: Watch) -> Iterator[str]:
+    """Smaller or other requests that the next cycle would start, each changed in one thing only; those that there was
+    time to try."""
+    queued, has_time = situation.queue[situation.position(key)], watch()
     gang, member = queued.gang, queued.gang.member
 
+    def start(other: Queued) -> bool:
+        return has_time() and situation.instead(key, other).starts(key) is not None
+
     def starts(**changed: Any) -> bool:
-        other = replace(gang, member=replace(member, **changed))
-        return situation.instead(key, replace(queued, gang=other)).starts(key) is not None
+        return start(replace(queued, gang=replace(gang, member=replace(member, **changed))))
 
     if member.gpu_type:
         types = sorted({node.gpu_type for node in situation.snapshot.table.nodes if node.gpu_type} - {member.gpu_type})
         yield from (f"--gpu-type {gpu_type}" for gpu_type in types if starts(gpu_type=gpu_type))
-    if members := _fewer_members(situation, key, queued):
+    if members := _fewer_members(queued, start):
         yield f"--replicas {members}"
-    for seconds in _TIMES:
-        shorter = replace(queued, expected_seconds=float(seconds))
-        if seconds < queued.expected_seconds and situation.instead(key, shorter).starts(key):
-            yield f"--time-limit {format_duration(seconds)}"
-            break
+    times = (each for each in _TIMES if each < queued.expected_seconds)
+    if seconds := next((each for each in times if start(replace(queued, expected_seconds=float(each)))), 0):
+        yield f"--time-limit {format_duration(seconds)}"
     if member.unlimited and starts(unlimited=False):
         yield "--memory SIZE"
     if member.whole_node and starts(whole_node=False):
@@ -207,7 +166,7 @@ def _tried(situation: Situation, key: str) -> Iterator[str]:
         yield f"--cpus {cpu // _CORE}"
 
 
-def _fewer_members(situation: Situation, key: str, queued: Queued) -> int:
+def _fewer_members(queued: Queued, start: Callable[[Queued], bool]) -> int:
     """The largest gang of the same members that starts now; 0 where none does. One that takes what fits needs none."""
     gang = queued.gang
     if gang.fewest is not None:
@@ -215,8 +174,7 @@ def _fewer_members(situation: Situation, key: str, queued: Queued) -> int:
     low, high = 0, len(gang.ranks)
     while low + 1 < high:
         middle = (low + high) // 2
-        fewer = replace(queued, gang=replace(gang, ranks=gang.ranks[:middle]))
-        low, high = (middle, high) if situation.instead(key, fewer).starts(key) else (low, middle)
+        low, high = (middle, high) if start(replace(queued, gang=gang.fitting(middle))) else (low, middle)
     return low
 
 

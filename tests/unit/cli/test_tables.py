@@ -359,6 +359,20 @@ def test_explain_where_nothing_helps() -> None:
     ]
 
 
+def test_explain_where_too_many_are_before_it() -> None:
+    """Nothing is made up; what is enough but perhaps too much is said to be that."""
+    unknown = {key: value for key, value in EXPLANATION.items() if key != "toFree"} | {"exact": False}
+    said = printed(
+        invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": unknown}), "explain", "be").stdout
+    )
+    assert "  Too many runs are before it to tell." in said
+    enough = EXPLANATION | {"exact": False}
+    said = printed(
+        invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": enough}), "explain", "be").stdout
+    )
+    assert "It starts once all of this has happened, perhaps sooner" in said
+
+
 def test_what_if_a_run_would_start() -> None:
     """Where, and how near to each other its members would be; the words of kaji run are those that are sent."""
     answer = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from tests.unit.core.test_freeing import GIB, HOUR, Case, Held, cases, node, queued
 
+from kajitori.core.freeing import Watch
 from kajitori.core.planner import MemberRequest
-from kajitori.core.what_if import Answer, ask, expected_start
+from kajitori.core.what_if import Answer, ask
 
 HALF = MemberRequest(8000, 32 * GIB, gpus=4)
 
@@ -100,12 +100,24 @@ def test_an_estimate_is_never_in_the_past_and_now_only_for_those_who_start(case:
             assert found.freeing is not None
 
 
-@pytest.mark.parametrize("waiting", [1, 3])
-def test_where_too_much_is_before_it_nobody_guesses(waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planner is not asked for ever."""
-    monkeypatch.setattr("kajitori.core.what_if.PATIENCE_MICROSECONDS", 1)
+def for_so_many(looks: int) -> Watch:
+    """Time to be asked for so often."""
+    left = iter(range(looks))
+    return lambda: lambda: next(left, None) is not None
+
+
+def test_where_there_is_no_time_nobody_guesses() -> None:
+    """What is named is enough, and is not said to be least, or nothing is named. No start is expected."""
     held = (Held("a/1", ("n0",), ends_at=HOUR), Held("a/2", ("n1",), ends_at=2 * HOUR))
-    queue = tuple(queued(2, key=f"team/{number}") for number in range(waiting))
-    assert expected_start(Case(nodes(2), held, queue).situation(), "team/0") == 2 * HOUR
-    if waiting > 1:
-        assert expected_start(Case(nodes(2), held, queue).situation(), f"team/{waiting - 1}") is None
+    case = Case(nodes(2), held, tuple(queued(2, key=f"team/{number}") for number in range(3)))
+    found = ask(case.situation(), "team/2", lambda: lambda: False)
+    assert found.freeing is not None and (found.freeing.steps, found.freeing.least) == ((), False)
+    assert (found.expected_at, found.sooner) == (None, ())
+    for looks in range(1, 8):
+        found = ask(case.situation(), "team/2", for_so_many(looks))
+        assert found.freeing is not None
+        if found.freeing.steps:
+            assert "team/2" in case.without(found.freeing.steps).started()
+    first = ask(case.situation(), "team/0", lambda: lambda: False)
+    assert first.freeing is not None and first.freeing.least
+    assert first.expected_at == 2 * HOUR
