@@ -6,10 +6,14 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx2
 from tests.helpers.world import GPUS, World
 
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer
 from kajitori.core import names
-from kajitori.core.health import CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
+from kajitori.core.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
 from kajitori.core.health_trail import Entry, What, read_trail
 from kajitori.core.reasons import Phase
 from kajitori.kube.client import PatchKind
@@ -38,7 +42,7 @@ async def restored(world: World, *nodes: str) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        nothing = dict.fromkeys((names.ANNOTATION_HEALTH, names.ANNOTATION_TEST_WANTED))
+        nothing = dict.fromkeys((names.ANNOTATION_HEALTH, names.ANNOTATION_TEST_WANTED, names.ANNOTATION_DRAIN))
         for name in nodes:
             patch = {"metadata": {"annotations": nothing}, "spec": {"taints": None, "unschedulable": None}}
             await world.client.patch(NODES, name, patch)
@@ -95,6 +99,38 @@ async def test_a_node_leaves_for_its_condition_and_comes_back(world: World) -> N
         assert "NodeOut" in {event["reason"] for event in events.items}
 
 
+async def test_policy_may_have_runs_moved_away(world: World) -> None:
+    """As kaji drain does; and what was cordoned for that is not any more when the node is back."""
+    world.use_policy(nodeHealth=QUICK | {"drain": True})
+    world.start_controller()
+    await world.submit("bert", replicas=1, resources=WHOLE)
+    await world.reaches("bert", Phase.RUNNING)
+    sick = world.nodes_of("bert")[0]
+    async with restored(world, sick):
+        await say(world, sick, "True")
+        status = await world.reaches("bert", Phase.RUNNING, attempt=2)
+        assert sick not in world.nodes_of("bert")
+        assert (status.restarts, node(world, sick).drained_by) == (0, "kajitori: KernelDeadlock")
+        await say(world, sick, "False")
+        await world.until(lambda: not node(world, sick).spec.unschedulable, f"{sick} is back")
+        assert not node(world, sick).metadata.annotations.get(names.ANNOTATION_DRAIN)
+        await world.until(lambda: len(world.pods("bert")) == 1, "attempt 1 is gone")
+
+
+@contextlib.asynccontextmanager
+async def web_api(world: World) -> AsyncIterator[httpx2.AsyncClient]:
+    """The Web API above this world, for its administrator."""
+    dependencies = ApiDependencies(
+        client=world.client, mirror=world.mirror, policy=world.policy, namespace=world.namespace
+    )
+    token = {"Authorization": f"Bearer {world.client.config.credentials.token}"}
+    async with (
+        ApiServer(create_app(dependencies)) as server,
+        httpx2.AsyncClient(base_url=server.url, headers=token) as http,
+    ):
+        yield http
+
+
 async def fail_on(world: World, run: str, sick: str) -> None:
     """The run's member on this node fails, until the run is elsewhere."""
     while sick in world.nodes_of(run):
@@ -127,22 +163,32 @@ async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(wo
         (out,) = trail(world, sick)
         assert (out.reason, len(out.evidence)) == (MEMBERS_FAIL, 2)
         assert "bert (ada): member 0 of attempt 2 failed" in out.evidence[0], out.evidence
+        async with web_api(world) as http:
+            answer = await http.post(f"/v1/nodes/{sick}/healthy")
+            assert (answer.status_code, answer.json()["why"]) == (200, ""), answer.text
+        await world.submit("third", replicas=1, resources=WHOLE, nodeSelector={"kubernetes.io/hostname": sick})
+        await world.reaches("third", Phase.RUNNING)
+        assert names.TAINT_UNHEALTHY not in taints(world, sick), "what was before does not count any more"
+        assert trail(world, sick)[-1].reason == BY_HAND
 
 
 async def test_a_new_node_is_tested_before_it_takes_work(world: World) -> None:
+    """Once, though the controller was killed meanwhile."""
     use_tests(world)
     name = "gpu-00003"
     async with restored(world, name):
         new = {"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"}
         await world.client.patch(NODES, name, {"spec": {"taints": [new]}})
         await world.until(lambda: names.TAINT_PREFLIGHT in taints(world, name), "it has the taint")
-        world.start_controller()
+        first = world.start_controller()
         await world.submit("wide", replicas=8, resources=WHOLE)
         await world.reaches("wide", Phase.QUEUED)
         (pod,) = await world.until(lambda: members_testing(world, name), "its test")
         await world.until(lambda: "not tested yet" in world.status("wide").message, "said to whoever waits")
         assert pod.spec.node_name in ("", name)
+        await world.kill_controller(first)
         await world.behave(pod.metadata.name, exit_code="0")
+        world.start_controller()
         await world.reaches("wide", Phase.RUNNING)
         assert [each.what for each in trail(world, name)] == [What.PASSED]
         assert not taints(world, name)

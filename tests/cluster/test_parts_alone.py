@@ -34,6 +34,7 @@ ROLES = {
     "ada": ("kajitori-user", "kajitori-user-logs", "kajitori-user-exec"),
     "grace": ("kajitori-user",),
     "eve": (),
+    "olga": ("kajitori-operator",),
 }
 """Service accounts, and the roles of each: of people in their namespace, of parts everywhere."""
 PEOPLE = ("ada", "grace", "eve")
@@ -331,6 +332,29 @@ def test_who_may_not_read_logs_still_sees_his_run_end(site: Site) -> None:
     answer = site.kaji("run", "--name", "blind", *here, "busybox", "sh", "-c", "exit 4", user="grace")
     assert answer.returncode == 4 and "pods/log" in answer.stderr, answer
     assert site.kaji("rm", "-f", "blind", user="grace").returncode == 0
+
+
+def test_an_operator_tests_a_node(site: Site) -> None:
+    """This machine's: it leaves the pool when it fails, and comes back when it passes. Nobody has more rights for it
+    than his role gives him."""
+    well = site.folder / "well"
+    test = {"image": "busybox", "command": ["sh", "-c", f"test -e {well} || {{ echo broken; exit 4; }}"]}
+    test |= {"cpu": 0.2, "memory": "64Mi", "nodes": {"kubernetes.io/hostname": "here"}}
+    site.policy.write_text(yaml.safe_dump(POLICY | {"preflight": test}))
+    try:
+        failed = site.kaji("preflight", "here", user="olga")
+        assert failed.returncode == 1 and "exit code 4: broken" in failed.stdout, (failed, site.explain())
+        shown = site.kaji("nodes", "here", user="ada").stdout
+        assert "unhealthy: PreflightFailed" in shown and "asked for by system:serviceaccount:kajitori:olga" in shown
+        well.touch()
+        passed = site.kaji("preflight", "--all", user="olga")
+        assert passed.returncode == 0 and "policy has no test for 4 of 5 nodes" in passed.stderr, passed
+        assert "unhealthy" not in site.kubectl("get", "node", "here", "-o", "jsonpath={.spec.taints}").stdout
+        for command in (("preflight", "here"), ("nodes", "here", "--healthy")):
+            refused = site.kaji(*command, user="ada")
+            assert refused.returncode == 2 and "may not patch nodes" in refused.stderr, refused
+    finally:
+        site.policy.write_text(yaml.safe_dump(POLICY))
 
 
 def test_who_has_no_rights_is_told_so(site: Site) -> None:

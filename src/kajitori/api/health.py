@@ -18,13 +18,20 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.board import board
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.node_health import tests_that_go_on, trial_of
 from kajitori.api.problems import of_this_server
 from kajitori.api.views import Health, Version, phase_of
+from kajitori.core import names
 from kajitori.core.reasons import Phase
+from kajitori.core.snapshot import NodeFacts
 from kajitori.errors import KajitoriError, Unavailable
+from kajitori.kube.health import HealthView
 from kajitori.monitoring import metrics
 
 router = APIRouter(tags=["server"])
+
+NODE_STATES = ("ready", "cordoned", "notReady", "unhealthy", "untested")
+TEST_STATES = ("asked", "testing", "passed", "failed", "untested")
 
 READY_SECONDS = 2.0
 """An API server that does not answer within this time does not count as reachable."""
@@ -88,6 +95,7 @@ class ClusterCollector(Collector):
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """The names alone, so that registering this reads nothing."""
         yield from (metrics.runs_by_phase(), metrics.nodes_by_state(), metrics.gpus_by_state())
+        yield from (metrics.nodes_suspected(), metrics.node_tests())
         yield from (metrics.mirror_synced(), metrics.mirror_troubled(), metrics.policy_faults())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -100,11 +108,12 @@ class ClusterCollector(Collector):
         yield runs
         states: Counter[str] = Counter()
         for facts in api.cluster.table().nodes:
-            states["notReady" if not facts.ready else "ready" if facts.schedulable else "cordoned"] += 1
+            states[_state(facts)] += 1
         nodes = metrics.nodes_by_state()
-        for state in ("ready", "cordoned", "notReady"):
+        for state in NODE_STATES:
             nodes.add_metric((state,), states[state])
         yield nodes
+        yield from self._health()
         gpus = metrics.gpus_by_state()
         for row in board(api).types:
             for state, count in (("used", row.used), ("free", row.free), ("broken", row.broken)):
@@ -117,3 +126,27 @@ class ClusterCollector(Collector):
         ):
             family.add_metric((), value)
             yield family
+
+    def _health(self) -> Iterator[GaugeMetricFamily]:
+        api = self._api
+        suspected = metrics.nodes_suspected()
+        suspected.add_metric((), len(HealthView(api.mirror, api.cluster).verdict(api.mirror.now()).warnings))
+        yield suspected
+        going_on, policy = tests_that_go_on(api), api.cluster.policy
+        trials = Counter(
+            trial.state for node in api.mirror.nodes.values() if (trial := trial_of(node, policy, going_on)) is not None
+        )
+        tests = metrics.node_tests()
+        for state in TEST_STATES:
+            tests.add_metric((state,), trials[state])
+        yield tests
+
+
+def _state(facts: NodeFacts) -> str:
+    if not facts.ready:
+        return "notReady"
+    if not facts.schedulable:
+        return "cordoned"
+    if any(taint.key == names.TAINT_UNHEALTHY for taint in facts.out):
+        return "unhealthy"
+    return "untested" if facts.out else "ready"

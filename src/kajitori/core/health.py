@@ -32,6 +32,9 @@ _OURS = (MEMBERS_FAIL, NODE_LOST, PREFLIGHT_FAILED)
 SILENCE = timedelta(seconds=15)
 """A node that does not answer for a moment was not lost: after an outage of the API server all look like that."""
 
+BUSY = timedelta(minutes=1)
+"""How often it is looked whether the last run has left a node that is to be tested."""
+
 _DOUBLINGS = 16
 
 
@@ -93,6 +96,8 @@ class Signs:
     """It came with the taint of nodes that are to be tested first."""
     wanted_by: str = ""
     """Who asked for a test."""
+    busy: bool = False
+    """Runs have members on it. They end before it is tested, unless somebody asks for it."""
     testable: bool = False
     """Policy has a test for it."""
     trail: tuple[Entry, ...] = ()
@@ -316,6 +321,9 @@ def _test_due(signs: Signs, health: NodeHealth, preflight: Preflight, verdict: V
     if signs.wanted_by:
         return 1
     if signs.unhealthy is None and not signs.awaits_test:
+        return 0
+    if signs.busy:
+        verdict.look_at(now + BUSY)
         return 0
     left = left_as(signs.trail)
     if signs.unhealthy is not None and left is None:

@@ -63,6 +63,9 @@ class HealthView:
             signs = self._signs_of(node)
             if signs.silent_since is not None:
                 signs = replace(signs, holders=self._holders(signs.node))
+            usage = self._mirror.usage_of(signs.node)
+            if usage is not None and usage.members and (signs.unhealthy is not None or signs.awaits_test):
+                signs = replace(signs, busy=True)
             if signs.node in trials:
                 signs = replace(signs, test=trials[signs.node])
             found.append(signs)

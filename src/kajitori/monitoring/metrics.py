@@ -19,6 +19,8 @@ MIRROR_TROUBLED = "kajitori_mirror_troubled"
 POLICY_FAULTS = "kajitori_policy_faults"
 RUNS = "kajitori_runs"
 NODES = "kajitori_nodes"
+NODES_SUSPECTED = "kajitori_nodes_suspected"
+NODE_TESTS = "kajitori_node_tests"
 GPUS = "kajitori_gpus"
 
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -80,8 +82,22 @@ def runs_by_phase() -> GaugeMetricFamily:
 
 
 def nodes_by_state() -> GaugeMetricFamily:
-    """Nodes that take work, are cordoned, or are not ready."""
+    """Nodes that take work, are cordoned, are not ready, or are out of the pool: unhealthy, or not tested yet."""
     return GaugeMetricFamily(NODES, "Nodes, by state.", labels=("state",))
+
+
+def nodes_suspected() -> GaugeMetricFamily:
+    """Above zero, too many nodes look broken at once for all of them to be."""
+    return GaugeMetricFamily(
+        NODES_SUSPECTED, "Nodes that look unhealthy and stay in the pool because too many have left it."
+    )
+
+
+def node_tests() -> GaugeMetricFamily:
+    """Nodes by how their test stands."""
+    return GaugeMetricFamily(
+        NODE_TESTS, "Nodes, by their test (asked, testing, passed, failed, untested).", labels=("state",)
+    )
 
 
 def gpus_by_state() -> GaugeMetricFamily:

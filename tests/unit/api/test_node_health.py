@@ -126,6 +126,23 @@ async def test_what_cannot_be_tested_is_said_with_the_way_out(world: World) -> N
     assert (response.status_code, response.json()["hint"]) == (409, "kaji uncordon g1")
 
 
+async def test_they_are_counted(world: World) -> None:
+    """Nodes by state and by test, and those that should have left but for the bound."""
+    use_test(world)
+    await mark(world, "g1", SICK, trail=(OUT,))
+    await mark(world, "g2", NEW)
+    condition = {"type": "KernelDeadlock", "status": "True", "lastTransitionTime": "2026-11-21T10:00:00Z"}
+    ready = world.kubernetes.get("nodes", "n1", "")["status"]["conditions"]
+    world.kubernetes.change("nodes", "n1", "", status={"conditions": [*ready, condition]})
+    await world.caught_up()
+    lines = (await world.http.get("/metrics")).text.splitlines()
+    counted = {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
+    states = {state: counted[f'kajitori_nodes{{state="{state}"}}'] for state in ("ready", "unhealthy", "untested")}
+    assert states == {"ready": 1, "unhealthy": 1, "untested": 1}
+    assert counted["kajitori_nodes_suspected"] == 1
+    assert counted['kajitori_node_tests{state="failed"}'] == 1
+
+
 async def test_who_may_not_and_what_is_no_node(world: World) -> None:
     use_test(world)
     world.kubernetes.denied.add(("ada", "patch", "nodes", "*"))

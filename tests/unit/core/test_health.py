@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.health import (
+    BUSY,
     CONDITION_GONE,
     MEMBERS_FAIL,
     NODE_LOST,
@@ -210,6 +211,14 @@ def test_a_node_that_failed_is_tested_again_and_comes_back() -> None:
     again = replace(out, trail=added(trail, entry(NOW, What.FAILED, run="test-2")))
     assert look(again).next_at == NOW + timedelta(hours=2)
     assert not look(replace(out, testable=False), now=NOW + timedelta(days=9)).changes, "by hand only"
+
+
+def test_runs_that_are_still_there_may_end_first() -> None:
+    """Its test would want the whole node, and be of high priority."""
+    new = Signs("n1", awaits_test=True, testable=True, busy=True)
+    verdict = look(new)
+    assert (verdict.tests, verdict.next_at) == ([], NOW + BUSY)
+    assert look(replace(new, wanted_by="ada")).tests == ["n1"]
 
 
 def test_whoever_asks_is_answered() -> None:
