@@ -8,7 +8,7 @@ counts as coming free: nobody is asked twice for one need. What comes free is ke
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kajitori.core.guarantees import Guaranteed
@@ -136,7 +136,7 @@ class _Round:
         """Who gives way to this gang; None where nobody does, or nobody has to."""
         gang, table = wanting.gang, self._then.table
         covered = self._guaranteed.covers(wanting.namespace, gang)
-        eligible = nodes_for(table, gang) & table.usable
+        eligible = nodes_for(table, gang) & table.usable_by(gang.member.tolerations)
         if not covered and bool((self._waited_for & eligible).any()):
             return None
         victims: tuple[Running, ...] = ()
@@ -162,12 +162,13 @@ class _Round:
         """Of low priority if these are enough; else, for what a team is guaranteed, of higher ones too."""
         may = [gang for gang in self._running if self._may_ask(wanting, gang, covered)]
         old_enough = [gang for gang in may if gang.ran_seconds >= self._least_seconds]  # below 0: not yet
-        for highest in sorted({gang.priority for gang in old_enough}):
-            among = [gang for gang in old_enough if gang.priority <= highest]
-            victims = choose_victims(self._then, wanting.gang, among)
-            if victims:
-                helps_in = max(victim.grace_seconds for victim in victims)
-                return victims if helps_in < wanting.starts_in_seconds else ()
+        for gang in _sizes(wanting.gang):
+            for highest in sorted({each.priority for each in old_enough}):
+                among = [each for each in old_enough if each.priority <= highest]
+                victims = choose_victims(self._then, gang, among)
+                if victims:
+                    helps_in = max(victim.grace_seconds for victim in victims)
+                    return victims if helps_in < wanting.starts_in_seconds else ()
         young = [left for gang in may if gang.ran_seconds >= 0 and (left := self._least_seconds - gang.ran_seconds) > 0]
         self.look_again_in_seconds = min([self.look_again_in_seconds, *young])
         return ()
@@ -177,3 +178,12 @@ class _Round:
         if theirs and not self._guaranteed.is_borrowed(gang):
             return False
         return (gang.low and gang.priority < wanting.gang.priority) or (covered and theirs)
+
+
+def _sizes(gang: GangRequest) -> Iterator[GangRequest]:
+    """The gang; one that may start with fewer members, with ever fewer of them."""
+    members = len(gang.ranks)
+    while members > gang.least:
+        yield replace(gang.fitting(members), fewest=None)
+        members = max(gang.least, members // 2)
+    yield replace(gang.fitting(members), fewest=None)

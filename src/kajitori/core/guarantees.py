@@ -1,7 +1,7 @@
 """What teams are guaranteed: which gangs stand within it, and which are borrowed from whoever wants his own back.
 
-Of a team's gangs those come first that are of the highest priority, then those that run for longest. As far as the
-guaranteed amount reaches they stand within it; what lies beyond is borrowed.
+Of a team's gangs those come first that are of the highest priority, then those that run for longest. Each for which the
+guaranteed amount still reaches stands within it; one for which it does not is borrowed, and takes nothing of it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ class Guaranteed:
         self._within: set[str] = set()
         for number, guarantee in enumerate(guarantees):
             theirs = [gang for gang in running if gang.namespace == guarantee.namespace and not gang.leaving]
+            within = 0
             for gang in sorted(theirs, key=lambda each: (-each.priority, -each.ran_seconds, each.key)):
                 gpus = self._gpus_of(gang, guarantee.gpu_type)
                 self._held[number] += gpus
-                if gpus and self._held[number] <= guarantee.gpus:
+                if gpus and within + gpus <= guarantee.gpus:
+                    within += gpus
                     self._within.add(gang.key)
 
     def is_borrowed(self, gang: Running) -> bool:
@@ -75,4 +77,4 @@ class Guaranteed:
 
 
 def _asked(gang: GangRequest) -> int:
-    return gang.member.gpus * len(gang.ranks)
+    return gang.member.gpus * gang.least

@@ -128,8 +128,8 @@ class _Choice:
     def __init__(self, state: Snapshot, waiting: GangRequest, candidates: Sequence[Running]) -> None:
         self._state = state
         self._member = waiting.member
-        self._need = len(waiting.ranks)
-        self._eligible = nodes_for(state.table, waiting) & state.table.usable
+        self._need = waiting.least
+        self._eligible = nodes_for(state.table, waiting) & state.table.usable_by(waiting.member.tolerations)
         self._room = room_of(state, self._member, self._eligible)
         self._candidates = candidates
         self._holdings = _Holdings.of(candidates, self._eligible)

@@ -212,14 +212,15 @@ class GivingWay:
         status, facts = run.status, self._facts_of(run)
         assert status is not None and status.attempt is not None
         word = facts.word or self._cluster.policy.defaults.priority
-        since = status.started_at if type_of(run) == "service" else status.attempt.started_at
+        one_by_one = type_of(run) == "service" or status.sweep is not None  # members of theirs start at any time
+        since = status.started_at if one_by_one else status.attempt.started_at
         started = parse_time(since) if status.phase is Phase.RUNNING else None
         ran = max(0.0, (now - started).total_seconds()) if started is not None else -1.0
         return Running(
             key=f"{run.metadata.namespace}/{run.metadata.name}",
             namespace=run.metadata.namespace,
             priority=self._cluster.policy.priorities[word].value,
-            low=word == "low" and status.sweep is None,
+            low=word == "low",
             member=member,
             rows=rows,
             ran_seconds=ran,

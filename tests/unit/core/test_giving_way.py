@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kajitori.core.giving_way import ASKED_FOR_AT_ONCE, Request, Requests, Wanting, ask, settle
@@ -143,6 +143,17 @@ def test_nobody_takes_nodes_that_one_before_him_waits_for() -> None:
     assert cluster.asked(large, small, waits("elsewhere", 2, gpu_type="a100")) == {"elsewhere": ["other", "other-too"]}
 
 
+def test_who_may_start_with_fewer_members_has_others_asked_for_as_many_as_can_be() -> None:
+    """All of a sweep, or half of it, and so on; but nobody where one of its members finds room anyway."""
+    cluster = Cluster(3)
+    for row in range(3):
+        cluster.runs(f"low-{row}", row, unsaved_seconds=float(row))
+    sweep = waits("sweep", 5)
+    sweep = replace(sweep, gang=replace(sweep.gang, fewest=1))
+    assert cluster.asked(sweep) == {"sweep": ["low-0", "low-1"]}
+    assert Cluster(1).asked(sweep) == {}
+
+
 def test_of_many_that_wait_some_are_helped_now_and_the_others_soon() -> None:
     cluster = Cluster(30)
     for row in range(30):
@@ -263,6 +274,15 @@ gangs = st.builds(
 
 
 @settings(max_examples=40)
+@example(  # b and c start at once: b, which is borrowed, must not push c out of what is guaranteed
+    everybody=[
+        *(Gang(key, "vision", HIGH, 1) for key in "de"),
+        Gang("c", "vision", LOW, 1),
+        Gang("b", "vision", LOW, 2),
+        Gang("a", "speech", HIGH, 4),
+    ],
+    guaranteed={"vision": 3},
+)
 @given(
     everybody=st.lists(gangs, min_size=1, max_size=9, unique_by=lambda gang: gang.key),
     guaranteed=st.dictionaries(st.sampled_from(["vision", "speech"]), st.integers(1, 4)),
