@@ -180,6 +180,10 @@ class World:
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         self._changed.set()
 
+    def touch(self) -> None:
+        """Something changed that the mirror does not show: whoever waits looks again."""
+        self._changed.set()
+
     async def until(self, condition: Callable[[], T], what: str, *, seconds: float = PATIENCE_SECONDS) -> T:
         """What the condition answers once that is true; asked after every change in the cluster."""
         deadline = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""What a run has one of, under its own name: its Service, its budget against evictions."""
+"""What a run has one of: its Service and its budget against evictions, which have its name; a request for nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def ensure_of_run(
 
     Raises AlreadyExists where anybody else's has that name, and what the API server says to its creation.
     """
-    name, namespace = run.metadata.name, run.metadata.namespace
+    name, namespace = body["metadata"]["name"], run.metadata.namespace
     try:
         return await client.create(resource, body, namespace)
     except AlreadyExists:

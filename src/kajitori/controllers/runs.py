@@ -35,6 +35,7 @@ from kajitori.controllers.health import HealthKeeper
 from kajitori.controllers.kills import Spared
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.memory import MemoryKeeper
+from kajitori.controllers.provisioning import Asking, Provisioning
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue, Waiting
 from kajitori.controllers.results import ResultKeeper
 from kajitori.controllers.tidying import tidy_forever
@@ -124,6 +125,7 @@ class RunController:
         self._budgets = BudgetKeeper(client)
         self._peaks = MemoryKeeper(client, mirror, self._note_peak, now)
         self._spared = Spared(client)
+        self._provisioning = Provisioning(client, cluster, self._events, self._note_request)
         self._health = HealthKeeper(client, mirror, cluster, self._events, now)
         self._work = WorkQueue(now, self._note_done)
         results = kept_logs.results if kept_logs is not None else None
@@ -149,6 +151,7 @@ class RunController:
         stopping = asyncio.create_task(stop.wait())
         telling = asyncio.create_task(self._events.run())
         asking = asyncio.create_task(self._peaks.ask_forever(lambda: self._cluster.policy))
+        provisioning = asyncio.create_task(self._provisioning.follow())
         tidying = asyncio.create_task(tidy_forever(self._mirror, self._cluster, self._logs, self._code))
         caring = asyncio.create_task(self._health.keep_forever())
         try:
@@ -174,7 +177,7 @@ class RunController:
         finally:
             unsubscribe()
             no_longer_told()
-            tasks = [stopping, telling, asking, tidying, caring]
+            tasks = [stopping, telling, asking, provisioning, tidying, caring]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, self._work.close(), return_exceptions=True)
@@ -211,6 +214,13 @@ class RunController:
     def _note_peak(self, key: Key) -> None:
         """More is known of what members of a run needed."""
         self._work.add(key)
+        self._work.nudge()
+
+    def _note_request(self, key: Key | None) -> None:
+        """An autoscaler said something about a run's request for nodes; or such requests are possible now, or not."""
+        if key in self._mirror.runs:
+            self._work.add(key)
+        self._replan = True
         self._work.nudge()
 
     def _note_health(self) -> None:
@@ -395,6 +405,8 @@ class RunController:
         self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step, members: Sequence[gang.Member]
     ) -> None:
         """Writes the intent, then acts."""
+        over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
+        step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
         version = run.metadata.resource_version
         if step.status != run.status:
             if self._may_write(key, run.status, step.status):
@@ -533,9 +545,12 @@ class RunController:
             self._make_way(request)
         if cycle.requests.look_again_in_seconds < math.inf:
             self._plan_at(self._now() + timedelta(seconds=cycle.requests.look_again_in_seconds))
+        asking = self._provisioning.plan(cycle, self._time_of_facts())
+        if asking.demand.look_again_at is not None:
+            self._plan_at(asking.demand.look_again_at)
         if cycle.explainer is not None:
             for waiting, shortage in cycle.waits:
-                self._explain(waiting, shortage, cycle.explainer)
+                self._explain(waiting, shortage, cycle.explainer, asking)
         ended = asyncio.get_running_loop().time()
         self._plan_rests_until = ended + REST * (ended - began)
 
@@ -563,18 +578,20 @@ class RunController:
             self._replan = True
             raise
 
-    def _explain(self, waiting: Waiting, shortage: Shortage, explainer: Explainer) -> None:
+    def _explain(self, waiting: Waiting, shortage: Shortage, explainer: Explainer, asking: Asking) -> None:
         """Tells a new reason at once, new words for the same reason only now and then."""
         told = waiting.status
-        reason = gang.why_it_waits(told, explainer.reason(waiting.request, shortage))
+        why = asking.reason_for(waiting) or explainer.reason(waiting.request, shortage)
+        reason, request = gang.why_it_waits(told, why), asking.request_of(waiting)
         asks = self._queue.giving_way.words_for(waiting.request.key)
         is_told = gang.is_told(told, reason) and (ASKS in asks) == (ASKS in told.message)
-        if is_told and not self._may_retell(waiting.key):
+        asked = request == told.node_request and not asking.lacks(waiting)
+        if is_told and asked and not self._may_retell(waiting.key):
             return
         explanation = explainer.explain(waiting.request, shortage)
-        message = f"{asks}; {explanation.message}" if asks else explanation.message
-        status = gang.keep_waiting(told, explanation.reason, message)
-        if status != told:
+        message = "; ".join(each for each in (asks, asking.words_for(waiting), explanation.message) if each)
+        status = gang.keep_waiting(msgspec.structs.replace(told, node_request=request), why, message)
+        if status != told or not asked:
             self._work.begin(waiting.key, partial(self._tell, waiting, status))
 
     def _may_retell(self, key: Key) -> bool:
@@ -594,7 +611,7 @@ class RunController:
         self._retell_at = min(moment, self._retell_at or moment)
 
     async def _tell(self, waiting: Waiting, status: RunStatus) -> None:
-        await self._write(waiting.run, status, waiting.version, before=waiting.status)
+        await self._provisioning.tell(waiting, status, self._write)
 
     async def _start(self, waiting: Waiting, placement: Placement) -> None:
         """A new attempt: its placement and template are stored before its first Pod exists (rule 2)."""
@@ -602,7 +619,7 @@ class RunController:
         number = waiting.status.attempts + 1
         try:
             nodes, told, now = nodelist.compress(placement.nodes), waiting.status, self._now()
-            template = decision.template
+            template = self._provisioning.used_by(run, told, decision.template)
             how: Any = {"launcher": manifests.launcher_of(spec), "bind_direct": decision.bind_direct}
             if spec.array is not None:
                 status = gang.place_sweep(told, placement.ranks, nodes, template, now, **how)

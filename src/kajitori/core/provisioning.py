@@ -161,6 +161,23 @@ def shape_of(gang: GangRequest, rules: NodePool) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
+def failed(request: NodeRequest, message: str, rules: NodePool, now: datetime, *, pools: int = 1) -> NodeRequest:
+    """A request that came to nothing. After each of `pools` pools has failed there is a pause, which grows."""
+    failures = request.failures + 1
+    rounds, rest = divmod(failures, max(1, pools))
+    not_before = ""
+    if not rest:
+        seconds = min(rules.pause_seconds * 2 ** min(rounds - 1, _MOST_DOUBLINGS), rules.longest_pause_seconds)
+        not_before = format_time(now + timedelta(seconds=seconds))
+    request = _turned(request, RequestState.FAILED, message, now)
+    return msgspec.structs.replace(request, failures=failures, not_before=not_before)
+
+
+def _turned(request: NodeRequest, state: RequestState, message: str, now: datetime) -> NodeRequest:
+    since = request.since if state is request.state else format_time(now)
+    return msgspec.structs.replace(request, state=state, since=since, message=message[:MESSAGE_LENGTH])
+
+
 @dataclass(slots=True)
 class _Round:
     """One look at all that wait."""
@@ -211,8 +228,6 @@ class _Round:
         if not request.is_live:
             return request
         pool, gang = self.pools.get(request.pool), each.gang
-        if self.unavailable:
-            return self._turned(request, RequestState.UNAVAILABLE, self.unavailable)
         if pool is None:
             return self._turned(request, RequestState.WITHDRAWN, f"policy has no pool {request.pool} any more")
         if request.shape != shape_of(gang, pool.rules):
@@ -256,19 +271,10 @@ class _Round:
 
     def _failed(self, each: Wanting, pool: Pool, request: NodeRequest, message: str) -> NodeRequest:
         """After all pools that suit have failed there is a pause, which grows."""
-        failures = request.failures + 1
-        rounds, rest = divmod(failures, max(1, len(self._suiting(each.gang))))
-        not_before = ""
-        if not rest:
-            rules = pool.rules
-            seconds = min(rules.pause_seconds * 2 ** min(rounds - 1, _MOST_DOUBLINGS), rules.longest_pause_seconds)
-            not_before = format_time(self.now + timedelta(seconds=seconds))
-        request = self._turned(request, RequestState.FAILED, message)
-        return msgspec.structs.replace(request, failures=failures, not_before=not_before)
+        return failed(request, message, pool.rules, self.now, pools=len(self._suiting(each.gang)))
 
     def _turned(self, request: NodeRequest, state: RequestState, message: str) -> NodeRequest:
-        since = request.since if state is request.state else format_time(self.now)
-        return msgspec.structs.replace(request, state=state, since=since, message=message[:MESSAGE_LENGTH])
+        return _turned(request, state, message, self.now)
 
     # ------------------------------------------------------------------------------------ what is counted on
 

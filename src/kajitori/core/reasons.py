@@ -31,6 +31,7 @@ class Reason(StrEnum):
     WAITING_FOR_CPU = "WaitingForCPU"
     WAITING_FOR_MEMORY = "WaitingForMemory"
     WAITING_FOR_NODES = "WaitingForNodes"
+    PROVISIONING_NODES = "ProvisioningNodes"
     WAITING_ITS_TURN = "WaitingItsTurn"
     TOO_LARGE_NOW = "ClusterTooSmall"
     PAUSED_AFTER_FAILED_START = "PausedAfterFailedStart"

@@ -19,6 +19,7 @@ from kajitori.kube.members import member_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant
+from kajitori.kube.pools import Barred
 
 _BREATH_SECONDS = 0.02
 """A long queue is read in pieces of this length: others are answered in between."""
@@ -45,12 +46,13 @@ class Applicants:
     async def all(self, now: datetime) -> list[Applicant]:
         """All runs that wait for nodes at this moment, in no order."""
         found: list[Applicant] = []
+        barred = self._cluster.barred()
         uids = set()
         since = time.monotonic()
         for run in list(self._mirror.runs.values()):
             if _may_wait(run):
                 uids.add(run.metadata.uid)
-                applicant = self.of(run, now)
+                applicant = self.of(run, now, barred)
                 if applicant is not None:
                     found.append(applicant)
                 if time.monotonic() - since > _BREATH_SECONDS:
@@ -60,12 +62,14 @@ class Applicants:
             del self._decided[uid]
         return found
 
-    def of(self, run: RunObject, now: datetime) -> Applicant | None:
+    def of(self, run: RunObject, now: datetime, barred: Barred | None = None) -> Applicant | None:
         """What a run asks of the planner now; None where it waits for something else, or policy refuses it."""
         decided = self._decide(run)
-        return self.would_be(run, *decided, now) if decided is not None else None
+        return self.would_be(run, *decided, now, barred) if decided is not None else None
 
-    def would_be(self, run: RunObject, spec: RunSpec, decision: Decision, now: datetime) -> Applicant | None:
+    def would_be(
+        self, run: RunObject, spec: RunSpec, decision: Decision, now: datetime, barred: Barred | None = None
+    ) -> Applicant | None:
         """The same of a run that policy was asked about already, and that need not be in the cluster."""
         status = run.status or RunStatus()
         pods = self._mirror.pods_of_run(run.metadata.uid)
@@ -74,7 +78,7 @@ class Applicants:
         needs = next((action for action in step.actions if isinstance(action, gang.NeedsNodes)), None)
         if needs is None:
             return None
-        return Applicant(run, request_of(run, decision, needs, step.status))
+        return Applicant(run, (barred or self._cluster.barred())(request_of(run, decision, needs, step.status)))
 
     def _decide(self, run: RunObject) -> tuple[RunSpec, Decision] | None:
         meta = run.metadata

@@ -10,12 +10,14 @@ from typing import Literal
 import msgspec
 
 from kajitori.core import first_step, gang, names
+from kajitori.core.choosing import Rows
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
 from kajitori.core.draft import read_draft
 from kajitori.core.explain import Use
 from kajitori.core.gang.ledger import released
 from kajitori.core.kinship import kind_of
 from kajitori.core.memory import EarlierRun
+from kajitori.core.node_request import NodeRequest
 from kajitori.core.planner import MemberRequest
 from kajitori.core.policy import Policy
 from kajitori.core.preflight import policy_for_tests
@@ -130,10 +132,17 @@ class ClusterView:
         """All nodes, and those that pools may still get."""
         return self._pools.possible(self.table(), self.policy)
 
+    def node_requests(self) -> Iterator[tuple[str, NodeRequest]]:
+        """What runs have asked an autoscaler for and still need, by `namespace/name`."""
+        return self._pools.requests()
+
+    def kept(self) -> dict[str, Rows]:
+        """Which nodes are kept for which run, because they came when it asked; by `namespace/name`."""
+        return self._pools.holds(self.table(), self.policy)
+
     def barred(self) -> Barred:
         """Keeps gangs off nodes that came for others."""
-        table = self.table()
-        return Barred(self._pools.holds(table, self.policy), table)
+        return Barred(self.kept(), self.table())
 
     def snapshot(self) -> Snapshot:
         """What is used on every node now, by whomever."""

@@ -277,6 +277,17 @@ class Claim(_Wire, frozen=True):
     status: ClaimStatus = ClaimStatus()
 
 
+class RequestStatus(_Wire, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class ProvisioningRequest(_Wire, frozen=True):
+    """An autoscaling.x-k8s.io ProvisioningRequest, as far as its answer goes."""
+
+    metadata: ObjectMeta
+    status: RequestStatus = RequestStatus()
+
+
 class ObjectReference(_Wire, frozen=True):
     kind: str = ""
     namespace: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -49,7 +49,7 @@ class PoolView:
             self._possible = NodeTable([*table.nodes, *to_come])
         return self._possible
 
-    def requests(self) -> Iterable[tuple[str, NodeRequest]]:
+    def requests(self) -> Iterator[tuple[str, NodeRequest]]:
         """What runs have asked for and still need, by the gang's key."""
         for (namespace, name), run in self._mirror.runs.items():
             request = run.status.node_request if run.status is not None else None
@@ -85,7 +85,6 @@ class Barred:
     """Keeps gangs off nodes that came for others: by what each of their members asks for."""
 
     def __init__(self, kept: Mapping[str, Rows], table: NodeTable) -> None:
-        self.kept = kept
         self._kept = {key: frozenset(table.nodes[row].name for row in rows.tolist()) for key, rows in kept.items()}
         self._all = frozenset().union(*self._kept.values())
         self._members: dict[int, tuple[MemberRequest, MemberRequest]] = {}

@@ -43,6 +43,7 @@ NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 EVENTS = Resource("", "v1", "events", "Event")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 SERVICES = Resource("", "v1", "services", "Service")
 PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
@@ -61,4 +62,9 @@ SELF_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "Se
 SELF_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
+PROVISIONING_REQUESTS = tuple(
+    Resource("autoscaling.x-k8s.io", version, "provisioningrequests", "ProvisioningRequest")
+    for version in ("v1", "v1beta1")
+)
+"""In the versions that autoscalers serve; the first that a cluster has is used."""
 RUNS = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)

@@ -478,10 +478,11 @@ def test_whatever_happens_a_pool_never_gets_more_than_it_may(
         lapsed = any(
             requests[key].is_live and not each.is_live for key, each in found.changed.items() if key in requests
         )
-        for key, request in found.changed.items():
+        changed = dict(found.changed)
+        for key, request in changed.items():
             assert request.number >= (requests[key].number if key in requests else 0)
             assert request.nodes >= 1
-        requests = {key: each for key, each in (requests | found.changed).items() if key in waiting}
+        requests = {key: each for key, each in (requests | changed).items() if key in waiting}
         kept = kept_in(snapshot, requests.items(), known, owners)
         live = {key: request for key, request in requests.items() if request.is_live}
         coming = sum(max(0, each.granted + each.nodes - kept[key].size) for key, each in live.items())

@@ -1,0 +1,225 @@
+"""Gangs that ask an autoscaler for nodes: as a whole, once, and only as long as they need them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.helpers.autoscaler import LABEL, NAME, POOL, REQUESTS, Autoscaler, definition, fail, ignore, provide
+from tests.helpers.world import World
+
+from kajitori.core import names
+from kajitori.core.node_request import RequestState
+from kajitori.core.provisioning_objects import CLASS_NAME, CONSUMES
+from kajitori.core.reasons import Phase, Reason
+from kajitori.errors import InvalidInput
+from kajitori.kube import node_requests
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.resources import EVENTS, NODES, POD_TEMPLATES, RUNS, Resource
+
+A100: dict[str, Any] = {"cpu": 1, "memory": "1Gi", "gpu": 8, "gpuType": "a100", "wholeNode": True}
+
+
+async def submit(world: World, name: str, replicas: int, **spec: Any) -> None:
+    await world.submit(name, replicas=replicas, resources=A100, **spec)
+
+
+def state_of(world: World, name: str) -> RequestState | None:
+    """How the run's request stands, by its status."""
+    request = world.status(name).node_request
+    return request.state if request is not None else None
+
+
+async def nothing_is_left(world: World, scaler: Autoscaler) -> None:
+    """No request, no template."""
+    await world.until(lambda: not scaler.there, "no request left")
+    assert not (await world.client.list(POD_TEMPLATES, world.namespace)).items
+
+
+async def test_a_gang_larger_than_the_cluster_gets_its_nodes(world: World) -> None:
+    """It is asked for as a whole, said what is going on, its members use up what was provided, and then nothing is left
+    of the request."""
+    world.use_policy(nodePools={"spot": POOL})
+    async with Autoscaler(world).running() as scaler:
+        scaler.behaves = ignore
+        world.start_controller()
+        await submit(world, "bert", 3)
+        await world.until(lambda: scaler.there, "it asks")
+        await world.until(lambda: world.status("bert").reason is Reason.PROVISIONING_NODES, "and says so")
+        status = world.status("bert")
+        assert status.phase is Phase.QUEUED and "asked for 3 nodes of pool spot at " in status.message
+        assert "no answer yet" in status.message and status.node_request is not None
+        (request,) = scaler.seen
+        run = await world.client.get(RUNS, "bert", world.namespace)
+        owner = {"apiVersion": names.API_VERSION, "kind": "Run", "name": "bert", "uid": run["metadata"]["uid"]}
+        template = await scaler.template_of(request)
+        for made in (request, template):
+            assert made["metadata"]["name"] == "bert-1-1"
+            assert made["metadata"]["ownerReferences"] == [owner | {"controller": True}]
+        assert request["spec"]["podSets"] == [{"count": 3, "podTemplateRef": {"name": "bert-1-1"}}]
+        assert request["spec"]["provisioningClassName"] == "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+        assert request["spec"]["parameters"] == {"ValidUntilSeconds": "20"}
+        pod = template["template"]["spec"]
+        assert (
+            pod["nodeSelector"] == {LABEL: "spot"}
+            and pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
+        )
+        assert "command" not in pod["containers"][0] and "podAntiAffinity" in pod["affinity"]
+        await scaler.say(request, "Accepted", "ProvisioningRequest was accepted")
+        await scaler.say(request, "Provisioned", "expected in 2 minutes", "False")
+        said = "accepted, provisioning: expected in 2 minutes"
+        await world.until(lambda: said in world.status("bert").message, "its words")
+        await provide(scaler, request)
+        await world.reaches("bert", Phase.RUNNING)
+        await nothing_is_left(world, scaler)
+        assert world.status("bert").node_request is None and len(scaler.seen) == 1
+        member = await world.client.get(Resource("", "v1", "pods", "Pod"), "bert-1-0", world.namespace)
+        annotations = member["metadata"]["annotations"]
+        assert annotations[CONSUMES] == "bert-1-1" and annotations[CLASS_NAME].startswith("best-effort-atomic")
+        events = (await world.client.list(EVENTS, world.namespace)).items
+        assert {"ProvisioningNodes", "NodesProvisioned"} <= {event["reason"] for event in events}
+
+
+async def test_who_no_longer_needs_nodes_takes_the_request_back(world: World) -> None:
+    """Stopped, deleted, edited: nobody is left with nodes that nobody wants."""
+    world.use_policy(nodePools={"spot": POOL})
+    async with Autoscaler(world).running() as scaler:
+        scaler.behaves = ignore
+        world.start_controller()
+        await submit(world, "bert", 2)
+        await world.until(lambda: "bert-1-1" in scaler.there, "it asks")
+        await world.change("bert", replicas=3)
+        await world.until(lambda: list(scaler.there) == ["bert-1-2"], "it asks for what it needs now")
+        assert scaler.seen[-1]["spec"]["podSets"][0]["count"] == 3
+        await world.change("bert", stopped=True)
+        assert (await world.reaches("bert", Phase.STOPPED)).node_request is None
+        await nothing_is_left(world, scaler)
+        await submit(world, "gpt", 2)
+        await world.until(lambda: scaler.there, "another asks")
+        await world.client.delete(RUNS, "gpt", world.namespace)
+        await world.until(lambda: world.run("gpt") is None, "it is gone")
+        await nothing_is_left(world, scaler)
+
+
+@pytest.mark.parametrize("kind", ["Failed", "BookingExpired", "CapacityRevoked"])
+async def test_what_fails_is_told_and_tried_again(world: World, kind: str) -> None:
+    """With the autoscaler's own words, after a pause, under another name."""
+    world.use_policy(nodePools={"spot": POOL})
+    async with Autoscaler(world).running() as scaler:
+        scaler.behaves = fail(kind)
+        world.start_controller()
+        await submit(world, "bert", 2)
+        await world.until(lambda: state_of(world, "bert") is RequestState.FAILED, "it has failed")
+        status = world.status("bert")
+        assert "2 nodes of pool spot were asked for, in vain: out of stock" in status.message, status.message
+        assert "asked again at " in status.message
+        scaler.behaves = provide
+        await world.reaches("bert", Phase.RUNNING)
+        await nothing_is_left(world, scaler)
+        made = [each["metadata"]["name"] for each in scaler.seen]
+        assert made[:2] == ["bert-1-1", "bert-1-2"] and len(made) <= 3
+
+
+async def test_new_nodes_are_kept_for_whom_they_came(world: World) -> None:
+    """While one of two is there, and while they are not ready to take work, nobody else starts on them."""
+    world.use_policy(nodePools={"spot": POOL | {"maxNodes": 2}})
+    async with Autoscaler(world).running() as scaler:
+        scaler.behaves = ignore
+        scaler.taints = [{"key": "example.com/starting", "effect": "NoSchedule"}]
+        world.start_controller()
+        await submit(world, "bert", 2)
+        await world.until(lambda: scaler.there, "it asks")
+        await scaler.say(scaler.seen[0], "Provisioned", "ordered")
+        await asyncio.sleep(1.1)
+        scaler.add_nodes(1)
+        await world.until(lambda: (n := world.mirror.nodes.get("spot-001")) and n.is_ready, "the first is there")
+        await world.client.patch(NODES, "spot-001", {"spec": {"taints": None}})
+        await submit(world, "small", 1, priority="high")
+        said = "pool spot cannot grow"
+        await world.until(lambda: said in world.status("small").message, "the other waits")
+        assert "2 nodes" in world.status("small").message and not world.pods("small")
+        scaler.add_nodes(1)
+        await world.until(lambda: (n := world.mirror.nodes.get("spot-002")) and n.is_ready, "the second is there")
+        assert world.status("bert").phase is Phase.QUEUED
+        await world.client.patch(NODES, "spot-002", {"spec": {"taints": None}})
+        await world.reaches("bert", Phase.RUNNING)
+        assert world.status("small").phase is Phase.QUEUED and len(scaler.seen) == 1
+        await world.change("bert", stopped=True)
+        await world.reaches("small", Phase.RUNNING)
+
+
+async def test_whoever_leads_next_asks_for_nothing_twice(world: World) -> None:
+    """Killed before and after each of the two creations: there is exactly one request, and one template."""
+    world.use_policy(nodePools={"spot": POOL})
+    async with Autoscaler(world).running() as scaler:
+        scaler.behaves = ignore
+        for number, (kind, after) in enumerate([(POD_TEMPLATES, False), (POD_TEMPLATES, True), (REQUESTS, True)]):
+            name, reached = f"bert{number}", asyncio.Event()
+            async with _Stopping(world.client.config, kind, after, reached) as client:
+                controller = world.start_controller(client=client)
+                await submit(world, name, 1)
+                await asyncio.wait_for(reached.wait(), 20)
+                await world.kill_controller(controller)
+            status = world.status(name)
+            assert status.node_request is not None and status.node_request.is_live, "the intent comes first"
+            controller = world.start_controller()
+            await world.until(lambda name=name: f"{name}-1-1" in scaler.there, "it is asked for")  # type: ignore[misc]
+            await world.stop_controller(controller)
+        made = [each["metadata"]["name"] for each in scaler.seen]
+        assert made == ["bert0-1-1", "bert1-1-1", "bert2-1-1"]
+        templates = (await world.client.list(POD_TEMPLATES, world.namespace)).items
+        assert sorted(each["metadata"]["name"] for each in templates) == made
+
+
+class _Stopping(KubeClient):
+    """Stands still for ever at the creation of one kind: before it, or after it was done."""
+
+    def __init__(self, config: KubeConfig, kind: Resource, after: bool, reached: asyncio.Event) -> None:
+        super().__init__(config)
+        self._kind, self._after, self._reached = kind, after, reached
+
+    async def create(self, resource: Resource, *arguments: Any, **options: Any) -> dict[str, Any]:
+        if resource != self._kind:
+            return await super().create(resource, *arguments, **options)
+        if self._after:
+            await super().create(resource, *arguments, **options)
+        self._reached.set()
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+
+async def test_without_such_requests_nothing_else_stands_still(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who could ask is told why nobody asks; others start; once the kind is installed, it asks."""
+    monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.3)
+    world.use_policy(nodePools={"spot": POOL})
+    world.start_controller()
+    await submit(world, "bert", 2)
+    said = "pool spot could grow by 2 for it, but this cluster knows no ProvisioningRequests"
+    await world.until(lambda: said in world.status("bert").message, "it says why")
+    await world.submit("other")
+    await world.reaches("other", Phase.RUNNING)
+    async with Autoscaler(world).running() as scaler:
+        await world.reaches("bert", Phase.RUNNING)
+        await nothing_is_left(world, scaler)
+
+
+async def test_the_definition_is_that_of_the_api(world: World) -> None:
+    """What we ask for is taken, what it forbids is refused: a spec does not change, a pod set is not empty."""
+    scaler = Autoscaler(world)
+    await scaler.install()
+    try:
+        body: dict[str, Any] = {
+            "apiVersion": "autoscaling.x-k8s.io/v1",
+            "kind": "ProvisioningRequest",
+            "metadata": {"name": "mine"},
+            "spec": {"provisioningClassName": "mine.example.com", "podSets": []},
+        }
+        with pytest.raises(InvalidInput):
+            await world.client.create(REQUESTS, body, world.namespace)
+        body["spec"]["podSets"] = [{"count": 2, "podTemplateRef": {"name": "mine"}}]
+        await world.client.create(REQUESTS, body, world.namespace)
+        assert definition()["metadata"]["name"] == NAME
+    finally:
+        await world.client.delete(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "", False), NAME)

@@ -1,0 +1,209 @@
+"""An autoscaler that adds simulated nodes: it serves ProvisioningRequests as Kubernetes' own does, or as a test wants.
+
+Its words and conditions are those of cluster-autoscaler: Accepted, then Provisioned when the nodes have been ordered,
+which come a moment later; Failed, CapacityRevoked or BookingExpired with a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.helpers.real_cluster import search_path
+from tests.helpers.world import World
+
+from kajitori.core.times import format_time
+from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound
+from kajitori.kube.objects import ProvisioningRequest
+from kajitori.kube.resources import CUSTOM_RESOURCES, POD_TEMPLATES, PROVISIONING_REQUESTS
+from kajitori.kube.watch import Added, Deleted, watch
+from kajitori.local.sim import SimSettings, SimulatedNodes
+
+REQUESTS = PROVISIONING_REQUESTS[0]
+NAME = "provisioningrequests.autoscaling.x-k8s.io"
+LABEL = "example.com/pool"
+PRODUCT = "NVIDIA-A100-SXM4-80GB"
+POOL: dict[str, Any] = {
+    "nodeSelector": {LABEL: "spot"},
+    "labels": {"nvidia.com/gpu.product": PRODUCT},
+    "node": {"cpu": 32, "memory": "256Gi", "gpu": 8},
+    "maxNodes": 4,
+    "askAfter": "0s",
+    "deadline": "20s",
+    "pause": "1s",
+    "longestPause": "2s",
+}
+"""A pool for policies, whose nodes are of a kind that the world has not got."""
+
+
+def definition() -> dict[str, Any]:
+    """The kind: an autoscaler's own definition where one lies beside the binaries, else ours of the same API."""
+    for folder in search_path():
+        for crds in (folder / "crds", folder.parent / "crds"):
+            for path in sorted(crds.glob("*.yaml")) if crds.is_dir() else ():
+                for document in yaml.safe_load_all(path.read_text()):
+                    if document and document.get("metadata", {}).get("name") == NAME:
+                        return dict(document)
+    return dict(yaml.safe_load((Path(__file__).parent / "provisioningrequests.yaml").read_text()))
+
+
+def _without_rules(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_rules(each) for each in schema]
+    if isinstance(schema, dict):
+        return {key: _without_rules(each) for key, each in schema.items() if key != "x-kubernetes-validations"}
+    return schema
+
+
+Behaviour = Callable[["Autoscaler", dict[str, Any]], Coroutine[Any, Any, None]]
+"""What it does about a request that is new."""
+
+
+class Autoscaler:
+    """Serves the requests of one world; what it does about each new one says `behaves`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.behaves: Behaviour = provide
+        self.seen: list[dict[str, Any]] = []
+        """Every request that was made, in order."""
+        self.there: dict[str, dict[str, Any]] = {}
+        """Those that are there now, by name."""
+        self.taints: list[dict[str, str]] = []
+        """Of nodes that it adds."""
+        self._nodes = 0
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def install(self) -> None:
+        """Makes the kind known."""
+        client = self.world.client
+        with contextlib.suppress(AlreadyExists):
+            try:
+                await client.create(CUSTOM_RESOURCES, definition())
+            except InvalidInput:  # the embedded API server evaluates no CEL rules, and refuses definitions with some
+                await client.create(CUSTOM_RESOURCES, _without_rules(definition()))
+        while True:
+            with contextlib.suppress(NotFound):
+                await client.list(REQUESTS, self.world.namespace)
+                return
+            await asyncio.sleep(0.05)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Autoscaler]:
+        """At work until the end; then the kind is gone, too, and so are its nodes."""
+        await self.install()
+        self._start(self._serve())
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            serving = [task for task in self._tasks if task.get_name() == "sim"]
+            await asyncio.gather(*serving, return_exceptions=True)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.world.client.delete(CUSTOM_RESOURCES, NAME)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
+        self._tasks.add(asyncio.create_task(work, name=name))
+
+    async def _serve(self) -> None:
+        async for change in watch(self.world.client, REQUESTS, ProvisioningRequest, namespace=self.world.namespace):
+            if isinstance(change, Deleted):
+                self.there.pop(change.object.metadata.name, None)
+            elif isinstance(change, Added):
+                name = change.object.metadata.name
+                request = await self.world.client.get(REQUESTS, name, self.world.namespace)
+                self.seen.append(request)
+                self.there[name] = request
+                self._start(self.behaves(self, request))
+            self.world.touch()
+
+    # ------------------------------------------------------------------------------------------ what it does
+
+    async def say(self, request: dict[str, Any], kind: str, message: str, status: str = "True") -> None:
+        """One condition more."""
+        name, namespace = request["metadata"]["name"], request["metadata"]["namespace"]
+        with contextlib.suppress(NotFound):
+            found = await self.world.client.get(REQUESTS, name, namespace)
+            condition = {
+                "type": kind,
+                "status": status,
+                "reason": kind,
+                "message": message,
+                "lastTransitionTime": format_time(datetime.now(UTC)),
+            }
+            others = [each for each in (found.get("status") or {}).get("conditions", ()) if each["type"] != kind]
+            status_patch = {"status": {"conditions": [*others, condition]}}
+            await self.world.client.patch(REQUESTS, name, status_patch, namespace, subresource="status")
+
+    async def template_of(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The PodTemplate that a request refers to, which has to be there when it comes."""
+        (pod_set,) = request["spec"]["podSets"]
+        name = pod_set["podTemplateRef"]["name"]
+        return await self.world.client.get(POD_TEMPLATES, name, request["metadata"]["namespace"])
+
+    def missing(self, request: dict[str, Any]) -> int:
+        """How many nodes there are too few for whole-node members."""
+        (pod_set,) = request["spec"]["podSets"]
+        mirror = self.world.mirror
+        free = [
+            node
+            for name, node in mirror.nodes.items()
+            if node.metadata.labels.get(LABEL) == "spot"
+            and not any(not p.is_finished for p in mirror.pods_on_node(name))
+        ]
+        return int(pod_set["count"]) - len(free)
+
+    def add_nodes(self, count: int) -> None:
+        """Begins to play so many further nodes of the pool."""
+        settings = SimSettings(
+            count=count,
+            prefix="spot-",
+            first=self._nodes + 1,
+            digits=3,
+            gpus=8,
+            gpu_product=PRODUCT,
+            labels={LABEL: "spot"},
+            taints=self.taints,
+            pod_network=11,
+            heartbeat_seconds=5.0,
+            remove_not_ready_taint=True,
+            address=self.world.address,
+            delete_nodes_at_stop=True,
+        )
+        self._nodes += count
+        self._start(SimulatedNodes(self.world.client, settings, serving=self.world.serving).run(self._stop), "sim")
+
+
+async def provide(scaler: Autoscaler, request: dict[str, Any]) -> None:
+    """Takes it, orders what is missing, and has it come."""
+    await scaler.template_of(request)
+    await scaler.say(request, "Accepted", "ProvisioningRequest was accepted")
+    await scaler.say(request, "Provisioned", "will be there in a moment", "False")
+    missing = scaler.missing(request)
+    await scaler.say(request, "Provisioned", "Provisioning Request was successfully provisioned")
+    await asyncio.sleep(1.1)  # nodes come in a later second than they were asked for
+    if missing > 0:
+        scaler.add_nodes(missing)
+
+
+async def ignore(scaler: Autoscaler, request: dict[str, Any]) -> None:
+    """Does not answer."""
+
+
+def fail(kind: str = "Failed", message: str = "out of stock: a2-highgpu-8g in europe-west4-a") -> Behaviour:
+    """Says no."""
+
+    async def behave(scaler: Autoscaler, request: dict[str, Any]) -> None:
+        await scaler.say(request, "Accepted", "ProvisioningRequest was accepted")
+        with contextlib.suppress(KajitoriError):
+            await scaler.say(request, kind, message)
+
+    return behave
