@@ -28,6 +28,7 @@ from kajitori.api import (
     nodes,
     policy,
     problems,
+    queue,
     runs,
     ssh_keys,
     submission,
@@ -44,7 +45,8 @@ ROUTERS = tuple(
     module.router
     for module in (
         discovery,  # first, since routes are looked through in order and whole gangs call at once
-        *(runs, members, submission, changes, logs, events, exec, waiting, what_if, nodes, board, policy, health, code),
+        *(runs, members, submission, changes, logs, events, exec, waiting, what_if, code),
+        *(queue, nodes, board, policy, health),
     )
 )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
@@ -94,6 +96,8 @@ class Api:
         self.applicants = Applicants(deps.mirror, self.cluster)
         self.outlook = Outlook(deps.mirror, self.cluster)
         self.giving_way = GivingWay(deps.mirror, self.cluster, self.outlook)
+        self.asking = asyncio.Lock()
+        """Held by whoever asks the planner, in a thread: one at a time, or nobody else would be answered."""
         self.hub = RunHub(deps.mirror)
         self.host_lists = HostLists(deps.mirror, self.hub, deps.clock)
         self.tickets = TicketReader(deps.client, deps.controller_namespace, deps.clock)
@@ -178,6 +182,7 @@ class Remembered:
         self._share = share
         self._longest_seconds = longest_seconds
         self._known: dict[str, tuple[float, bytes]] = {}
+        self._asked: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def get(self, key: str, make: Callable[[], bytes]) -> bytes:
         """What `make` answered lately, or answers now."""
@@ -185,7 +190,18 @@ class Remembered:
         if known is not None and self._clock() < known[0]:
             return known[1]
         began = self._clock()
-        body = make()
+        return self._remember(key, make(), began, self._longest_seconds)
+
+    async def ask(self, key: str, make: Callable[[], Awaitable[bytes]], *, longest_seconds: float) -> bytes:
+        """The same for what others are answered beside; who asks meanwhile is given the same answer."""
+        async with self._asked[key]:
+            known = self._known.get(key)
+            if known is not None and self._clock() < known[0]:
+                return known[1]
+            began = self._clock()
+            return self._remember(key, await make(), began, longest_seconds)
+
+    def _remember(self, key: str, body: bytes, began: float, longest_seconds: float) -> bytes:
         ended = self._clock()
-        self._known[key] = ended + min((ended - began) / self._share, self._longest_seconds), body
+        self._known[key] = ended + min((ended - began) / self._share, longest_seconds), body
         return body

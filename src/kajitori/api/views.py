@@ -305,6 +305,78 @@ class BlockedView(View):
     count: int
 
 
+class PlaceView(View):
+    """A place in the queue, with the numbers that put it there."""
+
+    position: int
+    """1 is first."""
+    of: int
+    waited_seconds: int
+    """Since it was submitted or resumed; what it ran since then included."""
+    expected_seconds: int
+    """How long it is expected to take from its next start on. Nobody is held to it."""
+    expected_from: Literal["similar", "limit", "corrected", "general", "endless"]
+    """Where that is known from. similar: the longest of the last three of its kind, at most its time limit. limit: its
+    time limit. corrected: it took longer than expected already. general: what most runs of its size take. endless: a
+    service, which has no end; it has its place as if it took as long as this."""
+    size: float
+    """The part of the cluster that it asks for, of the resource that it asks for most: 0 to 1."""
+    user_share: float
+    """What its user had of the cluster lately, as an average in which policy's `queue.halfLife` ago counts half."""
+    team_share: float
+    """The same of its namespace."""
+    score: float | None
+    """Higher comes first, among runs of one priority; null where policy's formula has no value for it."""
+    overdue: bool
+    """It has waited longest of all, and longer than the bound: it comes first, whatever its score."""
+    bound_seconds: int
+
+
+class KeptView(View):
+    """Nodes that are kept for a run: others start there only if they are not expected to delay it."""
+
+    nodes: str
+    """As a compact list."""
+    expected_at: Time
+    """When it is expected to start on them; an estimate, never a promise."""
+
+
+class QueuedView(View):
+    """A run that waits for nodes."""
+
+    name: str
+    namespace: str
+    owner: str
+    phase: str
+    reason: str
+    priority: int
+    """Higher goes before everything else."""
+    members: int
+    """So many need a node."""
+    gpus: int
+    """Of all of these together."""
+    gpu_type: str
+    place: PlaceView
+    behind: list[str]
+    """There is room for it, and these runs (`namespace/name`), for which nodes are kept, would be delayed by it."""
+    kept: KeptView | msgspec.UnsetType = msgspec.UNSET
+    """Nodes that are kept for it; absent where none are."""
+    node_request: NodeRequest | msgspec.UnsetType = msgspec.UNSET
+    """What it asked an autoscaler for last; absent where it asked for nothing."""
+    expected_at: Time | msgspec.UnsetType = msgspec.UNSET
+    """When it is expected to start; an estimate, never a promise. Absent where nobody can tell."""
+
+
+class QueueView(View):
+    """All runs that wait for nodes, in the order in which they are looked at."""
+
+    order: str
+    """As policy's `queue.order`."""
+    formula: str
+    """As policy's `queue.formula`."""
+    items: list[QueuedView]
+
+
 class ExplanationView(View):
     """Why a run is in its phase. For one that waits: what is missing, who holds it, what would start sooner."""
 
@@ -331,6 +403,11 @@ class ExplanationView(View):
     never a promise; absent where nobody can tell."""
     ahead: int | msgspec.UnsetType = msgspec.UNSET
     """Waiting runs that are looked at before this one."""
+    place: PlaceView | msgspec.UnsetType = msgspec.UNSET
+    behind: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """There is room for it, and these runs (`namespace/name`), for which nodes are kept, would be delayed by it."""
+    kept: KeptView | msgspec.UnsetType = msgspec.UNSET
+    """Nodes that are kept for it; absent where none are."""
 
 
 class WhatIf(View):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from fastapi import APIRouter
@@ -13,6 +12,9 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
+from kajitori.api.pools import tell_of_pools
+from kajitori.api.queue import kept_view, place_view
+from kajitori.api.standing import standing, stop_watch
 from kajitori.api.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.core import nodelist
 from kajitori.core.decide import Decision
@@ -29,7 +31,6 @@ from kajitori.errors import InvalidInput
 from kajitori.kube.kin import owner_of
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant
-from kajitori.kube.situation import situation
 
 router = APIRouter(tags=["runs"])
 
@@ -61,15 +62,15 @@ async def explanation_of(api: Api, run: RunObject) -> ExplanationView:
 
 async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:
     """What the planner says to a run now, whether or not it is among those that wait."""
-    now = api.now()
-    waiting = [each for each in await api.applicants.all(now) if each.request.key != applicant.request.key]
-    line = api.outlook.line_up([*waiting, applicant], now)
-    asked = situation(api.mirror, api.cluster, line.queue, api.outlook.endings(now), now.timestamp())
-    settled = api.giving_way.settle(waiting, asked.snapshot, now)  # what was freed for them is theirs
-    queue = [queued for queued in asked.queue if queued.gang.key not in settled.keys]
-    asked = replace(asked, snapshot=settled.state, queue=queue)
-    found = await asyncio.to_thread(ask, asked, applicant.request.key)
-    return _view(api, asked, applicant, found, phase), found
+    now = await standing(api, applicant)
+    async with api.asking:
+        found = await asyncio.to_thread(ask, now.asked, applicant.request.key, stop_watch)
+    view = _view(api, now.asked, applicant, found, phase)
+    view.place, view.kept = place_view(now.line, applicant.request.key), kept_view(found.reservation)
+    view.behind = list(found.shortage.behind) if found.shortage is not None else []
+    if found.shortage is not None:
+        tell_of_pools(api, view, applicant, found.shortage, now.asked.snapshot)
+    return view, found
 
 
 async def start_of_new(
@@ -126,9 +127,10 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
         sooner=list(found.sooner),
         ahead=found.ahead,
     )
-    if found.freeing is not None:
-        view.to_free = [_step_view(api, asked, step) for step in found.freeing.steps]
-        view.exact = found.freeing.least
+    freeing = found.freeing
+    view.exact = freeing is None or freeing.least
+    if freeing is not None and (freeing.steps or freeing.least):
+        view.to_free = [_step_view(api, asked, step) for step in freeing.steps]
     if found.expected_at is not None:
         view.expected_at = _time(found.expected_at)
     return view

@@ -34,6 +34,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "The cluster": {
         "gpus": "Show which GPUs are free, and who uses the others.",
+        "queue": "Show who waits for nodes, in order.",
         "nodes": "Show the nodes and why some take no work.",
         "policy": "Show the policy in force, or check a file.",
         "drain": "Empty nodes: runs on them go elsewhere.",

@@ -241,7 +241,24 @@ def test_one_node() -> None:
     ]
 
 
+PLACE = {
+    "position": 4,
+    "of": 9,
+    "waitedSeconds": 7200,
+    "expectedSeconds": 900,
+    "expectedFrom": "similar",
+    "size": 0.125,
+    "userShare": 0.004,
+    "teamShare": 0.5,
+    "score": 61.44,
+    "overdue": False,
+    "boundSeconds": 172800,
+}
+
 EXPLANATION = {
+    "place": PLACE,
+    "behind": [],
+    "kept": {"nodes": "gpu-[1-4]", "expectedAt": "2026-11-21T14:00:00Z"},
     "phase": "Queued",
     "reason": "WaitingForGPU",
     "message": "needs 32 h100 for 4 members; there is room for 2",
@@ -335,7 +352,13 @@ def test_explain() -> None:
         "  --replicas 2",
         "",
         "Queue",
-        "  before it          3 runs",
+        "  place              4 of 9, 3 runs before it",
+        "  waited             2 hours",
+        "  expected to take   15 minutes: as long as similar runs of its user took lately",
+        "  asks for           12% of the cluster",
+        "  had lately         its user 0.4%, its team 50%",
+        "  score              61.4",
+        "  kept for it        gpu-[1-4]; others start there only if they do not delay it",
         "  expected to start  in 2 hours, if all takes as long as expected",
     ]
     assert json.loads(invoke(api, "explain", "be", "-o", "json").stdout) == EXPLANATION
@@ -346,15 +369,21 @@ def test_explain_where_nothing_helps() -> None:
     too_small = {
         key: value for key, value in EXPLANATION.items() if key not in ("toFree", "exact", "expectedAt", "held")
     }
-    answer = too_small | {"reason": "ClusterTooSmall", "ahead": 0, "sooner": [], "blocked": []}
+    place = PLACE | {"position": 1, "expectedFrom": "general", "overdue": True, "score": None}
+    answer = too_small | {"reason": "ClusterTooSmall", "ahead": 0, "sooner": [], "blocked": [], "place": place}
+    del answer["kept"]
     api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer})
     said = printed(invoke(api, "explain", "be").stdout)
-    assert said[-6:] == [
+    assert said[-10:] == [
         "Nothing starts it",
         "  The cluster is too small for it, even with all nodes empty and in order.",
         "",
         "Queue",
-        "  before it          nobody",
+        "  place              1 of 9, nobody before it",
+        "  waited             2 hours; longest of all, and too long: it comes first",
+        "  expected to take   15 minutes: as most runs here; nothing is known of it",
+        "  asks for           12% of the cluster",
+        "  had lately         its user 0.4%, its team 50%",
         "  expected to start  nobody can tell",
     ]
 
@@ -381,7 +410,7 @@ def test_what_if_a_run_would_start() -> None:
         "nodes": "gpu-[1-4]",
         "domains": {"topology.kubernetes.io/zone": 1, "rack": 2},
         "findings": [],
-        "start": {"phase": "Queued", "reason": "", "message": "there is room", "members": 4, "toFree": []},
+        "start": {"phase": "Queued", "reason": "", "message": "there is room", "fitNow": 4, "toFree": []},
     }
     api = FakeWebApi(RUNS, answers={"POST /v1/what-if": answer})
     result = invoke(api, "what-if", "-d", "--rm", "-n", "4", "--gpus", "8", "bert:3", "train", "-x")
@@ -586,3 +615,41 @@ def test_version_of_both_ends() -> None:
         "user": "alice",
     }
     assert document["client"]["version"]
+
+
+QUEUED = {
+    "name": "bert",
+    "namespace": "vision",
+    "owner": "ada",
+    "phase": "Queued",
+    "reason": "WaitingForGPU",
+    "priority": 0,
+    "members": 4,
+    "gpus": 32,
+    "gpuType": "h100",
+    "place": PLACE | {"position": 1},
+    "behind": [],
+    "kept": {"nodes": "gpu-[1-4]", "expectedAt": "2026-11-21T14:00:00Z"},
+    "expectedAt": "2026-11-21T14:00:00Z",
+}
+
+
+def test_the_queue() -> None:
+    """Who waits, how long that took and will, and what is special about it; wide with what makes the order."""
+    place = PLACE | {"position": 2, "expectedFrom": "limit", "overdue": True, "score": None}
+    second = QUEUED | {"name": "web", "gpus": 0, "gpuType": "", "place": place, "behind": ["vision/bert", "nlp/x"]}
+    del second["kept"], second["expectedAt"]
+    queue = {"order": "length", "formula": "", "items": [QUEUED, second]}
+    api = FakeWebApi(RUNS, answers={"GET /v1/queue": queue})
+    assert printed(invoke(api, "queue").stdout) == [
+        "#   RUN           OWNER   ASKS FOR    WAITED    EXPECTED TO TAKE     STARTS       NOTE",
+        "1   vision/bert   ada     32 h100     2 hours   15 minutes           in 2 hours   gpu-[1-4] kept for it",
+        "2   vision/web    ada     4 members   2 hours   at most 15 minutes   unknown      waited longest, too long; "
+        "would delay vision/bert and 1 more",
+    ]
+    wide = printed(invoke(api, "queue", "-o", "wide").stdout)
+    assert "PRIORITY   SIZE   USER HAD   TEAM HAD   SCORE" in wide[0]
+    assert "0    12%       0.4%        50%    61.4   gpu-[1-4] kept for it" in wide[1]
+    assert json.loads(invoke(api, "queue", "-o", "json").stdout) == queue
+    empty = FakeWebApi(RUNS, answers={"GET /v1/queue": queue | {"items": []}})
+    assert printed(invoke(empty, "queue").stdout) == ["Nobody waits."]

@@ -1,0 +1,106 @@
+"""The queue: who waits, in which order, by which numbers, and when each is expected to start."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from datetime import UTC, datetime
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Api, Shared, describes
+from kajitori.api.standing import standing, stop_watch
+from kajitori.api.views import KeptView, PlaceView, QueuedView, QueueView, phase_of
+from kajitori.core.backfill import Reservation
+from kajitori.core.forecast import forecast
+from kajitori.core.nodelist import compress
+from kajitori.core.reasons import Reason
+from kajitori.core.times import format_time
+from kajitori.kube.kin import owner_of
+from kajitori.kube.outlook import Applicant, Line
+
+router = APIRouter(tags=["cluster"])
+
+LONGEST_SECONDS = 10.0
+"""So old may the answer be where the queue is so long that it takes its time."""
+
+
+@router.get("/v1/queue", responses=describes(QueueView), summary="Who waits, in order")
+async def show_queue(api: Shared, user: Caller) -> Response:
+    """Everybody sees all that wait, each with the numbers of his place."""
+    body = await api.remembered.ask("queue", lambda: _body(api), longest_seconds=LONGEST_SECONDS)
+    return Response(body, media_type="application/json")
+
+
+async def _body(api: Api) -> bytes:
+    return msgspec.json.encode(await queue_of(api))
+
+
+async def queue_of(api: Api) -> QueueView:
+    """All that wait now."""
+    now = await standing(api)
+    async with api.asking:
+        found = await asyncio.to_thread(forecast, now.asked, stop_watch)
+    by_key = {each.request.key: each for each in now.waiting}
+    rules = api.cluster.policy.queue
+    reserved = {each.key: each for each in found.now.reservations}
+    behind = {each.key: each.behind for each in found.now.shortages}
+    items = []
+    for each in now.line.queue:
+        key = each.gang.key
+        item = _queued(by_key[key], place_view(now.line, key))
+        item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key))
+        if key in found.starts:
+            item.expected_at = _time(found.starts[key])
+        items.append(item)
+    return QueueView(order=rules.order, formula=rules.formula or "", items=items)
+
+
+def place_view(line: Line, key: str) -> PlaceView:
+    """The place of a run in the queue, with its numbers."""
+    place, expected = line.place(key), line.expected[key]
+    return PlaceView(
+        position=place.position,
+        of=place.of,
+        waited_seconds=round(place.waited_seconds),
+        expected_seconds=round(expected.seconds),
+        expected_from=expected.source.value,
+        size=place.size,
+        user_share=place.user_share,
+        team_share=place.team_share,
+        score=place.score if math.isfinite(place.score) else None,
+        overdue=place.overdue,
+        bound_seconds=round(place.bound_seconds),
+    )
+
+
+def kept_view(reservation: Reservation | None) -> KeptView | msgspec.UnsetType:
+    """The nodes that are kept for a run."""
+    if reservation is None:
+        return msgspec.UNSET
+    nodes = compress(list(dict.fromkeys(reservation.placement.nodes)))
+    return KeptView(nodes=nodes, expected_at=_time(reservation.starts_at))
+
+
+def _queued(applicant: Applicant, place: PlaceView) -> QueuedView:
+    run, request = applicant.run, applicant.request
+    return QueuedView(
+        name=run.metadata.name,
+        namespace=run.metadata.namespace,
+        owner=owner_of(run),
+        phase=phase_of(run).value,
+        reason=(run.status.reason if run.status is not None else Reason.NOT_PLANNED_YET).value,
+        priority=request.priority,
+        members=request.least,
+        gpus=request.member.gpus * request.least,
+        gpu_type=request.member.gpu_type,
+        place=place,
+        behind=[],
+    )
+
+
+def _time(seconds: float) -> str:
+    return format_time(datetime.fromtimestamp(seconds, UTC))

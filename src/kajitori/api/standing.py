@@ -1,0 +1,44 @@
+"""Everything that the planner's next cycle will decide by, as the mirror shows it now, for whoever asks about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kajitori.api.context import Api
+from kajitori.core.freeing import Situation
+from kajitori.kube.outlook import Applicant, Line
+from kajitori.kube.situation import situation
+
+ANSWER_SECONDS = 0.5
+"""What each part of an answer may take where a long queue makes it hard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All that wait, in order, and the cluster that they wait for."""
+
+    line: Line
+    waiting: tuple[Applicant, ...]
+    asked: Situation
+
+
+async def standing(api: Api, newcomer: Applicant | None = None) -> Standing:
+    """How things stand now; with one more run, whether or not it is among those that wait."""
+    now = api.now()
+    waiting = await api.applicants.all(now)
+    if newcomer is not None:
+        waiting = [each for each in waiting if each.request.key != newcomer.request.key]
+    everybody = (*waiting, newcomer) if newcomer is not None else tuple(waiting)
+    line = api.outlook.line_up(everybody, now)
+    asked = situation(api.mirror, api.cluster, line.queue, api.outlook.endings(now), now.timestamp())
+    settled = api.giving_way.settle(waiting, asked.snapshot, now)  # what was freed for them is theirs
+    queue = [queued for queued in asked.queue if queued.gang.key not in settled.keys]
+    return Standing(line, everybody, replace(asked, snapshot=settled.state, queue=queue))
+
+
+def stop_watch() -> Callable[[], bool]:
+    """Begins to measure the time that a part of an answer may take; says whether there is some left."""
+    until = time.monotonic() + ANSWER_SECONDS
+    return lambda: time.monotonic() < until

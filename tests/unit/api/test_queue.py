@@ -1,0 +1,91 @@
+"""The queue as the Web API tells it: order, numbers, and when each is expected to start."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.api.conftest import NOW, World
+from tests.unit.api.fake_kubernetes import pod, run
+
+from kajitori.core.times import format_time
+
+REQUESTS = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
+TEMPLATE = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": REQUESTS}}]}}
+WANTS: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100", "memory": "1Gi"}}
+
+
+def ago(minutes: float) -> str:
+    return format_time(NOW - timedelta(minutes=minutes))
+
+
+def ahead(minutes: float) -> str:
+    return ago(-minutes)
+
+
+async def get(world: World, path: str) -> Any:
+    response = await world.http.get(path)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def runs(world: World, name: str, node: str, *, since: str, **spec: Any) -> None:
+    """A run with a member of eight GPUs on that node."""
+    attempt = {"number": 1, "nodes": node, "created": True, "template": TEMPLATE, "startedAt": since}
+    status = {"phase": "Running", "attempts": 1, "attempt": attempt, "startedAt": since, "members": {"total": 1}}
+    made = world.kubernetes.put("runs", run(name, owner="grace", **WANTS, **spec) | {"status": status})
+    world.kubernetes.put("pods", pod(made, node=node, gpus=8))
+
+
+def waits(world: World, name: str, *, since: str, **spec: Any) -> None:
+    queued = {"phase": "Queued", "reason": "WaitingForGPU", "queuedAt": since}
+    world.kubernetes.put("runs", run(name, **WANTS, **spec) | {"status": queued})
+
+
+async def test_who_waits_in_order_with_the_numbers_of_each_place(world: World) -> None:
+    """And what explain says of one is what the queue says of it."""
+    runs(world, "now", "g1", since=ago(10), timeLimit="1h")
+    waits(world, "long", since=ago(30), timeLimit="3h")
+    waits(world, "large", since=ago(60), timeLimit="1h", replicas=2)
+    await world.caught_up()
+    queue = await get(world, "/v1/queue")
+    assert (queue["order"], queue["formula"]) == ("length", "")
+    large, long = queue["items"]
+    assert (large["name"], large["namespace"], large["owner"]) == ("large", "team", "ada")
+    assert (large["members"], large["gpus"], large["gpuType"]) == (2, 16, "h100")
+    assert large["place"] | {"boundSeconds": 0} == {
+        "position": 1,
+        "of": 2,
+        "waitedSeconds": 3600,
+        "expectedSeconds": 3600,
+        "expectedFrom": "limit",
+        "size": 1.0,
+        "userShare": 0.0,
+        "teamShare": pytest.approx(0.5 * (1 - 0.5 ** (600 / 604_800))),
+        "score": pytest.approx(1.0, rel=0.01),
+        "overdue": False,
+        "boundSeconds": 0,
+    }
+    assert large["kept"] == {"nodes": "g[1-2]", "expectedAt": ahead(50)}
+    assert (large["expectedAt"], large["behind"]) == (ahead(50), [])
+    assert (long["behind"], long["expectedAt"]) == (["team/large"], ahead(110))
+    assert "kept" not in long
+    for item in (large, long):
+        explained = await get(world, f"/v1/runs/team/{item['name']}/explain")
+        for said in ("place", "behind", "kept", "expectedAt"):
+            assert explained.get(said) == item.get(said)
+    assert (await get(world, "/v1/runs/team/long/explain"))["reason"] == "WaitingItsTurn"
+
+
+async def test_what_waits_for_no_known_end_has_no_expected_start(world: World) -> None:
+    runs(world, "now", "g1", since=ago(10), type="service")
+    waits(world, "large", since=ago(60), replicas=2)
+    await world.caught_up()
+    (large,) = (await get(world, "/v1/queue"))["items"]
+    assert not {"kept", "expectedAt"} & large.keys()
+    assert large["place"]["expectedFrom"] == "general"
+
+
+async def test_nobody_waits(world: World) -> None:
+    assert await get(world, "/v1/queue") == {"order": "length", "formula": "", "items": []}
