@@ -159,7 +159,7 @@ def _tell_who_gives_way(spec: RunSpec, policy: Policy, resolved: Resolved, findi
     if not policy.preemption.enabled:
         return
     minimum, grace = policy.preemption.minimum_run_seconds, resolved.grace_seconds
-    then = f"its members get SIGTERM and {format_duration(grace)} to write a checkpoint, and it goes back to its place"
+    then = f"its members get SIGTERM and {format_duration(grace)} to write a checkpoint, and it goes back to the queue"
     if resolved.priority == "low":
         begins = spec.type == "batch" and spec.checkpoint is None
         tail = "; without a checkpoint (--checkpoint) it begins anew then" if begins else ""

@@ -19,7 +19,7 @@ def told(spec: dict[str, Any], policy: dict[str, Any] | None = None) -> dict[str
 def test_a_run_of_low_priority_is_told_that_it_may_have_to_give_way() -> None:
     """After how long, what its program sees then, and what it means without a checkpoint."""
     said = "runs of higher priority may ask it to give way once it has run for 10m: its members get SIGTERM and 1m to "
-    said += "write a checkpoint, and it goes back to its place"
+    said += "write a checkpoint, and it goes back to the queue"
     assert told({"priority": "low", "checkpoint": {"path": "/ckpt"}})["MayGiveWay"] == said
     anew = "; without a checkpoint (--checkpoint) it begins anew then"
     assert told({"priority": "low"})["MayGiveWay"] == said + anew
