@@ -32,7 +32,14 @@ async def standing(api: Api, newcomer: Applicant | None = None) -> Standing:
         waiting = [each for each in waiting if each.request.key != newcomer.request.key]
     everybody = (*waiting, newcomer) if newcomer is not None else tuple(waiting)
     line = api.outlook.line_up(everybody, now)
-    asked = situation(api.mirror, api.cluster, line.queue, api.outlook.endings(now), now.timestamp())
+    asked = situation(
+        api.mirror,
+        api.cluster,
+        line.queue,
+        api.outlook.endings(now),
+        now.timestamp(),
+        asked=newcomer.request.key if newcomer is not None else "",
+    )
     settled = api.giving_way.settle(waiting, asked.snapshot, now)  # what was freed for them is theirs
     queue = [queued for queued in asked.queue if queued.gang.key not in settled.keys]
     return Standing(line, everybody, replace(asked, snapshot=settled.state, queue=queue))

@@ -279,9 +279,9 @@ class RoomView(View):
 class StepView(View):
     """Something that has to happen before a run can start."""
 
-    kind: Literal["run", "pod", "cordoned", "broken", "ahead"]
-    """run: it ends. pod: somebody else's goes. cordoned, broken: the node takes work again. ahead: a waiting run that
-    is looked at before this one is stopped."""
+    kind: Literal["run", "member", "pod", "cordoned", "broken", "ahead"]
+    """run: it ends. member: one of its own, such as of a sweep, ends. pod: somebody else's goes. cordoned, broken: the
+    node takes work again. ahead: a waiting run that is looked at before this one is stopped."""
     name: str
     """`namespace/name` of the run or Pod; the node's name."""
     owner: str

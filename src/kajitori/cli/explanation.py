@@ -26,11 +26,16 @@ _ROOM = {
 }
 _HAPPENS = {
     "run": "{who} ends",
+    "member": "its own member {name} ends",
     "pod": "Pod {who} goes",
     "cordoned": "node {name} is uncordoned",
     "broken": "node {who} is in order again",
     "ahead": "{who} no longer waits before it",
 }
+
+
+_ON_THEIR_WAY = ("Asked", "Accepted", "Provisioned")
+"""States of a request for nodes that may still be fulfilled."""
 
 
 def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
@@ -62,6 +67,8 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
 
 def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     steps = answer.get("toFree")
+    if steps is None and (answer.get("nodeRequest") or {}).get("state") in _ON_THEIR_WAY:
+        return  # the first line says so
     if steps is None and not answer.get("exact", True):
         heading("What exactly would start it")
         click.echo("  Too many runs are before it to tell.")

@@ -38,6 +38,8 @@ class StepKind(StrEnum):
 
     RUN = "run"
     """A run ends, or is stopped."""
+    MEMBER = "member"
+    """One member of the run itself ends, which has others that wait."""
     POD = "pod"
     """A Pod that is no run's goes."""
     CORDONED = "cordoned"
@@ -48,25 +50,39 @@ class StepKind(StrEnum):
     """A waiting run that is looked at before this one is stopped."""
 
 
-_EASIEST = (StepKind.CORDONED, StepKind.RUN, StepKind.POD, StepKind.BROKEN, StepKind.AHEAD)
+_EASIEST = (
+    StepKind.CORDONED,
+    StepKind.RUN,
+    StepKind.POD,
+    StepKind.BROKEN,
+    StepKind.MEMBER,
+    StepKind.AHEAD,
+)
 """Of steps that nobody knows the time of, those that are brought about easiest come first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occupant:
-    """All that one run, or one Pod that is no run's, takes of the cluster."""
+    """All that one run, or one Pod that is no run's, takes of the cluster; or one member of the run that is asked
+    about, which does not have to end as a whole."""
 
     key: str
-    """`namespace/name`."""
+    """`namespace/name` of the run or the Pod."""
     rows: Rows
     """(Pods,) where each of its Pods is, as rows of the node table."""
     amounts: Counts
     """(Pods, 4) what each takes."""
     alone: Mask
     """(Pods,) which of them share their node with no other run."""
-    is_run: bool = True
+    kind: StepKind = StepKind.RUN
+    """What its going is: `RUN`, `MEMBER` or `POD`."""
     endings: tuple[Ending, ...] = ()
     """When its members are expected to leave; none where nobody knows."""
+
+    @property
+    def is_run(self) -> bool:
+        """Its Pods are members of runs."""
+        return self.kind is not StepKind.POD
 
     @property
     def ends_at(self) -> float:
@@ -254,8 +270,7 @@ class _RoomFor:
             crowd[np.unique(occupant.rows)] += 1
         steps: list[tuple[Step, Rows]] = []
         for occupant in here:
-            kind = StepKind.RUN if occupant.is_run else StepKind.POD
-            step = Step(kind, occupant.key, occupant, max(occupant.ends_at, situation.now))
+            step = Step(occupant.kind, occupant.key, occupant, max(occupant.ends_at, situation.now))
             steps.append((step, occupant.rows[self._eligible[occupant.rows]]))
         steps += [
             (into_order(nodes[row]), np.array([row], dtype=np.int64))

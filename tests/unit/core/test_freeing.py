@@ -94,7 +94,7 @@ class Case:
                 self.rows(snapshot.table, each),
                 np.repeat(each.member.amounts[None, :], len(each.nodes), axis=0),
                 np.full(len(each.nodes), each.is_run and each.member.alone),
-                each.is_run,
+                StepKind.RUN if each.is_run else StepKind.POD,
                 tuple(self.endings(snapshot.table, each)),
             )
             for each in self.held

@@ -45,6 +45,13 @@ def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
     assert there["team/bert"].ends_at == NOW.timestamp() + 2 * 3600
     assert sorted(there["team/starts"].rows.tolist()) == [2, 3]
     assert [there[key].is_run for key in sorted(there)] == [False, False, True, True]
+    apart = situation(scene.mirror, scene.cluster, (), outlook.endings(NOW), NOW.timestamp(), asked="team/bert")
+    members = [occupant for occupant in apart.occupants if occupant.kind is StepKind.MEMBER]
+    assert [member.key for member in members] == ["team/bert-1-0", "team/bert-1-1"]
+    assert [(member.rows.tolist(), member.ends_at) for member in members] == [
+        ([0], NOW.timestamp() + 2 * 3600),
+        ([1], NOW.timestamp() + 2 * 3600),
+    ]
     left = found.after([Step(StepKind.RUN, each.key, each) for each in found.occupants]).snapshot
     assert left.used[4].tolist() == [500, 0, 0, 1]
     assert not left.used[[0, 1, 2, 3, 5]].any()

@@ -82,7 +82,7 @@ def _print(cli: Cli, answer: Mapping[str, Any]) -> None:
     if not answer.get("starts"):
         print_explanation(cli, "It would wait", {**start, "phase": ""})
         return
-    members = plural(start.get("members", 1), "member")
+    members = plural(start.get("fitNow", 1), "member")
     spread = [plural(count, label.rpartition("/")[2]) for label, count in (answer.get("domains") or {}).items()]
     click.echo(f"It would start now: {members} on {answer['nodes']}{f', in {_listed(spread)}' if spread else ''}")
 
