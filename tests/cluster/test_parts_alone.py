@@ -338,7 +338,8 @@ def test_an_operator_tests_a_node(site: Site) -> None:
     """This machine's: it leaves the pool when it fails, and comes back when it passes. Nobody has more rights for it
     than his role gives him."""
     well = site.folder / "well"
-    test = {"image": "busybox", "command": ["sh", "-c", f"test -e {well} || {{ echo broken; exit 4; }}"]}
+    script = f"test -e {well} || {{ echo broken; exit 4; }}"
+    test: dict[str, Any] = {"image": "busybox", "command": ["sh", "-c", script]}
     test |= {"cpu": 0.2, "memory": "64Mi", "nodes": {"kubernetes.io/hostname": "here"}}
     site.policy.write_text(yaml.safe_dump(POLICY | {"preflight": test}))
     try:

@@ -198,6 +198,9 @@ def _why_leave(
     signs: Signs, failures: Sequence[Failure], health: NodeHealth, verdict: Verdict, now: datetime
 ) -> _Leaving | None:
     """Why a node of the pool is to leave it now, if it is."""
+    losses = [each for each in signs.trail if each.what is What.LOST]
+    if not (signs.bad or failures or losses):
+        return None
     back = came_back_at(signs.trail)
     for bad in sorted(signs.bad, key=lambda each: each.type):
         since = bad.since or now - timedelta(seconds=health.after_seconds)
@@ -214,7 +217,7 @@ def _why_leave(
     recent = sorted((each for each in failures if each.at > begin), key=lambda each: each.at)
     if _are_enough(recent, health):
         return _Leaving(signs, MEMBERS_FAIL, tuple(each.says for each in recent), 2)
-    losses = [each for each in signs.trail if each.what is What.LOST and each.time is not None and each.time > begin]
+    losses = [each for each in losses if each.time is not None and each.time > begin]
     if health.lost_times and len(losses) >= health.lost_times:
         evidence = tuple(f"fell silent at {each.at} under {', '.join(each.evidence)}" for each in losses)
         return _Leaving(signs, NODE_LOST, evidence, 1)
@@ -312,7 +315,7 @@ def _choose_tests(
             verdict.changes.append(Change(signs.node, said, signs.unhealthy, signs.awaits_test, answered=True))
         elif signs.testable and signs.usable and (urgency := _test_due(signs, health, preflight, verdict, now)):
             wanted.append((urgency, signs))
-    wanted.sort(key=lambda each: (each[0], natural_key(each[1].node)))
+    wanted.sort(key=lambda each: (each[0], each[1].node))
     verdict.tests = [signs.node for _, signs in wanted[: max(0, room)]]
 
 

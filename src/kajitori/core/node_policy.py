@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -73,12 +74,19 @@ class NodeHealth(Document):
 
     def is_bad(self, condition_type: str, status: str) -> bool:
         """Whether a condition says that its node is broken."""
-        patterns = {"True": self.bad_when_true, "False": self.bad_when_false}.get(status, ())
-        return any(fnmatchcase(condition_type, pattern) for pattern in patterns)
+        if status == "True":
+            return _matches(condition_type, tuple(self.bad_when_true))
+        return status == "False" and _matches(condition_type, tuple(self.bad_when_false))
 
     def watches(self, condition_type: str) -> bool:
         """Whether a condition may ever say so."""
         return self.is_bad(condition_type, "True") or self.is_bad(condition_type, "False")
+
+
+@lru_cache(maxsize=4096)
+def _matches(condition_type: str, patterns: tuple[str, ...]) -> bool:
+    """Kept, since all nodes of a cluster have the same conditions."""
+    return any(fnmatchcase(condition_type, pattern) for pattern in patterns)
 
 
 class Preflight(Document):

@@ -159,22 +159,23 @@ def signs_of(node: Node, policy: Policy) -> Signs:
     health = policy.node_health
     bad, cleared = [], []
     silent_since = None
-    for condition in node.status.conditions:
-        since = parse_time(condition.last_transition_time)
-        if condition.type == "Ready":
-            silent_since = since if condition.status != "True" else None
-        elif health.is_bad(condition.type, condition.status):
-            bad.append(BadCondition(condition.type, since, condition.message or condition.reason))
-        elif since is not None and health.watches(condition.type):
-            cleared.append(since)
     taints = {taint.key: taint.value for taint in node.spec.taints}
+    is_out = names.TAINT_UNHEALTHY in taints
+    for condition in node.status.conditions:
+        if condition.type == "Ready":
+            silent_since = parse_time(condition.last_transition_time) if condition.status != "True" else None
+        elif health.is_bad(condition.type, condition.status):
+            since = parse_time(condition.last_transition_time)
+            bad.append(BadCondition(condition.type, since, condition.message or condition.reason))
+        elif is_out and health.watches(condition.type):
+            cleared.append(parse_time(condition.last_transition_time))
     annotations = node.metadata.annotations
     return Signs(
         node=node.metadata.name,
         usable=node.is_ready and not node.spec.unschedulable,
         silent_since=silent_since,
         bad=tuple(bad),
-        cleared_at=max(cleared, default=None),
+        cleared_at=max((moment for moment in cleared if moment is not None), default=None),
         unhealthy=taints.get(names.TAINT_UNHEALTHY),
         awaits_test=policy.preflight.taint in taints,
         wanted_by=annotations.get(names.ANNOTATION_TEST_WANTED, ""),
