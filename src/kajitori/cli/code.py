@@ -35,11 +35,11 @@ class Code:
 
     def upload(self, api: Api, namespace: str) -> None:
         """Brings it to the server, where it is not there already; a connection that breaks is taken up again."""
+        if self._pack is None:
+            return
         from kajitori.codepack.packing import shown_size
         from kajitori.codepack.uploading import upload
 
-        if self._pack is None:
-            return
         whole = self._pack.size_bytes
         patience = Patience(api.sleep)
         status = None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import getproxies
 
 import click
@@ -82,7 +83,7 @@ class Api:
         self.sleep = sleep
         self._client = httpx2.Client(
             base_url=target.url,
-            transport=transport or _patient_transport(target),
+            transport=transport or _transport_to(target),
             timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             headers={"Authorization": f"Bearer {target.token}", "User-Agent": f"kaji/{version('kajitori')}"},
             trust_env=not target.is_local,
@@ -245,17 +246,23 @@ class Api:
             click.echo(text, err=True)
 
 
-def _patient_transport(target: Target) -> httpx2.BaseTransport | None:
+def _transport_to(target: Target) -> httpx2.BaseTransport | None:
     """A transport that notices when its peer is gone: a stream may be silent for hours, a dead one for ever.
 
-    None, the library's own, on this machine and where proxies are set: they come with its own transports only.
+    None, the library's own, where proxies are set: they come with its own transports only.
     """
-    if target.is_local or getproxies():
-        return None
-    options: list[tuple[int, int, int]] = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    wanted = (("TCP_KEEPIDLE", KEEPALIVE_SECONDS), ("TCP_KEEPINTVL", KEEPALIVE_SECONDS // 3), ("TCP_KEEPCNT", 3))
-    options += [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)]
-    return httpx2.HTTPTransport(socket_options=options)
+    options: list[tuple[int, int, int]] = []
+    if not target.is_local:
+        if getproxies():
+            return None
+        options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+        wanted = (("TCP_KEEPIDLE", KEEPALIVE_SECONDS), ("TCP_KEEPINTVL", KEEPALIVE_SECONDS // 3), ("TCP_KEEPCNT", 3))
+        options += [
+            (socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)
+        ]
+    # Reading whom this machine trusts takes as long as many a command: not for an address without TLS.
+    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if urlsplit(target.url).scheme == "http" else True
+    return httpx2.HTTPTransport(verify=verify, trust_env=not target.is_local, socket_options=options)
 
 
 class _Failed(Unavailable):

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
 from kajitori.core.names import API_VERSION, KIND
 from kajitori.core.suggest import did_you_mean
 from kajitori.errors import Fault, InvalidInput
@@ -58,6 +56,8 @@ def read_manifest(text: str, file: str) -> Manifest:
 
 
 def _load(text: str, file: str) -> object:
+    import yaml
+
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +67,9 @@ def print_usage_error(error: click.ClickException) -> None:
 def write_bug_report(error: Exception, cli: Cli) -> str:
     """Keeps the traceback in a file that only its owner can read, and says where. The command line is not in it: it may
     hold secrets."""
+    import tempfile
+    import traceback
+
     text = "".join(traceback.format_exception(error))
     token = cli.target.token if cli.target is not None else cli.environment.get("KAJI_TOKEN", "")
     if token:

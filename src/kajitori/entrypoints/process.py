@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import getpass
 import logging
 import signal
@@ -35,6 +36,7 @@ def run_until_told(work: Coroutine[Any, Any, None], log_level: str) -> int:
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    gc.freeze()  # what was imported stays: it need not be looked at again and again
     try:
         uvloop.run(work)
     except BaseExceptionGroup as group:
