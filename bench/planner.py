@@ -21,9 +21,12 @@ from bench.svg import Axis, lines
 from kajitori.core.backfill import Ending, Queued, Schedule, schedule
 from kajitori.core.ordering import Candidate, Ledger, Rules, rank
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
+from kajitori.core.preemption import Running, choose_victims
 from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
 
 NODES, QUEUED = 7_500, 10_000
+GANGS, VICTIM_OF = 2_000, 1_000
+"""So many gangs of low priority run on all nodes, and a gang of so many nodes has some of them give way."""
 GROWTH = (100, 300, 1_000, 3_000, 7_500, 15_000)
 GIB = 1 << 30
 HOUR = 3600.0
@@ -40,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     whole = _large_gang(NODES, rounds)
     reserving = _reservation(NODES, rounds)
+    preempting = _victims(NODES, GANGS, VICTIM_OF, rounds)
     free = _cycle(NODES, QUEUED, 0.0, rounds)
     full = _cycle(NODES, QUEUED, 0.9, rounds)
     memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -49,6 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [
             ("a gang of all nodes, placed", f"{whole.milliseconds:.1f}", "1", "0"),
             ("a gang of all nodes, reserved among as many runs", f"{reserving.milliseconds:.1f}", "0", "1"),
+            (
+                f"who of {GANGS:,} gives way to a gang of {VICTIM_OF:,}",
+                f"{preempting.milliseconds:.1f}",
+                "0",
+                "0",
+            ),
             _row(f"{QUEUED:,} mixed gangs, nothing runs", free),
             _row(f"{QUEUED:,} mixed gangs, nine tenths in use", full),
         ],
@@ -75,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [
             Limit("a gang of all nodes, placed", whole.milliseconds, most=50, unit=" ms"),
             Limit("a gang of all nodes, reserved", reserving.milliseconds, most=50, unit=" ms"),
+            Limit("victims among 2,000 gangs", preempting.milliseconds, most=100, unit=" ms"),
             Limit("10,000 queued, nothing runs", free.milliseconds / 1e3, most=1, unit=" s"),
             Limit("10,000 queued, nine tenths in use", full.milliseconds / 1e3, most=1, unit=" s"),
             Limit("memory of all of this at its peak", memory_mib, most=300, unit=" MiB"),
@@ -195,6 +206,30 @@ def _reservation(count: int, rounds: int) -> Measured:
     endings = [Ending(WHOLE, np.array([row]), lot.random() * HOUR) for row in range(count)]
     gang = Queued(GangRequest("all", WHOLE, tuple(range(count))), HOUR)
     return _measure(rounds, lambda: schedule(state, [gang], endings, 0.0))
+
+
+def _victims(nodes: int, gangs: int, wanted: int, rounds: int) -> Measured:
+    """Gangs of whole nodes, and as many that share theirs with two others; each has lost another amount of work."""
+    lot = random.Random(1)
+    table = NodeTable([NodeFacts(f"gpu-{i:05d}", 96_000, 1024 * GIB, 8, 110, "h100") for i in range(nodes)])
+    state, running = Snapshot.empty(table), []
+    part = MemberRequest(4_000, 32 * GIB, gpus=2, gpu_type="h100")
+    rows = np.array(lot.sample(range(nodes), nodes), dtype=np.int64)
+    whole, shared = np.array_split(rows, 2)
+    for member, of in (
+        (WHOLE, np.array_split(whole, gangs // 2)),
+        (part, np.array_split(np.repeat(shared, 3), gangs // 2)),
+    ):
+        for mine in of:
+            occupy_rows(state, member, mine)
+            key, unsaved = f"run-{len(running)}", lot.expovariate(1 / HOUR)
+            running.append(Running(key, "team", -100, True, member, mine, unsaved_seconds=unsaved))
+    gang = GangRequest("urgent", WHOLE, tuple(range(wanted)))
+
+    def work() -> None:
+        assert choose_victims(state, gang, running)
+
+    return _measure(rounds, work)
 
 
 def _cycle(nodes: int, queued: int, part: float, rounds: int) -> Measured:
