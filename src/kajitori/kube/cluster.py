@@ -22,7 +22,6 @@ from kajitori.core.planner import MemberRequest
 from kajitori.core.policy import Policy
 from kajitori.core.preflight import policy_for_tests
 from kajitori.core.provisioning import Pool
-from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot, Taint
@@ -32,7 +31,7 @@ from kajitori.kube.kin import KinIndex, owner_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, PodSpec, RunObject
 from kajitori.kube.pools import Barred, PoolView
-from kajitori.kube.usage import memory_limit, pod_usage
+from kajitori.kube.usage import amount_of, memory_limit, pod_usage
 from kajitori.policyfile import PolicyFile
 
 _NOT_READY_TAINTS = (
@@ -297,15 +296,15 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
     """What planning needs to know of a Node."""
     amounts = node.status.allocatable or node.status.capacity
     labels = node.metadata.labels
-    gpus = int(amounts.get(policy.gpu.resource, "0") or 0)
+    gpus = amount_of(policy.gpu.resource, amounts.get(policy.gpu.resource, "0"))
     out = (names.TAINT_UNHEALTHY, policy.preflight.taint)
     taints = [Taint(t.key, t.value, t.effect) for t in node.spec.taints if t.key not in _NOT_READY_TAINTS]
     return NodeFacts(
         name=node.metadata.name,
-        cpu_millis=parse_cpu_millis(amounts.get("cpu", "0")),
-        memory_bytes=parse_memory_bytes(amounts.get("memory", "0")),
+        cpu_millis=amount_of("cpu", amounts.get("cpu", "0")),
+        memory_bytes=amount_of("memory", amounts.get("memory", "0")),
         gpus=gpus,
-        pods=int(amounts.get("pods", "110")),
+        pods=amount_of("pods", amounts.get("pods", "110")),
         gpu_type=policy.gpu.type_of(labels) if gpus else "",
         labels=dict(labels),
         taints=tuple(taint for taint in taints if taint.key not in out),

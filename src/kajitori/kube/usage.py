@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kajitori.core import names
-from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
+from kajitori.core.quantity import QuantityError, parse_cpu_millis, parse_memory_bytes
 from kajitori.kube.objects import Container, Pod, PodSpec
 
 Amounts = dict[str, int]
 """Resource name to amount: millicores for `cpu`, else bytes or pieces."""
+
+LARGEST = 2**50
+"""More than any node has, and little enough that the sum over a node's Pods is still a 64-bit number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def _effective(
         _add(running, requests)
     _raise(running, peak)
     for name, text in whole:
-        running[name] = _amount(name, text)
+        running[name] = amount_of(name, text)
     _add(running, overhead)
     cpu, memory = running.pop("cpu", 0), running.pop("memory", 0)
     return PodUsage(cpu, memory, tuple(sorted((name, amount) for name, amount in running.items() if amount)))
@@ -132,7 +135,7 @@ def _effective(
 
 def _add(total: Amounts, requests: Iterable[tuple[str, str]]) -> Amounts:
     for name, text in requests:
-        total[name] = total.get(name, 0) + _amount(name, text)
+        total[name] = total.get(name, 0) + amount_of(name, text)
     return total
 
 
@@ -141,5 +144,12 @@ def _raise(total: Amounts, other: Amounts) -> None:
         total[name] = max(total.get(name, 0), amount)
 
 
-def _amount(name: str, text: str) -> int:
-    return parse_cpu_millis(text) if name == "cpu" else parse_memory_bytes(text)
+def amount_of(name: str, text: str) -> int:
+    """An amount that stands in a Node or Pod: millicores for `cpu`, else bytes or pieces.
+
+    The API server took it, whoever wrote it: more than any node has counts as LARGEST.
+    """
+    try:
+        return min(parse_cpu_millis(text) if name == "cpu" else parse_memory_bytes(text), LARGEST)
+    except QuantityError:
+        return LARGEST

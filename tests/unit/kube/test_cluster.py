@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from kajitori.core.policy import parse_policy
+from kajitori.core.policy import default_policy, parse_policy
 from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt, RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
+from kajitori.kube.cluster import ClusterView, node_facts
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror import Mirror
-from kajitori.kube.objects import ObjectMeta, RunObject
+from kajitori.kube.objects import Node, NodeStatus, ObjectMeta, RunObject
 from kajitori.policyfile import PolicyFile
 
 STATUS = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]", created=True))
@@ -48,3 +48,10 @@ def test_a_spec_that_cannot_be_read_keeps_what_can() -> None:
     assert (life.stopped, spec) == (True, None)
     life, spec = outlined([])  # type: ignore[arg-type]
     assert (life.stopped, spec) == (False, None)
+
+
+def test_amounts_of_nodes_are_read_as_the_api_server_writes_them() -> None:
+    """It makes `1k` of a thousand."""
+    room = {"cpu": "20", "memory": "1Ti", "pods": "1k", "nvidia.com/gpu": "1k"}
+    facts = node_facts(Node(ObjectMeta("n1"), status=NodeStatus(allocatable=room)), default_policy())
+    assert (facts.cpu_millis, facts.memory_bytes, facts.pods, facts.gpus) == (20_000, 2**40, 1000, 1000)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.kube.objects import PodSpec
-from kajitori.kube.usage import NodeUsage, PodUsage, pod_usage
+from kajitori.kube.usage import LARGEST, NodeUsage, PodUsage, pod_usage
 
 GI = 2**30
 
@@ -65,6 +65,12 @@ CASES: dict[str, tuple[dict[str, Any], PodUsage]] = {
 def test_what_a_pod_takes(spec: dict[str, Any], usage: PodUsage) -> None:
     """The rules of component-helpers' PodRequests, one by one."""
     assert pod_usage(msgspec.convert(spec, PodSpec)) == usage
+
+
+def test_what_is_larger_than_any_node_stops_nobody() -> None:
+    """Anybody may write it into a Pod of his own; that one takes all there is."""
+    spec = msgspec.convert({"containers": [container("1e30", "15Ei")]}, PodSpec)
+    assert pod_usage(spec) == PodUsage(LARGEST, LARGEST)
 
 
 USAGES = st.builds(
