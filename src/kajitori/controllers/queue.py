@@ -29,6 +29,9 @@ from kajitori.kube.outlook import Applicant, Look, Outlook
 DOUBT_PATIENCE = timedelta(seconds=10)
 """How long a write that failed may take to show in the mirror all the same."""
 
+LEAST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
+"""Between two looks at a queue in which nothing happens but that time passes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -94,6 +97,17 @@ class Cycle:
     on what they would have had."""
     snapshot: Snapshot | None = None
     """What is used once those that start have what they got; there whenever some wait."""
+    look_again_at: datetime | None = None
+    """When the same queue may be decided about otherwise, though nothing has happened."""
+
+
+def _look_again_at(look: Look, now: datetime) -> datetime | None:
+    """While nodes are kept for somebody, time alone changes who may start: the order follows it, and what was expected
+    to end by then may not have."""
+    if not look.schedule.reservations:
+        return None
+    soonest = min(reservation.starts_at for reservation in look.schedule.reservations) - look.now
+    return now + min(max(timedelta(seconds=soonest), LEAST_PAUSE), LONGEST_PAUSE)
 
 
 class Queue:
@@ -169,7 +183,8 @@ class Queue:
             if by_key[shortage.key].key not in busy
         )
         explainer = Explainer(snapshot, self._cluster.uses)
-        return Cycle(tuple(starts), waits, look, requests, explainer, doubtful, passed_over, snapshot)
+        again = _look_again_at(look, now)
+        return Cycle(tuple(starts), waits, look, requests, explainer, doubtful, passed_over, snapshot, again)
 
     def _endings(self, now: datetime) -> Iterator[Ending]:
         """When attempts that were just planned are expected to have ended."""

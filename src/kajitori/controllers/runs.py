@@ -545,6 +545,8 @@ class RunController:
             self._make_way(request)
         if cycle.requests.look_again_in_seconds < math.inf:
             self._plan_at(self._now() + timedelta(seconds=cycle.requests.look_again_in_seconds))
+        if cycle.look_again_at is not None:
+            self._plan_at(cycle.look_again_at)
         asking = self._provisioning.plan(cycle, self._time_of_facts())
         if asking.demand.look_again_at is not None:
             self._plan_at(asking.demand.look_again_at)

@@ -37,7 +37,15 @@ def assert_fits(document: dict[str, Any], schema: dict[str, Any], value: Any, wh
                 pass
         assert fitting, f"{where}: {value!r} fits none"
         return
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
+    kinds: dict[str, Any] = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "null": type(None),
+    }
     if "type" in schema:
         assert isinstance(value, kinds[schema["type"]]), f"{where}: {value!r} is no {schema['type']}"
     if isinstance(value, dict):
