@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, describes
+from kajitori.api.pools import pool_views
 from kajitori.api.views import GpuBoard, GpuHolding, GpuType, GpuUser
 from kajitori.core.nodelist import compress
 
@@ -56,7 +57,8 @@ def board(api: Api) -> GpuBoard:
         row.broken += total - used - free
         if used:
             _hold(api, facts.name, gpu_type, holdings)
-    return GpuBoard(types=sorted(types.values(), key=lambda row: (-row.total, row.type)), users=_users(holdings))
+    in_order = sorted(types.values(), key=lambda row: (-row.total, row.type))
+    return GpuBoard(types=in_order, users=_users(holdings), pools=pool_views(api))
 
 
 def _hold(api: Api, node: str, gpu_type: str, holdings: dict[tuple[str, str, str], _Holding]) -> None:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.node_health import ask_for_test, health_of, take_back, tests_that_go_on, trial_of, why_out
+from kajitori.api.pools import pool_views
 from kajitori.api.views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView
 from kajitori.core import names
 from kajitori.core.policy import Policy
@@ -29,8 +30,12 @@ router = APIRouter(tags=["cluster"])
 @router.get("/v1/nodes", responses=describes(NodeList), summary="All nodes, in topology order")
 async def list_nodes(api: Shared, user: Caller) -> Response:
     """With what is in use on each, by whomever."""
-    body = api.remembered.get("nodes", lambda: msgspec.json.encode(NodeList(items=list(node_views(api)))))
+    body = api.remembered.get("nodes", lambda: msgspec.json.encode(_all_nodes(api)))
     return Response(body, media_type="application/json")
+
+
+def _all_nodes(api: Api) -> NodeList:
+    return NodeList(items=list(node_views(api)), pools=pool_views(api))
 
 
 @router.get("/v1/nodes/{name}", responses=describes(NodeDetail), summary="One node and all that runs on it")

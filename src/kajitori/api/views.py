@@ -9,6 +9,7 @@ import msgspec
 
 from kajitori.core import names
 from kajitori.core.gang import Member
+from kajitori.core.node_request import NodeRequest
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import parse_spec, to_document
 from kajitori.core.status import Finding, MemberCounts, RunStatus
@@ -200,10 +201,26 @@ class NodeDetail(NodeView):
     """How it left the pool and came back, the oldest first."""
 
 
+class PoolView(View):
+    """A pool of nodes that an autoscaler can make larger."""
+
+    name: str
+    gpu_type: str
+    gpus: int
+    """Of each node."""
+    nodes: int
+    """That it has."""
+    max_nodes: int
+    asked_for: int
+    """Nodes that waiting runs asked for and that are not there yet."""
+
+
 class NodeList(View):
     """All nodes, in topology order."""
 
     items: list[NodeView]
+    pools: list[PoolView] | msgspec.UnsetType = msgspec.UNSET
+    """Pools that can grow; absent where policy names none."""
 
 
 class GpuType(View):
@@ -244,6 +261,8 @@ class GpuBoard(View):
 
     types: list[GpuType]
     users: list[GpuUser]
+    pools: list[PoolView] | msgspec.UnsetType = msgspec.UNSET
+    """Pools that can grow; absent where policy names none."""
 
 
 class HolderView(View):
@@ -361,8 +380,6 @@ class QueuedView(View):
     """There is room for it, and these runs (`namespace/name`), for which nodes are kept, would be delayed by it."""
     kept: KeptView | msgspec.UnsetType = msgspec.UNSET
     """Nodes that are kept for it; absent where none are."""
-    node_request: NodeRequest | msgspec.UnsetType = msgspec.UNSET
-    """What it asked an autoscaler for last; absent where it asked for nothing."""
     expected_at: Time | msgspec.UnsetType = msgspec.UNSET
     """When it is expected to start; an estimate, never a promise. Absent where nobody can tell."""
 
@@ -409,6 +426,8 @@ class ExplanationView(View):
     kept: KeptView | msgspec.UnsetType = msgspec.UNSET
     """Nodes that are kept for it; absent where none are."""
 
+    node_request: NodeRequest | msgspec.UnsetType = msgspec.UNSET
+    """What it asked an autoscaler for last; absent where it asked for nothing."""
 
 class WhatIf(View):
     """What would become of a run if it was submitted now. Nothing was made."""

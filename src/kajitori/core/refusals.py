@@ -53,7 +53,7 @@ def refusals(
         message = "members cannot be given keys and hostfile here: policy names neither start.image nor start.server"
         yield Fault("spec.launcher", message, "mpi", _ASK, "NoFirstStep")
     if facts.table is not None and len(facts.table) and not facts.admitted and not policy.nodes_on_demand:
-        yield from _cluster(spec, facts.table, resolved, member)
+        yield from _cluster(spec, facts.table, resolved, member, grows=bool(policy.node_pools))
     elif spec.resources.gpu_type is not None and not resolved.gpus:
         hint = "say how many with resources.gpu"
         yield Fault("spec.resources.gpu", "how many GPUs a whole node has is not known yet", hint=hint, code="Unknown")
@@ -237,8 +237,11 @@ def _checkpoint(spec: RunSpec, policy: Policy, run: RunIdentity) -> Iterator[Fau
         yield _cannot_mount("spec.checkpoint.path", spec.checkpoint.path, "")
 
 
-def _cluster(spec: RunSpec, table: NodeTable, resolved: Resolved, member: MemberRequest) -> Iterator[Fault]:
-    """What the cluster could not hold even if it were empty and every node of it in order."""
+def _cluster(
+    spec: RunSpec, table: NodeTable, resolved: Resolved, member: MemberRequest, *, grows: bool
+) -> Iterator[Fault]:
+    """What the cluster could not hold even if it were empty and every node of it in order. With pools that can grow
+    the table holds what may come, too."""
     anywhere = replace(member, tolerations=member.tolerations + PASSING_TAINTS)
     written = spec.resources.gpu_type
     if written is not None and not bool((table.type_mask(resolved.gpu_type) & table.has_gpu).any()):
@@ -272,7 +275,8 @@ def _cluster(spec: RunSpec, table: NodeTable, resolved: Resolved, member: Member
         return
     room = largest_gang(table, anywhere)
     if room < (1 if spec.array is not None else spec.replicas):
-        message = f"{spec.replicas} members, but the whole cluster could hold {room} such members at most"
+        grown = ", with all nodes that its pools may get" if grows else ""
+        message = f"{spec.replicas} members, but the whole cluster could hold {room} such members at most{grown}"
         yield Fault("spec.replicas", message, str(spec.replicas), _smaller(room, member), "LargerThanTheCluster")
 
 

@@ -40,10 +40,12 @@ def command(cli: Cli, nodes: bool, output: str | None) -> None:
 def print_board(cli: Cli, board: dict[str, Any], *, wide: bool = False) -> None:
     """The board by type and by user."""
     from kajitori.cli.output import Column, bar, print_table
+    from kajitori.cli.pools import print_pools
     from kajitori.cli.words import age
 
     if not board["types"]:
         click.echo("This cluster has no GPUs.")
+        print_pools(cli, board)
         return
     columns = [Column("TYPE"), Column("FREE", right=True), Column("USED", right=True), Column("BROKEN", right=True)]
     columns += [Column("TOTAL", right=True), Column("")]
@@ -56,6 +58,7 @@ def print_board(cli: Cli, board: dict[str, Any], *, wide: bool = False) -> None:
         for each in board["types"]
     ]
     print_table(cli, columns, rows)
+    print_pools(cli, board)
     users = board.get("users") or ()
     if not users:
         return

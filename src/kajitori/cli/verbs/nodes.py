@@ -37,14 +37,18 @@ def command(cli: Cli, node: str | None, healthy: bool, output: str | None) -> No
             else:
                 _describe(cli, view)
             return
-        nodes = api.get("/v1/nodes")["items"]
+        answer = api.get("/v1/nodes")
+        nodes = answer["items"]
     if output in ("json", "yaml"):
-        print_document({"items": nodes}, output)
+        print_document(answer, output)
     elif output == "name":
         for each in nodes:
             click.echo(each["name"])
     else:
+        from kajitori.cli.pools import print_pools
+
         _print(cli, nodes, wide=output == "wide")
+        print_pools(cli, answer)
 
 
 def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
