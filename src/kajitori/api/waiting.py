@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -33,6 +36,9 @@ from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant
 
 router = APIRouter(tags=["runs"])
+
+_NO_RUN = "?"
+"""No run can have this name."""
 
 
 @router.get("/v1/runs/{namespace}/{name}/explain", responses=describes(ExplanationView), summary="Why a run waits")
@@ -76,10 +82,16 @@ async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) 
 async def start_of_new(
     api: Api, run: RunObject, spec: RunSpec, decision: Decision
 ) -> tuple[ExplanationView, Placement | None]:
-    """The same for a run that is not made yet, and where it would start."""
-    applicant = api.applicants.would_be(run, spec, decision, api.now())
+    """The same for a run that is not made yet, and where it would start. With the name of a run that waits it is asked
+    in that one's place."""
+    meta = run.metadata
+    key = f"{meta.namespace}/{meta.name}"
+    # Whatever is remembered of runs by their names, of this one nothing is true of the next.
+    meta = msgspec.structs.replace(meta, name=_NO_RUN, uid=secrets.token_hex(8))
+    applicant = api.applicants.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
     if applicant is None:
         return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
+    applicant = replace(applicant, request=replace(applicant.request, key=key))
     view, found = await start_of(api, applicant)
     return view, found.placement
 
@@ -115,6 +127,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
                 until=_time(ends.get(each.holder, math.inf)),
             )
             for each in told.held
+            if each.holder != request.key
         ],
         blocked=[BlockedView(why=each.why, nodes=each.nodes, count=each.count) for each in told.blocked],
         room=RoomView(

@@ -49,6 +49,17 @@ async def test_a_run_that_would_wait_is_explained_like_one_that_waits(world: Wor
     assert [(each["kind"], each["name"]) for each in there["start"]["toFree"]] == [("run", "team/big")]
 
 
+async def test_one_question_is_not_answered_with_what_another_was_told(world: World) -> None:
+    """Nothing of a run that was only asked about is remembered: neither its time limit nor its name."""
+    for limit, seconds in (("1h", 3600), ("9h", 32_400)):
+        place = (await what_if(world, WANTS | {"timeLimit": limit})).json()["start"]["place"]
+        assert (place["expectedSeconds"], place["expectedFrom"]) == (seconds, "limit")
+    for name in ("a", "b", "c"):
+        await what_if(world, WANTS, name=name)
+        await world.http.post("/v1/runs", json={"spec": WANTS, "name": name}, params={"dryRun": "true"})
+    assert len(world.api.outlook.past._told) == 1
+
+
 async def test_what_is_refused_is_refused_as_at_its_submission(world: World) -> None:
     """Faults of the request, the rights that are missing, and policy's refusals, all of them at once."""
     spec = {**WANTS, "privileged": True, "resources": {"gpu": 4, "gpuType": "h900"}}
