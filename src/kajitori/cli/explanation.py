@@ -146,5 +146,6 @@ def _amount(step: Mapping[str, Any]) -> str:
     if step["gpus"]:
         return words.plural(step["gpus"], "GPU")
     if step["cpuMillis"] or step["memoryBytes"]:
-        return f"{words.plural(step['cpuMillis'] / 1000, 'core')}, {round_memory(step['memoryBytes'])}"
+        cores = words.cpu_words(step["cpuMillis"])
+        return f"{cores} {'core' if cores == '1' else 'cores'}, {round_memory(step['memoryBytes'])}"
     return ""

@@ -17,13 +17,10 @@ from kajitori.core.planner import GangRequest, Placement, Shortage, occupy_rows,
 from kajitori.core.quantity import format_duration, format_memory
 from kajitori.core.snapshot import Mask, Snapshot
 
-_PARTS = (0.75, 0.5, 0.25, 0.125)
-"""Of what a member asks for: so much less of one thing is tried."""
-
 _TIMES = (86400, 43200, 21600, 10800, 3600, 1800, 900, 300)
 """Time limits that are tried, in seconds: a run that ends soon may pass others."""
 
-_MEBIBYTE, _CORE = 1 << 20, 1000
+_GIBIBYTE, _CORE = 1 << 30, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +155,24 @@ def _sooner(situation: Situation, key: str, watch: Watch) -> Iterator[str]:
         yield "--memory SIZE"
     if member.whole_node and starts(whole_node=False):
         yield "no --whole-node"
-    if gpus := next((n for n in _less(member.gpus, 1) if starts(gpus=n)), 0):
+    if gpus := _largest(member.gpus, 1, lambda n: starts(gpus=n)):
         yield f"--gpus {gpus}"
-    if memory := next((n for n in _less(member.memory_bytes, _MEBIBYTE) if starts(memory_bytes=n)), 0):
+    unit = _GIBIBYTE if member.memory_bytes >= 4 * _GIBIBYTE else _GIBIBYTE // 16
+    if memory := _largest(member.memory_bytes, unit, lambda n: starts(memory_bytes=n)):
         yield f"--memory {format_memory(memory)}"
-    if cpu := next((n for n in _less(member.cpu_millis, _CORE) if starts(cpu_millis=n)), 0):
+    if cpu := _largest(member.cpu_millis, _CORE, lambda n: starts(cpu_millis=n)):
         yield f"--cpus {cpu // _CORE}"
+
+
+def _largest(asked: int, unit: int, starts: Callable[[int], bool]) -> int:
+    """The largest amount below what is asked for with which it starts, in whole units; 0 where that is less than an
+    eighth of it."""
+    low, high = max(0, -(-asked // (8 * unit)) - 1), -(-asked // unit)
+    least = low
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if starts(middle * unit) else (low, middle)
+    return low * unit if low > least else 0
 
 
 def _fewer_members(queued: Queued, start: Callable[[Queued], bool]) -> int:
@@ -176,9 +185,3 @@ def _fewer_members(queued: Queued, start: Callable[[Queued], bool]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if start(replace(queued, gang=gang.fitting(middle))) else (low, middle)
     return low
-
-
-def _less(amount: int, unit: int) -> list[int]:
-    """Smaller amounts to try, the largest first, in whole units."""
-    tried = [int(amount * part) // unit * unit for part in _PARTS]
-    return [each for each in dict.fromkeys(tried) if 0 < each < amount]
