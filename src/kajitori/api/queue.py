@@ -11,15 +11,17 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
-from kajitori.api.context import Api, Shared, describes
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run
 from kajitori.api.standing import standing, stop_watch
-from kajitori.api.views import KeptView, PlaceView, QueuedView, QueueView, phase_of
+from kajitori.api.views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView, phase_of
 from kajitori.core.backfill import Reservation
 from kajitori.core.forecast import forecast
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Reason
 from kajitori.core.times import format_time
 from kajitori.kube.kin import owner_of
+from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Line
 
 router = APIRouter(tags=["cluster"])
@@ -33,6 +35,28 @@ async def show_queue(api: Shared, user: Caller) -> Response:
     """Everybody sees all that wait, each with the numbers of his place."""
     body = await api.remembered.ask("queue", lambda: _body(api), longest_seconds=LONGEST_SECONDS)
     return Response(body, media_type="application/json")
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/expected", responses=describes(ExpectedView), summary="How long it is expected to take"
+)
+async def show_expected(api: Shared, user: Caller, namespace: str, name: str) -> Response:
+    """By what its user's similar runs took, else by its time limit, else by what runs take here."""
+    return answer(expected_of(api, await find_run(api, user, namespace, name)))
+
+
+def expected_of(api: Api, run: RunObject) -> ExpectedView:
+    """How long a run is expected to take from now on, or from its next start."""
+    now, members = api.now(), run.status.members.total if run.status is not None else 0
+    api.outlook.past.refresh()
+    key = f"{run.metadata.namespace}/{run.metadata.name}"
+    gang = next((each for each in api.outlook.running.all() if each.key == key), None)
+    if gang is None:
+        expected = api.outlook.past.expect(run, members or 1)
+        return ExpectedView(seconds=round(expected.seconds), expected_from=expected.source.value)
+    more = api.outlook.past.expect_more(run, gang.rows.size, gang.since, now.timestamp())
+    ends_at = _time(now.timestamp() + more.seconds)
+    return ExpectedView(seconds=round(more.seconds), expected_from=more.source.value, ends_at=ends_at)
 
 
 async def _body(api: Api) -> bytes:

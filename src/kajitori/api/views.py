@@ -20,6 +20,9 @@ from kajitori.kube.objects import Pod, RunObject
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
 
+ExpectedFrom = Literal["similar", "limit", "corrected", "general", "endless"]
+
+
 class View(msgspec.Struct, rename="camel", kw_only=True):
     """Base of all answers."""
 
@@ -324,6 +327,16 @@ class BlockedView(View):
     count: int
 
 
+class ExpectedView(View):
+    """How long a run is expected to take. Nobody is held to it."""
+
+    seconds: int
+    """Of one that runs, from now on; of any other from its next start to its end."""
+    expected_from: ExpectedFrom
+    ends_at: Time | msgspec.UnsetType = msgspec.UNSET
+    """Of one that runs: when it is expected to end."""
+
+
 class PlaceView(View):
     """A place in the queue, with the numbers that put it there."""
 
@@ -334,7 +347,7 @@ class PlaceView(View):
     """Since it was submitted or resumed; what it ran since then included."""
     expected_seconds: int
     """How long it is expected to take from its next start on. Nobody is held to it."""
-    expected_from: Literal["similar", "limit", "corrected", "general", "endless"]
+    expected_from: ExpectedFrom
     """Where that is known from. similar: the longest of the last three of its kind, at most its time limit. limit: its
     time limit. corrected: it took longer than expected already. general: what most runs of its size take. endless: a
     service, which has no end; it has its place as if it took as long as this."""

@@ -45,11 +45,12 @@ def expectation_words(place: Mapping[str, Any]) -> str:
     return f"at most {span}" if source == "limit" else span
 
 
-def expected_words(expected_from: str, seconds: float) -> str:
-    """The same with where it is known from."""
+def expected_words(expected_from: str, seconds: float, *, more: bool = False) -> str:
+    """The same with where it is known from; `more` where that is what is left of it."""
     if expected_from == "endless":
         return _FROM["endless"]
-    return f"{duration_words(seconds)}: {_FROM.get(expected_from, expected_from)}"
+    known_from = _FROM.get(expected_from, expected_from)
+    return f"{duration_words(seconds)}{' more' if more else ''}: {known_from}"
 
 
 def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -87,5 +87,21 @@ async def test_what_waits_for_no_known_end_has_no_expected_start(world: World) -
     assert large["place"]["expectedFrom"] == "general"
 
 
+async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
+    """Whether it waits, runs or is over; and where that is known from."""
+    runs(world, "now", "g1", since=ago(10), timeLimit="1h")
+    waits(world, "large", since=ago(60), replicas=2)
+    runs(world, "web", "g2", since=ago(10), type="service")
+    await world.caught_up()
+    assert await get(world, "/v1/runs/team/now/expected") == {
+        "seconds": 3000,
+        "expectedFrom": "limit",
+        "endsAt": ahead(50),
+    }
+    assert await get(world, "/v1/runs/team/large/expected") == {"seconds": 21_600, "expectedFrom": "general"}
+    assert (await get(world, "/v1/runs/team/web/expected"))["expectedFrom"] == "endless"
+    assert (await world.http.get("/v1/runs/team/none/expected")).status_code == 404
+
+
 async def test_nobody_waits(world: World) -> None:
     assert await get(world, "/v1/queue") == {"order": "length", "formula": "", "items": []}

@@ -545,6 +545,11 @@ def test_describe() -> None:
     member = {"attempt": 4, "phase": "Running", "address": "10.1.2.3", "startedAt": "2026-11-21T11:00:00Z"}
     members = [{"rank": rank, "pod": f"gpt-4-{rank}", "node": f"gpu-{rank + 1}", **member} for rank in (0, 1)]
     answers = {"GET /v1/runs/vision/gpt/events": ndjson(EVENTS), "GET /v1/runs/vision/gpt/members": {"items": members}}
+    answers["GET /v1/runs/vision/gpt/expected"] = {
+        "seconds": 2700,
+        "expectedFrom": "limit",
+        "endsAt": "2026-11-21T12:45:00Z",
+    }
     api = FakeWebApi([run], answers=answers)
     result = invoke(api, "describe", "gpt")
     assert printed(result.stdout) == [
@@ -555,6 +560,7 @@ def test_describe() -> None:
         "Status     Running",
         "Created    2 hours ago",
         "Runs       2 hours",
+        "Expected   45 minutes more: its time limit; no similar run has ended yet",
         "Restarts   1/3, and 2 interruptions that do not count",
         "Attempt    4",
         "Nodes      gpu-[1-2]",

@@ -35,13 +35,29 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
         if output is not None:
             print_document(view, output)
             return
-        _overview(cli, view)
+        _overview(cli, view, _expected(cli, api, view))
         _members(cli, api, view)
         _findings(view)
         _events(cli, api, view)
 
 
-def _overview(cli: Cli, view: dict[str, Any]) -> None:
+def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
+    """How long it is expected to take, or go on, and where that is known from; nothing of one that is over."""
+    from kajitori.cli import words
+    from kajitori.cli.http import run_path
+    from kajitori.cli.queue_words import expected_words
+    from kajitori.errors import KajitoriError
+
+    if words.is_final(view):
+        return ""
+    try:
+        found = api.get(run_path(view, "/expected"))
+    except KajitoriError:
+        return ""  # all else is worth being told
+    return expected_words(found["expectedFrom"], found["seconds"], more=bool(found.get("endsAt")))
+
+
+def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
     from kajitori.cli import words
     from kajitori.cli.output import print_pairs
 
@@ -68,6 +84,7 @@ def _overview(cli: Cli, view: dict[str, Any]) -> None:
             ("Created", _ago(words.age(view.get("createdAt"), now))),
             ("Waiting", waited),
             ("Ran" if end is not None else "Runs", ran),
+            ("Expected", expected),
             ("Ended", _ago(words.age(status.get("finishedAt"), now))),
             ("Restarts", restarts),
             ("Attempt", str(attempt.get("number") or "")),
