@@ -212,7 +212,7 @@ def _victims(nodes: int, gangs: int, wanted: int, rounds: int) -> Measured:
     """Gangs of whole nodes, and as many that share theirs with two others; each has lost another amount of work."""
     lot = random.Random(1)
     table = NodeTable([NodeFacts(f"gpu-{i:05d}", 96_000, 1024 * GIB, 8, 110, "h100") for i in range(nodes)])
-    state, running = Snapshot.empty(table), []
+    state, running = Snapshot.empty(table), list[Running]()
     part = MemberRequest(4_000, 32 * GIB, gpus=2, gpu_type="h100")
     rows = np.array(lot.sample(range(nodes), nodes), dtype=np.int64)
     whole, shared = np.array_split(rows, 2)

@@ -551,7 +551,7 @@ class RunController:
         if asking.demand.look_again_at is not None:
             self._plan_at(asking.demand.look_again_at)
         if cycle.explainer is not None:
-            for waiting, shortage in cycle.waits:
+            for waiting, shortage in (each for each in cycle.waits if each[0].key not in self._work.busy):
                 self._explain(waiting, shortage, cycle.explainer, asking)
         ended = asyncio.get_running_loop().time()
         self._plan_rests_until = ended + REST * (ended - began)

@@ -5,6 +5,7 @@ So whoever comes new to a cluster knows for whom nodes come free, and asks nobod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,7 +30,11 @@ from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.outlook import Applicant, Look, Outlook
 from kajitori.kube.resources import RUNS, Resource
+from kajitori.kube.running import ENDING
 from kajitori.kube.usage import is_alone
+
+_ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
+"""Of services: one that gives way, or lost all of its members, is queued."""
 
 _DEFAULT_GRACE_SECONDS = 30
 """Kubernetes' own."""
@@ -147,7 +152,7 @@ class GivingWay:
             return Requests()
         reserved = {each.key: each.starts_at - look.now for each in look.schedule.reservations}
         queue = [
-            Wanting(each.request, each.run.metadata.namespace, reserved.get(each.request.key, float("inf")))
+            Wanting(each.request, each.run.metadata.namespace, reserved.get(each.request.key, math.inf))
             for each in short
         ]
         state = settled.state.copy()
@@ -195,16 +200,22 @@ class GivingWay:
             ends_in = self._outlook.ends_at(gang, now) - now.timestamp()
             found.append(self._running(gang.run, gang.member, gang.rows, now, ends_in, leaves))
             alive.add(gang.run.metadata.uid)
-        for key in self._services:
-            service = self._mirror.runs[key]
-            if service.status is not None and service.status.phase is Phase.RUNNING:
-                rows = self._rows_of(self._mirror.pods_of_run(service.metadata.uid))
-                assert service.status.attempt is not None
-                member = member_of_template(service.status.attempt, self._cluster.policy.gpu.resource)
-                found.append(self._running(service, member, rows, now, float("inf"), leaves))
-                alive.add(service.metadata.uid)
+        for service in self._services_alive():
+            rows = self._rows_of(self._mirror.pods_of_run(service.metadata.uid))
+            assert service.status is not None and service.status.attempt is not None
+            member = member_of_template(service.status.attempt, self._cluster.policy.gpu.resource)
+            found.append(self._running(service, member, rows, now, math.inf, leaves))
+            alive.add(service.metadata.uid)
         found += self._leaving_members(alive)
         return found
+
+    def _services_alive(self) -> Iterator[RunObject]:
+        """Services that nobody has asked to end."""
+        for key in self._services:
+            run = self._mirror.runs[key]
+            assert run.status is not None
+            if run.status.phase in _ALIVE and run.status.reason not in ENDING and not run.metadata.deletion_timestamp:
+                yield run
 
     def _running(
         self, run: RunObject, member: MemberRequest, rows: Rows, now: datetime, ends_in: float, leaves: set[str]

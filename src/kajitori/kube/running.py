@@ -18,7 +18,8 @@ from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import PODS, RUNS, Resource
 
-_ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
+ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
+"""Of runs whose members are being ended, though their phase does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,5 +126,5 @@ def _is_running(run: RunObject) -> bool:
     status = run.status
     if status is None or status.attempt is None or run.metadata.deletion_timestamp:
         return False
-    alive = status.phase in (Phase.STARTING, Phase.RUNNING) and status.reason not in _ENDING
+    alive = status.phase in (Phase.STARTING, Phase.RUNNING) and status.reason not in ENDING
     return alive and type_of(run) == "batch"

@@ -1,0 +1,258 @@
+"""Who is asked to give way, and who gets what comes free, by what stands in the statuses of Runs alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from kajitori.controllers.queue import Admitted, Cycle, Queue, Waiting
+from kajitori.core import gang, names
+from kajitori.core.nodelist import compress
+from kajitori.core.planner import GangRequest, MemberRequest
+from kajitori.core.policy import parse_policy
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus
+from kajitori.core.times import format_time
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
+from kajitori.kube.resources import PODS, RUNS
+from kajitori.kube.watch import Added, Deleted
+from kajitori.policyfile import PolicyFile
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+AN_HOUR_AGO = format_time(NOW - timedelta(hours=1))
+GPUS = {"limits": {"memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: "8"}}
+TEMPLATE: dict[str, Any] = {
+    "metadata": {},
+    "spec": {"containers": [{"name": "main", "resources": GPUS}], "terminationGracePeriodSeconds": 60},
+}
+
+
+class Scene:
+    """Nodes with eight GPUs each, runs on them and runs that wait; nothing is watched, and nothing is remembered but
+    what the mirror shows."""
+
+    def __init__(self, nodes: int, **policy: Any) -> None:
+        self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
+        amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", names.GPU_RESOURCE: "8"}
+        for number in range(nodes):
+            document = {
+                "metadata": {"name": f"n{number}"},
+                "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+            }
+            self.mirror.nodes[f"n{number}"] = msgspec.convert(document, Node)
+        self.policy = PolicyFile(None, without_file=parse_policy(policy))
+        self.pods: dict[str, list[Pod]] = {}
+        self.waiting: list[Waiting] = []
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Another controller leads now."""
+        self.queue = Queue(self.mirror, ClusterView(self.mirror, self.policy))
+        for waiting in self.waiting:
+            self.queue.wait(waiting)
+
+    def put(self, name: str, status: RunStatus, team: str = "team", **spec: Any) -> RunObject:
+        before = self.mirror.runs.get((team, name))
+        version = str(int(before.metadata.resource_version) + 1) if before else "1"
+        meta = ObjectMeta(name=name, namespace=team, uid=f"uid-{name}", resource_version=version)
+        raw = before.spec if before else msgspec.Raw(msgspec.json.encode({"image": "x", **spec}))
+        self.mirror.runs[team, name] = run = RunObject(metadata=meta, spec=raw, status=status)
+        self.mirror._tell(RUNS, team, name)
+        return run
+
+    def runs(self, name: str, *nodes: str, phase: Phase = Phase.RUNNING, team: str = "team", **spec: Any) -> RunStatus:
+        """A run with a member on each of these nodes, since an hour."""
+        attempt = Attempt(number=1, nodes=compress(nodes), template=TEMPLATE, created=True, started_at=AN_HOUR_AGO)
+        members = MemberCounts(total=len(nodes), running=len(nodes))
+        status = RunStatus(phase=phase, attempt=attempt, attempts=1, members=members, started_at=AN_HOUR_AGO)
+        self.put(name, status, team, **({"priority": "low"} | spec))
+        self.pods[name] = []
+        for rank, node in enumerate(nodes):
+            self.add(name, rank, node, team)
+        return status
+
+    def add(self, name: str, rank: int, node: str, team: str = "team", **metadata: Any) -> None:
+        owner = {"kind": "Run", "name": name, "uid": f"uid-{name}", "controller": True}
+        meta = {"name": f"{name}-1-{rank}", "namespace": team, "uid": f"{name}-{rank}", "ownerReferences": [owner]}
+        document = {
+            "metadata": meta | metadata,
+            "spec": {"nodeName": node, "containers": [{"name": "main", "resources": GPUS}]},
+            "status": {"phase": "Running"},
+        }
+        pod = msgspec.convert(document, Pod)
+        self.pods[name].append(pod)
+        self.mirror.pods[team, pod.metadata.name] = pod
+        self.mirror._index(Added(pod))
+        self.mirror._tell(PODS, team, pod.metadata.name)
+
+    def ends(self, name: str, team: str = "team") -> None:
+        """All of its Pods are gone."""
+        for pod in self.pods.pop(name):
+            del self.mirror.pods[team, pod.metadata.name]
+            self.mirror._index(Deleted(pod))
+            self.mirror._tell(PODS, team, pod.metadata.name)
+
+    def told(self, name: str) -> None:
+        """All of its Pods were asked to end."""
+        nodes = [pod.spec.node_name for pod in self.pods[name]]
+        self.ends(name)
+        self.pods[name] = []
+        for rank, node in enumerate(nodes):
+            self.add(name, rank, node, deletionTimestamp="2026-11-21T12:00:50Z")
+
+    def waits(self, name: str, ranks: int, *, priority: int = 0, queued_at: str = "2026-11-21T11:00:00Z") -> None:
+        run = self.put(name, RunStatus(queued_at=queued_at))
+        member = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
+        request = GangRequest(f"team/{name}", member, tuple(range(ranks)), priority=priority, queued_at=queued_at)
+        assert run.status is not None
+        admitted = Admitted(gang.Run("batch", ranks, gang.Limits(), run.status))
+        self.waiting.append(Waiting(("team", name), run, admitted, run.status, request, run.metadata.resource_version))
+        self.queue.wait(self.waiting[-1])
+
+    def plan(self) -> Cycle:
+        return self.queue.plan((), NOW)
+
+    def asks(self) -> dict[str, list[str]]:
+        return {each.key: [v.key for v in each.victims] for each in self.plan().requests.requests}
+
+    def starts(self) -> dict[str, tuple[str, ...]]:
+        return {waiting.key[1]: placement.nodes for waiting, placement in self.plan().starts}
+
+    def intends(self, name: str, to: str = "urgent", **more: Any) -> GivesWay:
+        """What is about to be written into its status."""
+        (request,) = self.plan().requests.requests
+        waiting = self.mirror.runs["team", to]
+        asked = self.queue.giving_way.intent(request, waiting, NOW)
+        self.queue.giving_way.note_asking(
+            ("team", name), asked, self.mirror.runs["team", name].metadata.resource_version
+        )
+        return asked
+
+
+@pytest.mark.parametrize("type", ["batch", "service"])
+def test_a_run_that_is_asked_is_not_asked_again_from_the_write_on_until_it_is_gone(type: str) -> None:
+    """However the controllers change meanwhile; and nobody else is asked in its place."""
+    scene = Scene(3)
+    status = scene.runs("low", "n0", type=type)
+    scene.runs("spare", "n1")
+    scene.runs("high", "n2", priority="high")
+    scene.waits("urgent", 1)
+    assert len(scene.asks()["team/urgent"]) == 1
+    asked = scene.intends("low")
+    assert scene.asks() == {}
+    # 1. The mirror shows it.
+    written = scene.put("low", gang.give_way(status, asked)).status
+    assert written is not None
+    scene.begin_anew()
+    assert scene.asks() == {}
+    # 2. Its members were told, and it is not running any more.
+    over = Phase.QUEUED if type == "service" else Phase.RESTARTING
+    left = scene.put("low", msgspec.structs.replace(written, phase=over)).status
+    scene.told("low")
+    scene.begin_anew()
+    assert (scene.asks(), scene.starts()) == ({}, {})
+    # 3. They are gone. Who was asked keeps that in its status until it starts again.
+    scene.ends("low")
+    scene.begin_anew()
+    assert left is not None and scene.starts() == {"urgent": ("n0",)}
+
+
+def test_what_comes_free_is_nobody_elses_though_he_comes_first() -> None:
+    scene = Scene(2)
+    scene.waits("first", 1, priority=100, queued_at="2026-11-20T00:00:00Z")
+    scene.waits("urgent", 2)
+    asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    low = scene.runs("low", "n0")
+    scene.put("low", gang.give_way(low, asked))
+    scene.begin_anew()
+    assert scene.starts() == {}  # n1 is free
+    scene.put("low", msgspec.structs.replace(gang.give_way(low, asked), phase=Phase.QUEUED))
+    scene.ends("low")
+    scene.begin_anew()
+    assert scene.starts() == {"urgent": ("n0", "n1")}
+
+
+@pytest.mark.parametrize(
+    "urgent",
+    [
+        None,
+        RunStatus(phase=Phase.STOPPED),
+        RunStatus(phase=Phase.STARTING, attempts=1, attempt=Attempt(number=1, nodes="n9", template=TEMPLATE)),
+    ],
+)
+def test_for_one_who_does_not_wait_any_more_nothing_is_kept(urgent: RunStatus | None) -> None:
+    """It is gone, has ended, or has found other nodes."""
+    scene = Scene(1)
+    if urgent is not None:
+        scene.put("urgent", urgent)
+    asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    low = scene.runs("low", "n0")
+    scene.put("low", gang.give_way(low, asked))
+    scene.waits("other", 1)
+    assert scene.asks() == {"team/other": ["team/low"]}
+    scene.put("low", msgspec.structs.replace(gang.give_way(low, asked), phase=Phase.QUEUED))
+    scene.ends("low")
+    assert scene.starts() == {"other": ("n0",)}
+
+
+def test_a_write_that_failed_asks_again() -> None:
+    scene = Scene(1)
+    scene.runs("low", "n0")
+    scene.waits("urgent", 1)
+    scene.intends("low")
+    assert scene.asks() == {}
+    scene.queue.giving_way.note_failed(("team", "low"))
+    assert scene.asks() == {"team/urgent": ["team/low"]}
+
+
+def test_a_run_that_is_being_stopped_counts_as_coming_free() -> None:
+    """Its members may not have been told yet; a service that starts, or replaces a member, is not on its way out."""
+    for stopping in ("batch", "service"):
+        scene = Scene(2)
+        status = scene.runs("stopped", "n0", type=stopping)
+        scene.put("stopped", msgspec.structs.replace(status, reason=Reason.STOPPING))
+        scene.runs("low", "n1")
+        scene.waits("urgent", 1)
+        assert scene.asks() == {}
+    for phase in (Phase.STARTING, Phase.RESTARTING):
+        scene = Scene(2)
+        scene.runs("web", "n0", type="service", phase=phase, priority="normal")
+        scene.runs("low", "n1")
+        scene.waits("urgent", 1)
+        assert scene.asks() == {"team/urgent": ["team/low"]}
+
+
+def test_how_much_a_gang_loses_is_told_by_its_checkpoints() -> None:
+    """Fifty minutes of the last hour are saved where a program writes one every fifty minutes."""
+    scene = Scene(2)
+    scene.runs("without", "n0", checkpoint={"path": "/ckpt"})
+    scene.runs("with", "n1", checkpoint={"path": "/ckpt", "every": "50m"})
+    scene.waits("urgent", 1)
+    (request,) = scene.plan().requests.requests
+    (victim,) = request.victims
+    assert (victim.key, victim.unsaved_seconds, victim.grace_seconds) == ("team/with", 600.0, 60.0)
+
+
+def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
+    scene = Scene(1, preemption={"minimumRunTime": "90m"})
+    scene.runs("low", "n0")
+    scene.waits("urgent", 1)
+    requests = scene.plan().requests
+    assert (requests.requests, requests.look_again_in_seconds) == ((), 1800.0)
+
+
+def test_a_team_is_guaranteed_what_another_one_borrowed() -> None:
+    scene = Scene(2, guarantees=[{"namespace": "team", "gpus": 8}])
+    scene.runs("theirs", "n0", "n1", team="other", priority="high")
+    scene.waits("ours", 1, priority=-100)
+    (request,) = scene.plan().requests.requests
+    assert ([victim.key for victim in request.victims], request.guaranteed) == (["other/theirs"], True)
+    said = scene.queue.giving_way.intent(request, scene.mirror.runs["team", "ours"], NOW)
+    assert (said.to, said.who, said.guaranteed) == ("team/ours", "team/ours (normal)", True)
