@@ -56,10 +56,13 @@ def tell_of_pools(
         view.node_request = request
         _put_first(view, says(request, now))
     if request is not None and request.is_live:
-        view.reason = Reason.PROVISIONING_NODES.value
+        view.reason, view.grows = Reason.PROVISIONING_NODES.value, True
         return
     pools = api.cluster.pools
-    if not pools or (request is not None and request.not_before):
+    if not pools:
+        return
+    if request is not None and request.not_before:
+        view.grows = True
         return
     waiting = Wanting(replace(applicant.request, queued_at=_LONG_AGO), shortage, status.attempts + 1, request)
     others = [each for each in api.cluster.node_requests() if each[0] != key]
@@ -69,6 +72,7 @@ def tell_of_pools(
         after = format_duration(pools[would.pool].rules.ask_after_seconds)
         nodes = f"{would.nodes} {'node' if would.nodes == 1 else 'nodes'} of pool {would.pool}"
         _put_first(view, f"asks for {nodes} when it has waited for {after}")
+        view.grows = True
     _put_first(view, found.notes.get(key, ""))
 
 

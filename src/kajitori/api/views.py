@@ -441,6 +441,9 @@ class ExplanationView(View):
 
     node_request: NodeRequest | msgspec.UnsetType = msgspec.UNSET
     """What it asked an autoscaler for last; absent where it asked for nothing."""
+    grows: bool | msgspec.UnsetType = msgspec.UNSET
+    """An autoscaler was asked for nodes for it, or will be once it has waited for long enough."""
+
 
 class WhatIf(View):
     """What would become of a run if it was submitted now. Nothing was made."""

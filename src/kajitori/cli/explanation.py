@@ -34,10 +34,6 @@ _HAPPENS = {
 }
 
 
-_ON_THEIR_WAY = ("Asked", "Accepted", "Provisioned")
-"""States of a request for nodes that may still be fulfilled."""
-
-
 def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
     """An answer of the API to why something waits."""
     click.echo(f"{title}: {', '.join(filter(None, (answer.get('phase'), answer.get('reason'))))}")
@@ -67,8 +63,8 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
 
 def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     steps = answer.get("toFree")
-    if steps is None and (answer.get("nodeRequest") or {}).get("state") in _ON_THEIR_WAY:
-        return  # the first line says so
+    if steps is None and answer.get("grows"):
+        return  # nodes of its own come, as the first line says
     if steps is None and not answer.get("exact", True):
         heading("What exactly would start it")
         click.echo("  Too many runs are before it to tell.")
