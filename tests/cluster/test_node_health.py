@@ -38,14 +38,19 @@ def trail(world: World, name: str) -> tuple[Entry, ...]:
 
 @contextlib.asynccontextmanager
 async def restored(world: World, *nodes: str) -> AsyncIterator[None]:
-    """The nodes without any of our marks at the end: others use them, too."""
+    """The nodes without any of our marks at the end, when nobody marks them any more: others use them, too."""
     try:
         yield
     finally:
+        await world.stop_controllers()
         nothing = dict.fromkeys((names.ANNOTATION_HEALTH, names.ANNOTATION_TEST_WANTED, names.ANNOTATION_DRAIN))
         for name in nodes:
             patch = {"metadata": {"annotations": nothing}, "spec": {"taints": None, "unschedulable": None}}
             await world.client.patch(NODES, name, patch)
+            if any(
+                each.type == "KernelDeadlock" and each.status == "True" for each in node(world, name).status.conditions
+            ):
+                await say(world, name, "False")
 
 
 async def say(world: World, name: str, status: str) -> None:

@@ -122,8 +122,7 @@ class World:
             await asyncio.gather(playing, return_exceptions=True)
 
     async def _clean_up(self) -> None:
-        for task in list(self._controllers):
-            await self.stop_controller(task)
+        await self.stop_controllers()
         for node in list(self._silenced):
             await self.revive(node)
         for (namespace, name), run in list(self.mirror.runs.items()):
@@ -168,6 +167,11 @@ class World:
         """Ends it in an orderly way."""
         self._controllers.pop(task).set()
         await task
+
+    async def stop_controllers(self) -> None:
+        """Ends all there are."""
+        for task in list(self._controllers):
+            await self.stop_controller(task)
 
     async def kill_controller(self, task: asyncio.Task[None]) -> None:
         """Ends it between any two of its calls."""
@@ -289,7 +293,8 @@ class World:
         """The node answers again."""
         self._silenced.discard(node)
         with contextlib.suppress(KajitoriError):
-            await self.client.patch(NODES, node, {"metadata": {"annotations": {f"{SIM}silent": None}}})
+            annotations = {f"{SIM}silent": None, names.ANNOTATION_HEALTH: None}
+            await self.client.patch(NODES, node, {"metadata": {"annotations": annotations}})
             await self._write_ready(node, "True", "KubeletReady")
 
     async def _write_ready(self, node: str, status: str, reason: str) -> None:

@@ -20,7 +20,7 @@ from kajitori.core import names
 from kajitori.core.health import DRAINED_BY, Change, Warned
 from kajitori.core.health_trail import What, added, as_taint_value, in_words, read_trail, write_trail
 from kajitori.core.preflight import name_of_test, run_of_test
-from kajitori.errors import AlreadyExists, Conflict, KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.events import About, EventRecorder
@@ -228,7 +228,7 @@ class HealthKeeper:
             await self._client.create(RUNS, run, policy.preflight.namespace)
         except AlreadyExists:
             pass
-        except (NotFound, Conflict) as error:  # there is no such namespace, or it is on its way out
+        except (NotFound, Conflict, Forbidden, InvalidInput) as error:  # such as a namespace that is not there
             self._events.say(_about(node), "Warning", "NodeUntested", f"its test could not be made: {error.message}")
             raise
         self._unseen_runs.add((policy.preflight.namespace, called))

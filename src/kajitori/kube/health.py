@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from kajitori.core import names
-from kajitori.core.health import BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
+from kajitori.core.health import BUSY, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
 from kajitori.core.health_evidence import failures_of, proven_at
 from kajitori.core.health_trail import Entry, read_trail
 from kajitori.core.policy import Policy
+from kajitori.core.quantity import format_duration
 from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import RunStatus
 from kajitori.core.times import parse_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.kin import owner_of
@@ -47,27 +49,31 @@ class HealthView:
         """What becomes of each node, from all that is known now."""
         policy = self._cluster.policy
         failures, proven = self._failures(now)
-        verdict = examine(self.signs(), failures, policy.node_health, policy.preflight, now)
+        signs = self.signs(now)
+        verdict = examine(signs, failures, policy.node_health, policy.preflight, now)
         if proven is not None:
             verdict.look_at(proven)
+        if any(each.test is not None and each.test.state is TrialState.GOES_ON for each in signs):
+            verdict.look_at(now + BUSY)  # it may wait in vain
         return verdict
 
-    def signs(self) -> list[Signs]:
+    def signs(self, now: datetime) -> list[Signs]:
         """What is known of every node."""
         if self._cluster.policy_version != self._policy_version:
             self._policy_version = self._cluster.policy_version
             self._signs.clear()
-        trials = {node: self._trial(runs[-1]) for node, runs in self.tests().items()}
+        tests = self.tests()
         found = []
         for node in self._mirror.nodes.values():
             signs = self._signs_of(node)
             if signs.silent_since is not None:
                 signs = replace(signs, holders=self._holders(signs.node))
-            usage = self._mirror.usage_of(signs.node)
-            if usage is not None and usage.members and (signs.unhealthy is not None or signs.awaits_test):
-                signs = replace(signs, busy=True)
-            if signs.node in trials:
-                signs = replace(signs, test=trials[signs.node])
+            test = tests[signs.node][-1] if signs.node in tests else None
+            if test is not None or signs.unhealthy is not None or signs.awaits_test:
+                usage = self._mirror.usage_of(signs.node)
+                signs = replace(signs, busy=usage is not None and usage.members > 0)
+            if test is not None:
+                signs = replace(signs, test=self._trial(test, signs, now))
             found.append(signs)
         return found
 
@@ -125,16 +131,20 @@ class HealthView:
                 moments.append(proven)
         return found, min(moments, default=None)
 
-    def _trial(self, run: RunObject) -> Trial:
-        status, name = run.status, run.metadata.name
-        if status is None:
-            return Trial(name, TrialState.GOES_ON)
+    def _trial(self, run: RunObject, signs: Signs, now: datetime) -> Trial:
+        status, name = run.status or RunStatus(), run.metadata.name
         if status.phase is Phase.SUCCEEDED:
             return Trial(name, TrialState.PASSED)
         if status.phase.is_final or status.failed_starts:
             if status.phase is Phase.FAILED and status.reason in _NODES_FAULT:
                 return Trial(name, TrialState.FAILED, self._last_words(run) or (_how(status.message),))
             return Trial(name, TrialState.IMPOSSIBLE, (status.message or status.reason.value,))
+        patience_seconds = self._cluster.policy.preflight.time_limit_seconds
+        created = parse_time(run.metadata.creation_timestamp)
+        in_vain = status.attempt is None and not signs.busy  # others of the node's Pods leave it too little
+        if in_vain and created is not None and created + timedelta(seconds=patience_seconds) < now:
+            found = f"found no room for {format_duration(patience_seconds)}: {status.message}".removesuffix(": ")
+            return Trial(name, TrialState.IMPOSSIBLE, (found,))
         return Trial(name, TrialState.GOES_ON)
 
     def _last_words(self, run: RunObject) -> tuple[str, ...]:
