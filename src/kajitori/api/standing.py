@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from kajitori.api.context import Api
 from kajitori.core.freeing import Situation
+from kajitori.core.giving_way import Settled
 from kajitori.kube.outlook import Applicant, Line
 from kajitori.kube.situation import situation
 
@@ -21,6 +22,8 @@ class Standing:
 
     line: Line
     waiting: tuple[Applicant, ...]
+    settled: Settled
+    """Who has nodes already that others are leaving for him."""
     asked: Situation
 
 
@@ -42,7 +45,7 @@ async def standing(api: Api, newcomer: Applicant | None = None) -> Standing:
     )
     settled = api.giving_way.settle(waiting, asked.snapshot, now)  # what was freed for them is theirs
     queue = [queued for queued in asked.queue if queued.gang.key not in settled.keys]
-    return Standing(line, everybody, replace(asked, snapshot=settled.state, queue=queue))
+    return Standing(line, everybody, settled, replace(asked, snapshot=settled.state, queue=queue))
 
 
 def stop_watch() -> Callable[[], bool]:

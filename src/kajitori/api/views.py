@@ -422,10 +422,11 @@ class ExplanationView(View):
     room: RoomView | msgspec.UnsetType = msgspec.UNSET
     to_free: list[StepView] | msgspec.UnsetType = msgspec.UNSET
     """Once all of this has happened, and nothing else, the next cycle starts the run; leave any one out, and it does
-    not. Empty for a run that starts now; absent where nothing starts it, since the cluster is too small."""
+    not. Empty for a run that starts now; absent where nothing starts it, since the cluster is too small, and where
+    nobody can tell."""
     exact: bool | msgspec.UnsetType = msgspec.UNSET
-    """False: `toFree` is enough, but perhaps more than is needed; so many runs are before this one that it takes too
-    long to tell."""
+    """False: so many runs are before this one that it takes too long to tell; `toFree` is enough, but perhaps more than
+    is needed, or absent."""
     sooner: list[str] | msgspec.UnsetType = msgspec.UNSET
     """What it could ask for instead to start now, each by itself, as options of `kaji run`."""
     expected_at: Time | msgspec.UnsetType = msgspec.UNSET
@@ -436,9 +437,10 @@ class ExplanationView(View):
     place: PlaceView | msgspec.UnsetType = msgspec.UNSET
     behind: list[str] | msgspec.UnsetType = msgspec.UNSET
     """There is room for it, and these runs (`namespace/name`), for which nodes are kept, would be delayed by it."""
+    asks: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Runs (`namespace/name`) that it asks to give way now: it starts once they have, whatever else is said here."""
     kept: KeptView | msgspec.UnsetType = msgspec.UNSET
     """Nodes that are kept for it; absent where none are."""
-
     node_request: NodeRequest | msgspec.UnsetType = msgspec.UNSET
     """What it asked an autoscaler for last; absent where it asked for nothing."""
     grows: bool | msgspec.UnsetType = msgspec.UNSET

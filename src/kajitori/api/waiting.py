@@ -17,12 +17,13 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.pools import tell_of_pools
 from kajitori.api.queue import kept_view, place_view
-from kajitori.api.standing import standing, stop_watch
+from kajitori.api.standing import Standing, standing, stop_watch
 from kajitori.api.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.core import nodelist
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explanation, explain
 from kajitori.core.freeing import Situation, Step, StepKind
+from kajitori.core.giving_way import LOOKED_AT
 from kajitori.core.planner import Placement
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
@@ -33,7 +34,7 @@ from kajitori.core.what_if import Answer, ask
 from kajitori.errors import InvalidInput
 from kajitori.kube.kin import owner_of
 from kajitori.kube.objects import RunObject
-from kajitori.kube.outlook import Applicant
+from kajitori.kube.outlook import Applicant, Look
 
 router = APIRouter(tags=["runs"])
 
@@ -74,9 +75,24 @@ async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) 
     view = _view(api, now.asked, applicant, found, phase)
     view.place, view.kept = place_view(now.line, applicant.request.key), kept_view(found.reservation)
     view.behind = list(found.shortage.behind) if found.shortage is not None else []
+    view.asks = _would_ask(api, now, found, applicant.request.key)
     if found.shortage is not None:
         tell_of_pools(api, view, applicant, found.shortage, now.asked.snapshot)
     return view, found
+
+
+def _would_ask(api: Api, now: Standing, found: Answer, key: str) -> list[str]:
+    """Whom the run asks to give way in the next cycle."""
+    if found.shortage is None or found.ahead >= LOOKED_AT:
+        return []
+    queue = now.asked.queue[: found.ahead + 1]
+    before = {queued.gang.key for queued in queue}
+    waiting = [each for each in now.waiting if each.request.key in before]
+    look = Look(now.line.now, now.line.ranking, now.line.expected, queue, found.looked)
+    for request in api.giving_way.ask(look, waiting, now.settled, api.now()).requests:
+        if request.key == key:
+            return [victim.key for victim in request.victims]
+    return []
 
 
 async def start_of_new(

@@ -46,6 +46,11 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
         members = answer["members"]
         heading("Room for it" if members == 1 else f"Room for its {members} members")
         print_pairs(((_ROOM.get(kind, kind), str(count)) for kind, count in room.items() if count), indent=2)
+    asks = answer.get("asks") or ()
+    if asks:
+        heading("It asks to give way, and starts once that is done")
+        for each in asks:
+            click.echo(f"  {each}")
     _print_steps(cli, answer)
     _print_holders(cli, answer)
     blocked = answer.get("blocked") or ()
@@ -76,7 +81,8 @@ def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     if not steps:
         return
     this = "this" if len(steps) == 1 else "all of this"
-    heading(f"It starts once {this} has happened{'' if answer.get('exact', True) else ', perhaps sooner'}")
+    otherwise = "Without that it" if answer.get("asks") else "It"
+    heading(f"{otherwise} starts once {this} has happened{'' if answer.get('exact', True) else ', perhaps sooner'}")
     rows = [
         [
             _happens(each),

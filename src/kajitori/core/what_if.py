@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kajitori.core.backfill import Queued, Reservation, schedule
+from kajitori.core.backfill import Queued, Reservation, Schedule, schedule
 from kajitori.core.forecast import forecast, rows_of
 from kajitori.core.freeing import Freeing, Situation, Watch, for_ever, to_free
 from kajitori.core.planner import GangRequest, Placement, Shortage, occupy_rows, room_of
@@ -55,8 +55,14 @@ class Answer:
     """What it could ask for instead, as options of `kaji run`, to start now."""
     expected_at: float | None
     """When it is expected to start, if everything takes as long as is expected; None where nobody can tell."""
-    reservation: Reservation | None = None
-    """The nodes that are kept for it."""
+    looked: Schedule
+    """What the next cycle makes of it and of all before it."""
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """The nodes that are kept for it, if it waits."""
+        waits = self.shortage.key if self.shortage is not None else ""
+        return next((each for each in self.looked.reservations if each.key == waits), None)
 
 
 def ask(situation: Situation, key: str, watch: Watch = for_ever) -> Answer:
@@ -83,7 +89,7 @@ def ask(situation: Situation, key: str, watch: Watch = for_ever) -> Answer:
     if found.placements and found.placements[-1].key == key:
         placement = found.placements[-1]
         room = Room(len(placement.ranks), 0, 0, 0, 0)
-        return Answer(placement, None, room, place, Freeing(()), (), situation.now)
+        return Answer(placement, None, room, place, Freeing(()), (), situation.now, found)
     shortage = found.shortages[-1]
     reservation = next((each for each in found.reservations if each.key == key), None)
     return Answer(
@@ -94,7 +100,7 @@ def ask(situation: Situation, key: str, watch: Watch = for_ever) -> Answer:
         freeing=to_free(situation, key, watch),
         sooner=tuple(_sooner(situation, key, watch)),
         expected_at=reservation.starts_at if reservation is not None else expected_start(situation, key, watch),
-        reservation=reservation,
+        looked=found,
     )
 
 

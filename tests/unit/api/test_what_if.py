@@ -49,6 +49,20 @@ async def test_a_run_that_would_wait_is_explained_like_one_that_waits(world: Wor
     assert [(each["kind"], each["name"]) for each in there["start"]["toFree"]] == [("run", "team/big")]
 
 
+async def test_whom_it_would_ask_to_give_way(world: World) -> None:
+    """A run of high priority does not wait for the end of one of low priority; one of low priority does."""
+    requests = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
+    template = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
+    attempt = {"number": 1, "nodes": "g1", "created": True, "template": template, "startedAt": "2026-11-20T10:00:00Z"}
+    status = {"phase": "Running", "attempts": 1, "attempt": attempt, "members": {"total": 1, "running": 1}}
+    made = world.kubernetes.put("runs", run("cheap", owner="grace", priority="low") | {"status": status})
+    world.kubernetes.put("pods", pod(made, node="g1", gpus=8))
+    await world.caught_up()
+    start = (await what_if(world, WANTS | {"priority": "high"})).json()["start"]
+    assert (start["asks"], [each["name"] for each in start["toFree"]]) == (["team/cheap"], ["team/cheap"])
+    assert (await what_if(world, WANTS | {"priority": "low"})).json()["start"]["asks"] == []
+
+
 async def test_one_question_is_not_answered_with_what_another_was_told(world: World) -> None:
     """Nothing of a run that was only asked about is remembered: neither its time limit nor its name."""
     for limit, seconds in (("1h", 3600), ("9h", 32_400)):

@@ -364,6 +364,21 @@ def test_explain() -> None:
     assert json.loads(invoke(api, "explain", "be", "-o", "json").stdout) == EXPLANATION
 
 
+def test_explain_whom_it_asks_to_give_way() -> None:
+    """First, since it starts by that alone."""
+    answer = EXPLANATION | {"asks": ["nlp/cheap", "nlp/cheaper"]}
+    said = printed(
+        invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer}), "explain", "be").stdout
+    )
+    place = said.index("It asks to give way, and starts once that is done")
+    assert said[place + 1 : place + 5] == [
+        "  nlp/cheap",
+        "  nlp/cheaper",
+        "",
+        "Without that it starts once all of this has happened",
+    ]
+
+
 def test_explain_where_nothing_helps() -> None:
     """The cluster is too small, and nobody can tell when it grows."""
     too_small = {
