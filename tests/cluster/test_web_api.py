@@ -179,6 +179,26 @@ async def test_freeing_just_what_explain_names_starts_the_run(world: World, http
         await world.client.patch(NODES, cordoned, {"spec": {"unschedulable": False}})
 
 
+async def test_a_run_that_would_delay_another_is_told_so(world: World, http: httpx2.AsyncClient) -> None:
+    """Nodes are free, and kept for who is before it. Without that one it starts; and so would a shorter one."""
+    whole = {"cpu": 4, "memory": "8Gi", "gpu": 8, "gpuType": "h100"}
+    await submit(http, "half", replicas=4, resources=whole, timeLimit="2h")
+    await world.reaches("half", Phase.RUNNING)
+    await submit(http, "large", replicas=8, resources=whole, timeLimit="2h")
+    await world.until(lambda: world.status("large").reason.value == "WaitingForGPU", "waits")
+    await submit(http, "mine", resources=whole, timeLimit="9h")
+    await world.until(lambda: world.status("mine").reason.value == "WaitingItsTurn", "waits its turn")
+    large = f"{world.namespace}/large"
+    told = (await http.get(f"/v1/runs/{world.namespace}/mine/explain")).json()
+    assert [(each["kind"], each["name"]) for each in told["toFree"]] == [("ahead", large)]
+    assert (told["behind"], told["room"]["free"], told["room"]["reserved"]) == ([large], 0, 1)
+    assert told["sooner"] == ["--time-limit 1h"]
+    shorter = {**SPEC, "resources": whole, "timeLimit": "1h"}
+    assert (await http.post("/v1/what-if", json={"name": "mine", "spec": shorter})).json()["starts"] is True
+    await happens(world, http, *[told["toFree"][0][key] for key in ("kind", "name")])
+    await world.reaches("mine", Phase.RUNNING)
+
+
 async def happens(world: World, http: httpx2.AsyncClient, kind: str, name: str) -> None:
     """What an explanation named happens, and the cluster has seen it."""
     if kind == "cordoned":
