@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.helpers.autoscaler import LABEL, NAME, POOL, REQUESTS, Autoscaler, definition, fail, ignore, provide
 from tests.helpers.world import World
 
@@ -19,6 +22,11 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import EVENTS, NODES, POD_TEMPLATES, RUNS, Resource
 
+RBAC = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+RBAC_GROUP = "rbac.authorization.k8s.io"
+ROLES = Resource(RBAC_GROUP, "v1", "clusterroles", "ClusterRole", namespaced=False)
+BINDINGS = Resource(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 A100: dict[str, Any] = {"cpu": 1, "memory": "1Gi", "gpu": 8, "gpuType": "a100", "wholeNode": True}
 
 
@@ -203,6 +211,49 @@ async def test_without_such_requests_nothing_else_stands_still(world: World, mon
     async with Autoscaler(world).running() as scaler:
         await world.reaches("bert", Phase.RUNNING)
         await nothing_is_left(world, scaler)
+
+
+@pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
+async def test_the_delivered_role_suffices(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what it grants for this it is said, and nothing else stands still; with it, a gang gets its nodes."""
+    monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.3)
+    role = next(
+        each
+        for each in yaml.safe_load_all(RBAC.read_text())
+        if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "kajitori-controller"
+    )
+    role["metadata"]["name"] = f"{world.namespace}-controller"
+    lesser = role | {"rules": [each for each in role["rules"] if "autoscaling.x-k8s.io" not in each["apiGroups"]]}
+    subject = {"kind": "ServiceAccount", "name": "controller", "namespace": world.namespace}
+    binding = {
+        "metadata": {"name": role["metadata"]["name"]},
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role["metadata"]["name"]},
+        "subjects": [subject],
+    }
+    await world.client.create(ACCOUNTS, {"metadata": {"name": "controller"}}, world.namespace)
+    await world.client.create(ROLES, lesser)
+    await world.client.create(BINDINGS, binding)
+    world.use_policy(nodePools={"spot": POOL})
+    path = f"{ACCOUNTS.path(world.namespace, 'controller')}/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    made = json.loads(await world.client.request("POST", path, body=json.dumps(body).encode()))
+    try:
+        async with (
+            Autoscaler(world).running() as scaler,
+            KubeClient(world.client.config.with_token(made["status"]["token"])) as client,
+        ):
+            world.start_controller(client=client)
+            await submit(world, "bert", 1)
+            said = "Kajitori may not make ProvisioningRequests here"
+            await world.until(lambda: said in world.status("bert").message, "it says why")
+            await world.submit("other")
+            await world.reaches("other", Phase.RUNNING)
+            await world.client.patch(ROLES, role["metadata"]["name"], {"rules": role["rules"]})
+            await world.reaches("bert", Phase.RUNNING)
+            await nothing_is_left(world, scaler)
+    finally:
+        await world.client.delete(BINDINGS, role["metadata"]["name"])
+        await world.client.delete(ROLES, role["metadata"]["name"])
 
 
 async def test_the_definition_is_that_of_the_api(world: World) -> None:

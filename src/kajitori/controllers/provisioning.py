@@ -107,8 +107,9 @@ class Provisioning:
 
     # ------------------------------------------------------------------------------------------ deciding
 
-    def plan(self, cycle: Cycle, now: datetime) -> Asking:
-        """What is asked for by those who found no place in this cycle."""
+    def plan(self, cycle: Cycle, now: datetime, others_give_way: Callable[[str], object]) -> Asking:
+        """What is asked for by those who found no place in this cycle. `others_give_way` tells by a gang's key whether
+        nodes come free for it anyway."""
         asked = any(waiting.status.node_request is not None for waiting, _ in cycle.waits)
         knows = self._there.resource is not None or bool(self._there.why_not)
         if cycle.snapshot is None or not cycle.waits or not (asked or (self._cluster.pools and knows)):
@@ -128,7 +129,7 @@ class Provisioning:
                     waiting.status.attempts + 1,
                     request,
                     answer_of(found) if found is not None else None,
-                    starts.get(key),
+                    now if others_give_way(key) else starts.get(key),
                 )
             )
         keys = {each.gang.key for each in wanting}

@@ -547,7 +547,8 @@ class RunController:
             self._plan_at(self._now() + timedelta(seconds=cycle.requests.look_again_in_seconds))
         if cycle.look_again_at is not None:
             self._plan_at(cycle.look_again_at)
-        asking = self._provisioning.plan(cycle, self._time_of_facts())
+        others_give_way = self._queue.giving_way.words_for
+        asking = self._provisioning.plan(cycle, self._time_of_facts(), lambda key: ASKS in others_give_way(key))
         if asking.demand.look_again_at is not None:
             self._plan_at(asking.demand.look_again_at)
         if cycle.explainer is not None:
