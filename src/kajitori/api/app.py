@@ -29,6 +29,7 @@ from kajitori.api import (
     policy,
     problems,
     queue,
+    results,
     runs,
     ssh_keys,
     submission,
@@ -45,8 +46,24 @@ ROUTERS = tuple(
     module.router
     for module in (
         discovery,  # first, since routes are looked through in order and whole gangs call at once
-        *(runs, members, submission, changes, logs, events, exec, waiting, what_if, code),
-        *(queue, nodes, board, policy, health),
+        *(
+            runs,
+            members,
+            results,
+            submission,
+            changes,
+            logs,
+            events,
+            exec,
+            waiting,
+            what_if,
+            queue,
+            nodes,
+            board,
+            policy,
+            health,
+            code,
+        ),
     )
 )
 

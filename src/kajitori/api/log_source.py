@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kajitori.api.log_lines import LineSplitter, Piece, Position, utc_time
 from kajitori.core import names
+from kajitori.core.gang.ledger import indices_of
 from kajitori.core.nodelist import compress_ranks
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
@@ -133,6 +134,9 @@ class MemberLog:
         pod = self._next(self._run)
         if pod is not None:
             self._opened = await self._open(pod)
+        elif self._is_of_sweep:
+            if (kept := await self._kept_of_member()) is not None:
+                self._kept = await self._read_kept(kept)
         elif (lost := self._lost_attempt()) is not None:
             self._kept = await self._read_kept(lost)
 
@@ -151,7 +155,7 @@ class MemberLog:
         while True:
             pod = self._next(tracker.look())
             if pod is None and self._opened is None:
-                if not self._request.follow or tracker.is_over or self._is_complete:
+                if not self._request.follow or tracker.is_over or self._is_complete or self._has_ended(tracker.run):
                     return
                 await tracker.changed(IDLE_SECONDS)
                 continue
@@ -261,6 +265,33 @@ class MemberLog:
             return None
         name = names.pod_name(self._run.metadata.name, wanted, self.rank)
         return wanted if (self._run.metadata.namespace, name) not in self._api.mirror.pods else None
+
+    @property
+    def _is_of_sweep(self) -> bool:
+        return self._run.status is not None and self._run.status.sweep is not None
+
+    def _has_ended(self, run: RunObject) -> bool:
+        """Whether it is a member of a sweep for which nothing more is to be done."""
+        sweep = run.status.sweep if run.status is not None else None
+        return sweep is not None and self.rank in indices_of(sweep.succeeded) | indices_of(sweep.failed)
+
+    async def _kept_of_member(self) -> int | None:
+        """Of a sweep's member without a Pod, the attempt to read what was kept of; None where it may still begin.
+
+        Each was started in attempts of its own, which only what was kept tells.
+        """
+        wanted, is_over = self._request.attempt, self._is_final or self._has_ended(self._run)
+        if self._request.follow and not is_over:
+            return None
+        listed = await self._kept_of_run.listed() if self._kept_of_run is not None else []
+        attempts = [each.attempt for each in listed if each.rank == self.rank and wanted in (None, each.attempt)]
+        if attempts:
+            return max(attempts)
+        if not is_over:
+            return None
+        meta = self._run.metadata
+        hint = f"how it ended: kaji results {meta.name}"
+        raise NotFound(f"nothing is kept of what member {self.rank} of {meta.name} said", hint=hint)
 
     async def _read_kept(self, attempt: int) -> Batch:
         """What was kept of the log before its Pod went. Raises NotFound where nothing was."""

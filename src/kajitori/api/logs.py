@@ -18,9 +18,12 @@ from kajitori.api.log_merge import RankedPiece, merged
 from kajitori.api.log_source import Batch, LogRequest, MemberLog
 from kajitori.api.lookup import find_run
 from kajitori.api.paging import Parameters
+from kajitori.api.results import array_of
 from kajitori.api.streams import NDJSON, TEXT, Chunks
 from kajitori.api.tracking import RunTracker
 from kajitori.api.views import LogLine
+from kajitori.core.array import Array
+from kajitori.core.nodelist import compress_ranks
 from kajitori.core.quantity import QuantityError, parse_duration_seconds
 from kajitori.core.validation import show
 from kajitori.errors import Fault, InvalidInput, NotFound
@@ -37,7 +40,7 @@ OPENED_AT_ONCE = 16
 
 class LogParameters(Parameters):
     rank: list[Annotated[int, Field(ge=0, le=99_999)]] = Field(default_factory=list, max_length=MAX_RANKS)
-    """The member, rank 0 where none is named; may be repeated."""
+    """The member, rank 0 where none is named; may be repeated. Of a sweep its index, the first where none is named."""
     all_ranks: bool = False
     """All members."""
     attempt: int | None = Field(default=None, ge=1, le=10**9)
@@ -102,6 +105,9 @@ def read_since(text: str, now: datetime) -> datetime:
 
 
 def _ranks(run: RunObject, query: LogParameters) -> list[int]:
+    array = array_of(run)
+    if array is not None:
+        return _indices(run, query, array)
     spec = msgspec.json.decode(run.spec)
     replicas = spec.get("replicas", 1) if isinstance(spec, dict) else 1
     replicas = replicas if isinstance(replicas, int) and replicas > 0 else 1
@@ -118,6 +124,24 @@ def _ranks(run: RunObject, query: LogParameters) -> list[int]:
         message = f"{run.metadata.name} has {replicas} members; at most {MAX_RANKS} logs are merged into one"
         raise InvalidInput.one("allRanks", message, value="true", hint="name ranks: rank=0&rank=1")
     return list(range(replicas))
+
+
+def _indices(run: RunObject, query: LogParameters, array: Array) -> list[int]:
+    """Of a sweep: its members are asked for by their indices; without a word the first."""
+    if query.all_ranks:
+        if len(array.indices) > MAX_RANKS:
+            message = (
+                f"{run.metadata.name} has {len(array.indices)} members; at most {MAX_RANKS} logs are merged into one"
+            )
+            raise InvalidInput.one("allRanks", message, value="true", hint="name indices: rank=0&rank=1")
+        return list(array.indices)
+    wanted = list(dict.fromkeys(query.rank or array.indices[:1]))
+    missing = sorted(set(wanted) - set(array.indices))
+    if missing:
+        known = compress_ranks(array.indices)
+        hint = f"its indices are {known if len(known) < 200 else known[:200] + '…'}"
+        raise InvalidInput([Fault("rank", f"{run.metadata.name} has no member {i}", str(i), hint) for i in missing])
+    return wanted
 
 
 async def _open(logs: list[MemberLog]) -> list[MemberLog]:

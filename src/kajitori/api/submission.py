@@ -259,7 +259,7 @@ def _fresh_status(spec: RunSpec, decision: Decision) -> RunStatus:
     """What the status will say once the controller has looked."""
     return RunStatus(
         reason=Reason.NOT_PLANNED_YET,
-        members=MemberCounts(total=spec.replicas),
+        members=MemberCounts(total=spec.members),
         findings=list(decision.findings),
     )
 
@@ -290,12 +290,12 @@ def _manifests(api: Api, submission: Submission, decision: Decision, run: RunObj
         namespace=namespace,
         run_uid=uid,
         attempt=1,
-        world_size=spec.replicas,
+        world_size=spec.replicas,  # of a sweep 1
         port=choose_port(uid, 1, (), ports.first_port, ports.last_port),
         launcher=manifests.launcher_of(spec),
         bind_direct=decision.bind_direct,
     )
-    pod = pods.pod(0, node)
+    pod = pods.pod(spec.sweep.indices[0] if spec.sweep is not None else 0, node)
     if not node:  # it has no place yet
         pod["spec"].pop("affinity", None)
         pod["spec"].pop("nodeName", None)
@@ -310,5 +310,7 @@ def _manifests(api: Api, submission: Submission, decision: Decision, run: RunObj
         },
         "spec": to_document(spec),
     }
-    service = manifests.headless_service(run_name=name, namespace=namespace, run_uid=uid, ports=spec.ports)
-    return [document, pod, service, *([decision.claim] if decision.claim is not None else [])]
+    services = [manifests.headless_service(run_name=name, namespace=namespace, run_uid=uid, ports=spec.ports)]
+    if spec.sweep is not None:
+        services = []
+    return [document, pod, *services, *([decision.claim] if decision.claim is not None else [])]

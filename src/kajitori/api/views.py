@@ -11,6 +11,7 @@ from kajitori.core import names
 from kajitori.core.gang import Member
 from kajitori.core.node_request import NodeRequest
 from kajitori.core.reasons import Phase, Reason
+from kajitori.core.results import MemberResult
 from kajitori.core.run import parse_spec, to_document
 from kajitori.core.status import Finding, MemberCounts, RunStatus
 from kajitori.core.status import to_document as status_document
@@ -80,6 +81,16 @@ class MemberList(View, omit_defaults=True):
 
     items: list[MemberView]
     continue_: str | None = msgspec.field(name="continue", default=None)
+
+
+class ResultList(View, omit_defaults=True):
+    """One page of results, by index."""
+
+    items: list[MemberResult]
+    continue_: str | None = msgspec.field(name="continue", default=None)
+    """Send it back for the next page; absent on the last."""
+    incomplete: str = ""
+    """Why details of members whose Pods are gone are missing; absent where they are not."""
 
 
 class LogLine(View):
@@ -512,7 +523,7 @@ def run_view(run: RunObject) -> RunView:
     except InvalidInput:
         shown, replicas = document, 0
     else:
-        shown, replicas = to_document(spec, with_defaults=True), spec.replicas
+        shown, replicas = to_document(spec, with_defaults=True), spec.members
     status = run.status or RunStatus(reason=Reason.NOT_PLANNED_YET, members=MemberCounts(total=replicas))
     if status.attempt is not None:
         status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(status.attempt, template={}))

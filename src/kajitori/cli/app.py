@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "run": "Run a program on the cluster, in Docker's words.",
         "ps": "List runs: yours that are active, or all.",
         "logs": "Show what a run prints.",
+        "results": "Show the results of a sweep's members.",
         "describe": "Tell everything about a run.",
         "explain": "Tell why a run waits, and what would start it.",
         "what-if": "Tell whether a run would start now, and what it would wait for.",

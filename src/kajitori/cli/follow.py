@@ -19,7 +19,18 @@ from kajitori.cli.logprint import LogPrinter
 from kajitori.cli.problems import say
 from kajitori.cli.progress import Progress
 from kajitori.cli.streams import LogReader, watch
-from kajitori.cli.words import View, has_started, is_final, is_peak_near_limit, peak_words, phase_of, status_of
+from kajitori.cli.words import (
+    View,
+    has_started,
+    is_final,
+    is_peak_near_limit,
+    is_sweep,
+    members_asked_for,
+    peak_words,
+    phase_of,
+    status_of,
+    sweep_words,
+)
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 MOST_RANKS = 64
@@ -49,9 +60,10 @@ class Follower(threading.Thread):
         self._listening = True
         self._output = threading.Lock()
         self._progress = Progress(cli, self._say, quiet=quiet)
-        replicas = (run.get("spec") or {}).get("replicas", 1)
+        replicas = members_asked_for(run)
+        self._counts_only = is_sweep(run) and rank is None and not all_ranks
         several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
-        if rank is None and replicas > 1 and not several and not quiet:
+        if rank is None and replicas > 1 and not several and not quiet and not self._counts_only:
             say(f"{run['name']}: the log of rank 0 of {replicas}; others: kaji logs --rank R {run['name']}")
         self._reader = LogReader(api, run, rank=rank, all_ranks=several, follow=True)
         self._printer = LogPrinter(prefix=several, colour=cli.colour)
@@ -93,6 +105,9 @@ class Follower(threading.Thread):
                     break
                 self._progress.show(view)
             self._progress.stop()
+            if self._counts_only:
+                self._count(views)
+                return
             if not is_final(self.view):
                 self._progress.show(self.view)
             watcher = _Watcher(self.view, views, self._progress.show)
@@ -100,6 +115,22 @@ class Follower(threading.Thread):
             if not is_final(self.view) or has_started(self.view):
                 self._print_log()
             self.view = watcher.result()
+
+    def _count(self, views: Iterator[dict[str, Any]]) -> None:
+        """Of a sweep: how many of its members have ended, at each tenth of them, and whenever more have failed."""
+        told = self._tell_counts((0, 0))
+        for view in views:
+            self.view = view
+            told = self._tell_counts(told)
+
+    def _tell_counts(self, told: tuple[int, int]) -> tuple[int, int]:
+        """Says how it stands where that is news; answers what was said."""
+        counts = status_of(self.view).get("members") or {}
+        failed = counts.get("failed", 0)
+        tenth = 10 * (counts.get("succeeded", 0) + failed) // max(1, counts.get("total", 1))
+        if (tenth, failed) != told and not self.quiet:
+            self._say(f"{self.view['name']}: {sweep_words(self.view)}")
+        return tenth, failed
 
     def _print_log(self) -> None:
         try:
@@ -203,6 +234,8 @@ def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals) ->
 
 def _tell_the_end(final: View, follower: Follower, *, remove: bool) -> None:
     words = end_words(final)
+    if is_sweep(final) and not follower.quiet and not remove:
+        say(f"{final['name']}: {sweep_words(final)}; each by itself: kaji results {final['name']}")
     if is_peak_near_limit(final) and not follower.quiet:
         say(f"note: memory peaked at {peak_words(final)}")
     if not words or (follower.quiet and phase_of(final) == "Stopped"):

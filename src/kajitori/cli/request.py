@@ -33,6 +33,8 @@ class RunWords:
     namespace: str | None = None
     type: str | None = None
     replicas: str | None = None
+    array: str | None = None
+    stop_at: str | None = None
     launcher: str | None = None
     gpus: str | None = None
     gpu_type: str | None = None
@@ -276,6 +278,10 @@ class _Builder:
     def _resources(self) -> None:
         words = self.words
         self._number("replicas", words.replicas, "--replicas")
+        if words.array is not None and words.replicas is None:
+            self.spec.pop("replicas", None)  # of the file
+        self._set("array", words.array, "--array")
+        self._set("stopAt", words.stop_at, "--stop-at")
         self._gpus(words.gpus)
         self._resource("gpuType", words.gpu_type, "--gpu-type")
         self._resource("cpu", words.cpus, "--cpus")

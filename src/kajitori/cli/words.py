@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from kajitori.core.array import parse_array
 from kajitori.core.quantity import format_cpu, round_memory
 from kajitori.core.reasons import COUNTS_AS_RESTART, START_FAILURES
 
@@ -145,18 +146,55 @@ def progress_words(run: View) -> str:
 
 
 def member_words(run: View) -> str:
-    """`3/4`: members that run (or, of an ended run, that succeeded) of all."""
+    """`3/4`: members that run (or, of an ended run, that succeeded) of all; of a sweep, `37/100 ended`."""
     counts = status_of(run).get("members") or {}
-    total = counts.get("total") or run.get("spec", {}).get("replicas", 1)
+    total = counts.get("total") or members_asked_for(run)
+    if is_sweep(run) and not is_final(run):
+        return f"{counts.get('succeeded', 0) + counts.get('failed', 0)}/{total} ended"
     done = counts.get("succeeded" if is_final(run) else "running", 0)
     return f"{done}/{total}"
 
 
+def is_sweep(run: View) -> bool:
+    """Whether its members are independent of each other."""
+    return bool((run.get("spec") or {}).get("array"))
+
+
+def members_asked_for(run: View) -> int:
+    """How many members the spec asks for."""
+    spec = run.get("spec") or {}
+    try:
+        return len(parse_array(spec["array"]).indices) if spec.get("array") else spec.get("replicas", 1)
+    except (ValueError, TypeError):  # from kubectl, and refused
+        return 1
+
+
+def members_at_once(run: View) -> int:
+    """How many of them may be there at the same time."""
+    spec = run.get("spec") or {}
+    try:
+        return parse_array(spec["array"]).at_once if spec.get("array") else spec.get("replicas", 1)
+    except (ValueError, TypeError):
+        return 1
+
+
+def sweep_words(run: View) -> str:
+    """`37 of 100 ended, 2 of them failed; 8 running`."""
+    counts = status_of(run).get("members") or {}
+    failed = counts.get("failed", 0)
+    ended = counts.get("succeeded", 0) + failed
+    words = f"{ended} of {counts.get('total') or members_asked_for(run)} ended"
+    if failed:
+        words += f", {failed} of them failed"
+    return f"{words}; {counts['running']} running" if counts.get("running") else words
+
+
 def gpu_words(run: View) -> str:
-    """`16 h100`: the GPUs of all members together; empty for a run without any."""
+    """`16 h100`: the GPUs of all members together, of a sweep of those that may be there at once; empty for a run
+    without any."""
     spec = run.get("spec") or {}
     resources = spec.get("resources") or {}
-    replicas, gpu_type = spec.get("replicas", 1), resources.get("gpuType") or ""
+    replicas, gpu_type = members_at_once(run), resources.get("gpuType") or ""
     if resources.get("gpu"):
         return f"{resources['gpu'] * replicas} {gpu_type}".rstrip()
     if resources.get("wholeNode") and gpu_type:
@@ -201,8 +239,8 @@ def peak_words(run: View) -> str:
     if not peak:
         return ""
     of_limit = f" of {round_memory(limit)}" if limit else ""
-    several = (run.get("spec") or {}).get("replicas", 1) > 1
-    who = f" (rank {memory.get('rank', 0)})" if several else ""
+    several = members_asked_for(run) > 1
+    who = f" ({'member' if is_sweep(run) else 'rank'} {memory.get('rank', 0)})" if several else ""
     return f"{round_memory(peak)}{of_limit}{who}"
 
 
@@ -224,6 +262,8 @@ def command_line(run: View) -> str:
     one = (
         ("--type", spec.get("type") if spec.get("type") != "batch" else None),
         ("-n", spec.get("replicas") if spec.get("replicas", 1) != 1 else None),
+        ("--array", spec.get("array")),
+        ("--stop-at", spec.get("stopAt")),
         ("--launcher", spec.get("launcher") if spec.get("launcher") != "none" else None),
         ("--gpus", resources.get("gpu") or None),
         ("--gpu-type", resources.get("gpuType")),

@@ -110,7 +110,7 @@ class MemberPods:
             "containers": [{**self._container, "env": env}],
         }
         if self._steps:
-            own = [{"name": "KAJI_RANK", "value": number}, *self._step_env]
+            own = [{"name": "KAJI_RANK", "value": index}, *self._step_env]  # which Pod it is, for the Web API
             spec["initContainers"] = [{**step, "env": [*own, *step["env"]]} for step in self._steps]
         if self._bind_direct:
             spec["nodeName"] = node

@@ -71,6 +71,9 @@ async def furnish(world: World) -> None:
     for rank in range(2):
         member = world.kubernetes.put("pods", pod(made, rank=rank, node="g1", gpus=4))
         world.kubernetes.logs["team", member["metadata"]["name"]] = FakeLog("2026-11-21T10:00:00Z hello")
+    ended = {"phase": "Running", "attempts": 1, "sweep": {"failed": "3"}}
+    grid = world.kubernetes.put("runs", run("grid", array="2-4") | {"status": ended})
+    world.kubernetes.put("pods", pod(grid, rank=2, node="g1"))
     about = {"kind": "Run", "name": "bert"}
     meta = {"name": "e", "namespace": "team"}
     world.kubernetes.put("events", {"metadata": meta, "involvedObject": about, "lastTimestamp": "2026-11-21T10:00:00Z"})
@@ -88,7 +91,8 @@ async def test_every_answer_is_as_described(world: World) -> None:
     for path, method, operation in operations(document):
         if method != "get" or path.endswith("/watch") or path.startswith(("/v1/members/", "/v1/code/")):
             continue
-        for name in ("bert", "queued") if path.endswith("explain") else ("bert",):
+        others = {"explain": ("bert", "queued"), "results": ("grid",)}
+        for name in others.get(path.rpartition("/")[2], ("bert",)):
             target = path.format(namespace="team", name="g1" if "/nodes/" in path else name)
             response = await world.http.get(target, params=extra.get(path, {}))
             assert response.status_code == 200, (target, response.text)

@@ -147,6 +147,37 @@ def test_members_differ_only_in_rank_and_node() -> None:
     assert swapped == other
 
 
+def test_members_of_a_sweep_know_their_index_and_nobody_else() -> None:
+    """Each is alone in its world, and has a folder of its own beside the others' checkpoints. The first step is told
+    which Pod it is in."""
+    document = {
+        "replicas": 1,
+        "array": "5-9",
+        "checkpoint": {"path": "/ckpt"},
+        "code": {"digest": "sha256:" + "0" * 64},
+    }
+    start = {"start": {"image": "kajitori:1", "server": "http://kajitori:8600"}, "defaults": {"timeLimit": "1h"}}
+    pod = members(document, policy=start).pod(7, "gpu-7")
+    assert pod["metadata"]["name"] == "bert-3-7"
+    assert pod["metadata"]["labels"]["kajitori.dev/rank"] == "7"
+    assert env(pod) == {
+        "KAJI_RUN": "bert",
+        "KAJI_RANK": "0",
+        "KAJI_WORLD_SIZE": "1",
+        "KAJI_ATTEMPT": "3",
+        "KAJI_ARRAY_INDEX": "7",
+        "KAJI_ARRAY_COUNT": "5",
+        "KAJI_ARRAY_MIN": "5",
+        "KAJI_ARRAY_MAX": "9",
+        "KAJI_RESULT": "/dev/termination-log",
+        "KAJI_CHECKPOINT_DIR": "/ckpt/7",
+        "KAJI_CODE_DIR": "/code",
+    }
+    step = {each["name"]: each["value"] for each in pod["spec"]["initContainers"][0]["env"]}
+    assert (step["KAJI_RANK"], step["KAJI_WORLD_SIZE"]) == ("7", "1")
+    assert pod["spec"]["activeDeadlineSeconds"] == 3600
+
+
 def test_the_largest_names_fit() -> None:
     """The longest run name still gives a host name of at most 63 characters."""
     assert len(names.pod_name("a" * names.RUN_NAME_MAX_LENGTH, 99_999, 99_998)) <= 63

@@ -131,6 +131,8 @@ def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     heading(f"Members: {counts.get('total', 0)}{' (' + ', '.join(parts) + ')' if parts else ''}")
     if 0 < counts.get("total", 0) <= _MEMBERS_SHOWN and not words.is_final(view):
         _every_member(cli, api, view)
+    if words.is_sweep(view):
+        click.echo(f"  Of each: kaji results {view['name']}")
     notable = status.get("notable") or ()
     if notable:
         heading("Worth a look")

@@ -18,7 +18,9 @@ from kajitori.cli.options import namespace_option, run_argument, server_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("-i", "--interactive", is_flag=True, help="Pass stdin on.")
 @click.option("-t", "--tty", is_flag=True, help="With a terminal.")
-@click.option("--rank", type=click.IntRange(min=0), default=0, metavar="R", help="In this member; else rank 0.")
+@click.option(
+    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="In this member; else rank 0."
+)
 @namespace_option()
 @server_options
 @click.pass_obj

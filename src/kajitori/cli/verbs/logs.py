@@ -19,7 +19,7 @@ from kajitori.cli.options import line_count, namespace_option, run_argument, ser
 @click.option("-n", "--tail", default="all", metavar="N", show_default=True, help="The last N lines of each member.")
 @click.option("--since", metavar="TIME", help="Newer than 10m, or than 2026-11-21T10:00:00Z.")
 @click.option("-t", "--timestamps", is_flag=True, help="With the time of each line.")
-@click.option("--rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
+@click.option("--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Its Nth start only; else the latest.")
 @click.option("--all-ranks", is_flag=True, help="Every member, however many.")
 @namespace_option()
@@ -40,24 +40,25 @@ def command(
     """Show what a run prints.
 
     Of a run with several members each line begins with the member's rank. Of earlier starts, and of members whose Pods
-    are gone, it is the end of the log as it was kept: of rank 0 and of those that failed.
+    are gone, it is the end of the log as it was kept: of rank 0 and of those that failed, of a sweep of all.
     """
     from kajitori.cli.follow import MOST_RANKS
     from kajitori.cli.logprint import LogPrinter
     from kajitori.cli.lookup import find_run
     from kajitori.cli.problems import say
     from kajitori.cli.streams import LogReader
-    from kajitori.cli.words import has_started, progress_words
+    from kajitori.cli.words import has_started, is_sweep, members_asked_for, progress_words
 
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
     last, oldest = line_count(tail), _since(since)
     with cli.api() as api:
         view = find_run(api, run, namespace)
-        replicas = view["spec"].get("replicas", 1)
+        replicas = members_asked_for(view)
         several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
         if rank is None and replicas > 1 and not several:
-            say(f"{view['name']}: rank 0 of {replicas}; others with --rank R or --all-ranks")
+            which = "the first" if is_sweep(view) else "rank 0"
+            say(f"{view['name']}: {which} of {replicas}; others with --rank R or --all-ranks")
         if not has_started(view):
             say(f"{view['name']}: no log: {progress_words(view)}")
         reader = LogReader(

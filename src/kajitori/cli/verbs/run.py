@@ -76,6 +76,13 @@ def _words(*known: str) -> Any:
 @click.option("-i", "--interactive", is_flag=True, hidden=True)
 @click.option("-t", "--tty", is_flag=True, hidden=True)
 @click.option("-n", "--replicas", metavar="N", help="Members; they start and stop together.")
+@click.option("--array", metavar="0-999%64", help="A sweep: a member for each number, %N: at most N at once.")
+@click.option(
+    "--stop-at",
+    metavar="first-failure|first-success",
+    shell_complete=_words("first-failure", "first-success"),
+    help="When a sweep ends before all of its members have.",
+)
 @click.option("--gpu-type", metavar="TYPE", help="Such as h100; see kaji gpus.")
 @click.option("--whole-node", is_flag=True, help="Share the nodes with no other run.")
 @click.option(
@@ -101,7 +108,9 @@ def _words(*known: str) -> Any:
 @click.option("--toleration", multiple=True, metavar="KEY[=VALUE][:EFFECT]", help="A taint that may be ignored.")
 @click.option("-f", "--file", metavar="FILE", help="Run manifest or bare spec in YAML; options overrule it.")
 @namespace_option("Namespace of the run.")
-@click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Follow this member's log only.")
+@click.option(
+    "--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="Follow this member's log only."
+)
 @click.option("--all-ranks", is_flag=True, help="Follow every member's log, however many.")
 @click.option("-q", "--quiet", is_flag=True, help="No notes and no progress.")
 @click.option("--dry-run", is_flag=True, help="Show what would be made and when it could start; make nothing.")
@@ -198,7 +207,7 @@ def at_home(api: Api, request: RunRequest) -> RunRequest:
 def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
     """What a dry run found: for people the notes, what would be made and when; for programs all of it."""
     from kajitori.cli.output import print_document
-    from kajitori.cli.words import command_line, gpu_words
+    from kajitori.cli.words import command_line, gpu_words, members_asked_for
 
     if output in ("json", "yaml"):
         print_document(answer, output)
@@ -213,7 +222,7 @@ def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
     for manifest in answer.get("manifests") or ():
         kinds[manifest.get("kind", "")] = kinds.get(manifest.get("kind", ""), 0) + 1
     if "Pod" in kinds:  # one is shown for all members: they differ in rank and node only
-        kinds["Pod"] = run["spec"].get("replicas", 1)
+        kinds["Pod"] = members_asked_for(run)
     made = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items())
     click.echo(command_line(run))
     if gpu_words(run):
