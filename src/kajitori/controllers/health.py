@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.1
 REST = 20
-"""A look at all nodes rests for so many times as long as it took."""
+"""After a verdict nothing is looked at for so many times as long as it took."""
 
 AT_ONCE = 8
 """Writes in flight: a whole pool of new nodes is no reason to hurry."""
@@ -66,6 +66,8 @@ class HealthKeeper:
         """Nodes that were written, and the version that shows it."""
         self._unseen_runs: set[Key] = set()
         self._unseen_until = 0.0
+        self._took_seconds = 0.0
+        """How long the last verdict kept the event loop from all else."""
         self._warned: set[tuple[str, str]] = set()
         self._limit = asyncio.Semaphore(AT_ONCE)
 
@@ -75,10 +77,8 @@ class HealthKeeper:
         try:
             await self._mirror.wait_synced()
             while True:
-                began = asyncio.get_running_loop().time()
                 pause = await self._guarded_look()
-                took = asyncio.get_running_loop().time() - began
-                await asyncio.sleep(SETTLE_SECONDS + REST * took)
+                await asyncio.sleep(SETTLE_SECONDS + REST * self._took_seconds)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._something.wait()
@@ -90,6 +90,7 @@ class HealthKeeper:
         if resource == NODES:
             matters = self._view.note_node(name)
         else:
+            self._unseen_runs.discard((namespace, name))
             run = self._mirror.runs.get((namespace, name)) if resource == RUNS else None
             matters = run is not None and (
                 bool(self._cluster.tested_node(run)) or (run.status is not None and bool(run.status.avoid_nodes))
@@ -114,8 +115,9 @@ class HealthKeeper:
         if self._lags_behind():
             return 1.0
         # 1. What becomes of each node.
-        now = self._now()
+        now, began = self._now(), asyncio.get_running_loop().time()
         verdict = self._view.verdict(now)
+        self._took_seconds = asyncio.get_running_loop().time() - began
         # 2. Mark those whose state changes, and say which should have left.
         await self._each(self._mark(change) for change in verdict.changes)
         self._warn(verdict.warnings)
@@ -136,7 +138,6 @@ class HealthKeeper:
             node = self._mirror.nodes.get(name)
             if node is None or int(node.metadata.resource_version or 0) >= version:
                 del self._unseen[name]
-        self._unseen_runs -= self._mirror.runs.keys()
         return bool(self._unseen or self._unseen_runs)
 
     async def _each(self, works: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -227,11 +228,12 @@ class HealthKeeper:
         try:
             await self._client.create(RUNS, run, policy.preflight.namespace)
         except AlreadyExists:
-            pass
+            return
         except (NotFound, Conflict, Forbidden, InvalidInput) as error:  # such as a namespace that is not there
             self._events.say(_about(node), "Warning", "NodeUntested", f"its test could not be made: {error.message}")
             raise
-        self._unseen_runs.add((policy.preflight.namespace, called))
+        if (policy.preflight.namespace, called) not in self._mirror.runs:
+            self._unseen_runs.add((policy.preflight.namespace, called))
 
     async def _tidy(self, begun: set[str]) -> None:
         """Runs of tests whose result stands on their node go; the last one that failed stays to be read until the
