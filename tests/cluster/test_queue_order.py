@@ -21,10 +21,8 @@ async def test_a_short_run_passes_the_one_that_nodes_are_kept_for_and_a_long_one
     await world.until(lambda: world.status("large").reason is Reason.WAITING_FOR_GPU, "large waits")
     # 2. A long run finds room, but would delay it; a short one passes both.
     await world.submit("long", timeLimit="8h", command=["python", "learn.py", "--seed", "1"], **WHOLE)
-    waiting = await world.until(
-        lambda: (status := world.status("long")).reason is Reason.WAITING_ITS_TURN and status, "long waits its turn"
-    )
-    assert f"it would delay {world.namespace}/large" in waiting.message
+    await world.until(lambda: world.status("long").reason is Reason.WAITING_ITS_TURN, "long waits its turn")
+    assert f"it would delay {world.namespace}/large" in world.status("long").message
     await world.submit("short", timeLimit="10m", **WHOLE)
     await world.reaches("short", Phase.RUNNING)
     assert world.status("long").attempts == 0

@@ -23,7 +23,7 @@ from kajitori.core.times import parse_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
-from kajitori.kube.past import Past, totals_of, user_of
+from kajitori.kube.past import Past, totals_of
 from kajitori.kube.running import RunningGang, RunningGangs
 from kajitori.kube.usage import is_alone
 
@@ -112,7 +112,7 @@ class Outlook:
                 queued_at=_seconds(each.request.queued_at) or at,
                 expected_seconds=expectation.seconds * _rounds(each),
                 size=dominant_part(_amounts(each.request), totals),
-                user=user_of(each.run),
+                user=self.past.user_of(each.run),
                 team=each.run.metadata.namespace,
             )
             for each, expectation in zip(waiting, expected, strict=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core import nodelist
+from kajitori.core import names, nodelist
 from kajitori.core.expected import Expectation, Finished, History, Source, endless, remaining
 from kajitori.core.kinship import Kind, kind_of_stored
 from kajitori.core.ordering import DominantShares
@@ -23,7 +23,7 @@ from kajitori.core.times import parse_time
 from kajitori.kube.cluster import ClusterView, member_of_template
 from kajitori.kube.kin import owner_of
 from kajitori.kube.mirror import Key, Mirror
-from kajitori.kube.objects import RunObject
+from kajitori.kube.objects import ObjectMeta, RunObject
 from kajitori.kube.resources import RUNS, Resource
 
 
@@ -54,49 +54,47 @@ class Past:
         self._mirror = mirror
         self._cluster = cluster
         self._records: dict[Key, _Record] = {}
-        self._told: dict[Key, tuple[tuple[str, int, str], _Told]] = {}
-        """By the Run's UID and generation, and its owner."""
+        self._told: dict[Key, tuple[ObjectMeta, _Told]] = {}
         self._amounts: dict[Key, tuple[tuple[str, int, int], tuple[float, ...]]] = {}
         """By the Run's UID, its attempt and, of a service, its members."""
         self._history = History()
         self._latest = (0.0, ("", ""))
         """When the last ended of those that the history was told of, and which it was."""
         self._half_life_seconds = 0.0
+        self._default_limit_seconds: int | None = None
         self._changed: set[Key] = set(mirror.runs)
         self._begin_anew(self._cluster.policy.queue.rules.half_life_seconds)
         mirror.on_change(self._note)
 
     def expect(self, run: RunObject, members: int) -> Expectation:
         """How long a run that waits will take, from its next start to its end."""
-        whole, limit = self._whole(run, members)
-        return remaining(whole, self._progress_of(run), limit)
+        told = self._told_by(run)
+        whole, limit = self._whole(run, told, members)
+        return remaining(whole, _progress_of(run, told), limit)
 
     def expect_more(self, run: RunObject, members: int, since: float, now: float) -> Expectation:
         """How long a run will go on whose attempt has run since then."""
-        whole, limit = self._whole(run, members)
-        more = remaining(whole, self._progress_of(run) + max(0.0, now - since), limit)
+        told = self._told_by(run)
+        whole, limit = self._whole(run, told, members)
+        more = remaining(whole, _progress_of(run, told) + max(0.0, now - since), limit)
         started = parse_time(run.status.started_at) if run.status is not None and run.status.sweep is None else None
         if limit is None or started is None or now + more.seconds <= started.timestamp() + limit:
             return more
         return Expectation(max(1.0, started.timestamp() + limit - now), Source.LIMIT)
 
-    def _whole(self, run: RunObject, members: int) -> tuple[Expectation, int | None]:
+    def user_of(self, run: RunObject) -> str:
+        """Whose share a run counts against. Those of a namespace that nobody is known of have one account together."""
+        return self._told_by(run).user
+
+    def _whole(self, run: RunObject, told: _Told, members: int) -> tuple[Expectation, int | None]:
         """How long a run takes from its beginning, and its time limit."""
-        told = self._told_by(run)
-        limit = told.limit_seconds or self._cluster.policy.default_time_limit_seconds
+        limit = told.limit_seconds or self._default_limit_seconds
         if limit is None and told.is_service:
             return endless(), None
         longest = run.status.sweep.longest_seconds if run.status is not None and run.status.sweep is not None else 0
         if longest:  # of a sweep, what its other members took
             return Expectation(float(min(longest, limit or longest)), Source.SIMILAR), limit
-        return self._history.expect(owner_of(run), run.metadata.namespace, told.kind, members, limit), limit
-
-    def _progress_of(self, run: RunObject) -> float:
-        """How long it ran before of what it need not run again: it has checkpoints."""
-        if run.status is not None and run.status.sweep is not None:
-            return 0.0
-        ran = run.status.ran if run.status is not None else None
-        return float(ran.seconds) if ran is not None and self._told_by(run).keeps_progress else 0.0
+        return self._history.expect(told.user, run.metadata.namespace, told.kind, members, limit), limit
 
     @property
     def users(self) -> DominantShares:
@@ -110,7 +108,8 @@ class Past:
 
     def refresh(self) -> None:
         """Takes in what has changed since the last time."""
-        rules = self._cluster.policy.queue.rules
+        policy = self._cluster.policy
+        rules, self._default_limit_seconds = policy.queue.rules, policy.default_time_limit_seconds
         if rules.half_life_seconds != self._half_life_seconds:
             self._begin_anew(rules.half_life_seconds)
         totals = totals_of(self._cluster)
@@ -170,15 +169,20 @@ class Past:
             self._told.pop(key, None)
             self._amounts.pop(key, None)
             return None
-        return _Record(user_of(run), key[0], self._use_of(run), self._finished(run))
+        return _Record(self.user_of(run), key[0], self._use_of(run), self._finished(run))
 
     def _told_by(self, run: RunObject) -> _Told:
         meta = run.metadata
-        key, version = (meta.namespace, meta.name), (meta.uid, meta.generation, owner_of(run))
+        key = meta.namespace, meta.name
         known = self._told.get(key)
-        if known is None or known[0] != version:
-            known = self._told[key] = version, _told_by(run)
-        return known[1]
+        if known is not None and known[0] is meta:
+            return known[1]
+        if known is not None and _is_same(known[0], meta):
+            told = known[1]
+        else:
+            told = _told_by(run)
+        self._told[key] = meta, told
+        return told
 
     def _finished(self, run: RunObject) -> Finished | None:
         status = run.status
@@ -188,7 +192,7 @@ class Past:
         if ended is None:
             return None
         return Finished(
-            user=owner_of(run),
+            user=self.user_of(run),
             team=run.metadata.namespace,
             kind=self._told_by(run).kind,
             size=status.members.total,
@@ -243,6 +247,8 @@ class _Spec(msgspec.Struct, rename="camel"):
 class _Told:
     """The same, read; all that can't be is as if it were not there."""
 
+    user: str
+    """Who submitted it; where nobody is known, something that stands for the namespace."""
     kind: Kind | str
     """Where that can't be read, something that no other run has."""
     is_service: bool = False
@@ -251,21 +257,31 @@ class _Told:
 
 
 def _told_by(run: RunObject) -> _Told:
-    kind = kind_of_stored(run.spec, run.metadata.namespace, owner_of(run)) or run.metadata.uid
+    meta, owner = run.metadata, owner_of(run)
+    user, kind = owner or f"{meta.namespace}/", kind_of_stored(run.spec, meta.namespace, owner) or meta.uid
     try:
         spec = _decoder.decode(run.spec)
         limit = parse_duration_seconds(spec.time_limit) if spec.time_limit is not None else None
     except ValueError:  # both libraries' errors are such
-        return _Told(kind)
-    return _Told(kind, spec.type == "service", limit or None, spec.checkpoint is not None)
+        return _Told(user, kind)
+    return _Told(user, kind, spec.type == "service", limit or None, spec.checkpoint is not None)
 
 
 _decoder = msgspec.json.Decoder(_Spec)
 
 
-def user_of(run: RunObject) -> str:
-    """Whose share a run counts against. Those of a namespace that nobody is known of have one account together."""
-    return owner_of(run) or f"{run.metadata.namespace}/"
+def _is_same(one: ObjectMeta, other: ObjectMeta) -> bool:
+    """Both are of one Run, with one spec and one owner."""
+    same_spec = (one.uid, one.generation) == (other.uid, other.generation)
+    return same_spec and one.annotations.get(names.ANNOTATION_OWNER) == other.annotations.get(names.ANNOTATION_OWNER)
+
+
+def _progress_of(run: RunObject, told: _Told) -> float:
+    """How long a run ran before of what it need not run again: it has checkpoints."""
+    status = run.status
+    if not told.keeps_progress or status is None or status.ran is None or status.sweep is not None:
+        return 0.0
+    return float(status.ran.seconds)
 
 
 def totals_of(cluster: ClusterView) -> tuple[float, ...]:

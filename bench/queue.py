@@ -1,0 +1,145 @@
+"""What one look at the whole queue costs the controller: facts of nodes, expectations, shares, order, and plan.
+
+python -m bench.queue
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+from tests.helpers.queue_scene import NOW, QueueScene, ago
+
+from bench.common import Limit, print_limits, print_table
+from bench.planner import NODES, QUEUED, cluster, gangs
+from kajitori.controllers.queue import Admitted, Cycle, Queue, Waiting
+from kajitori.core import gang, names
+from kajitori.core.nodelist import compress
+from kajitori.core.reasons import Phase
+from kajitori.core.status import MemberCounts, RunStatus
+from kajitori.kube.objects import Node
+from kajitori.kube.outlook import Applicant, Outlook
+
+FINISHED, USERS, PROGRAMS = 10_000, 99, 8
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench.queue", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="of which the median counts")
+    rounds = parser.parse_args(arguments).rounds
+    found = {part: _measured(part, rounds) for part in (0.0, 0.9)}
+    print_table(
+        f"{NODES:,} nodes, {QUEUED:,} queued, {FINISHED:,} runs that are over; seconds",
+        ("", "plan", "of it the order", "started", "reserved", "first look"),
+        [
+            (
+                "nothing runs" if not part else f"{part:.0%} of the nodes in use",
+                f"{plan:.2f}",
+                f"{order:.2f}",
+                f"{len(cycle.starts):,}",
+                str(len(cycle.look.schedule.reservations) if cycle.look is not None else 0),
+                f"{first:.1f}",
+            )
+            for part, (plan, order, first, cycle) in found.items()
+        ],
+    )
+    return print_limits(
+        [
+            Limit("nothing runs, plan", found[0.0][0], most=1, unit=" s"),
+            Limit("nine tenths in use, plan", found[0.9][0], most=1, unit=" s"),
+            Limit("what a newcomer learns first of all Runs", found[0.9][2], most=4, unit=" s"),
+        ]
+    )
+
+
+def _measured(part: float, rounds: int) -> tuple[float, float, float, Cycle]:
+    """Seconds of a plan, of the order alone, and of a newcomer's first look; and what the plan found."""
+    lot = random.Random(2)
+    scene = _scene(part, lot)
+    queue = _queue(scene, lot)
+    began = time.process_time()
+    Outlook(scene.mirror, scene.cluster).past.refresh()
+    first = time.process_time() - began
+    cycle = _plan(queue)  # what has to be learnt once is learnt now
+    plan = _median(rounds, lambda: _plan(queue))
+    applicants = [Applicant(waiting.run, waiting.request) for waiting in queue._waiting.values()]
+    order = _median(rounds, lambda: queue._outlook.line_up(applicants, NOW))
+    return plan, order, first, cycle
+
+
+def _plan(queue: Queue) -> Cycle:
+    """One cycle; what it started waits again afterwards, so that the next is the same."""
+    waiting = dict(queue._waiting)
+    cycle = queue.plan((), NOW)
+    queue._waiting, queue._placed = waiting, {}
+    return cycle
+
+
+def _median(rounds: int, work: Callable[[], object]) -> float:
+    """Processor time: others on the machine are no fault of the queue."""
+    took = []
+    for _ in range(rounds):
+        began = time.process_time()
+        work()
+        took.append(time.process_time() - began)
+    return statistics.median(took)
+
+
+def _scene(part: float, lot: random.Random) -> QueueScene:
+    """The cluster of bench.planner as a mirror shows it, with so large a part of its nodes in use."""
+    scene = QueueScene(0)
+    for facts in cluster(NODES).nodes:
+        zone, block, rack = facts.domains
+        labels = {"topology.kubernetes.io/zone": zone, "kajitori.dev/block": block, "kajitori.dev/rack": rack}
+        labels |= {"kajitori.dev/gpu-type": facts.gpu_type, **facts.labels}
+        amounts = {"cpu": f"{facts.cpu_millis}m", "memory": str(facts.memory_bytes), "pods": str(facts.pods)}
+        amounts |= {names.GPU_RESOURCE: str(facts.gpus)} if facts.gpus else {}
+        document = {
+            "metadata": {"name": facts.name, "labels": labels},
+            "spec": {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in facts.taints]},
+            "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+        }
+        scene.mirror.nodes[facts.name] = msgspec.convert(document, Node)
+    for number in range(FINISHED):
+        scene.finished(
+            f"old-{number}",
+            seconds=lot.randint(10, 40_000),
+            until=ago(hours=lot.randint(1, 500)),
+            members=1 + number % 4,
+            owner=f"user-{number % USERS}",
+            command=["train", "abcdefgh"[number % PROGRAMS]],
+        )
+    taken = lot.sample(sorted(scene.mirror.nodes), int(part * NODES))
+    while taken:
+        mine = [taken.pop() for _ in range(min(len(taken), lot.randint(1, 16)))]
+        number = len(taken)
+        scene.runs(
+            f"run-{number}",
+            compress(mine),
+            since=ago(hours=lot.randint(1, 30)),
+            owner=f"user-{number % USERS}",
+            command=["train", "abcdefgh"[number % PROGRAMS]],
+        )
+    return scene
+
+
+def _queue(scene: QueueScene, lot: random.Random) -> Queue:
+    queue = Queue(scene.mirror, scene.cluster)
+    for number, each in enumerate(gangs(QUEUED, lot)):
+        since, members = ago(minutes=lot.randint(1, 3000)), len(each.gang.ranks)
+        status = RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=members))
+        name, program = f"wait-{number}", "abcdefgh"[number % PROGRAMS]
+        run = scene.show(name, status, owner=f"user-{number % USERS}", command=["train", program])
+        request = replace(each.gang, key=f"team/{name}", queued_at=since)
+        admitted = Admitted(gang.Run("batch", members, gang.Limits(), status))
+        queue.wait(Waiting(("team", name), run, admitted, status, request, run.metadata.resource_version))
+    return queue
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
