@@ -113,17 +113,17 @@ async def measure_ours(there: Platform, size: Size, run: str) -> float:
 
 async def measure_bare(there: Platform, size: Size, run: str, templates: Sequence[dict[str, Any]]) -> float:
     """The same by a script that only replaces the Pods."""
-    await _create(there.client, _renamed(templates, run, 1))
-    await wait_until(lambda: _running(there, f"{run}-1-") == size.members)
+    await create_all(there.client, renamed(templates, run, 1))
+    await wait_until(lambda: running(there, f"{run}-1-") == size.members)
     selector = f"{names.LABEL_RUN}={run}"
     with Watchman(there, f"{run}-1-", f"{run}-2-", size.members) as watchman:
         await _break(there, watchman, f"{run}-1-{size.members // 2}")
         await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=5)
         await wait_until(lambda: not there.pods(f"{run}-1-"))
-        await _create(there.client, _renamed(templates, run, 2))
+        await create_all(there.client, renamed(templates, run, 2))
         async with asyncio.timeout(PATIENCE_SECONDS):
             await watchman.done.wait()
-    await wait_until(lambda: _running(there, f"{run}-2-") == size.members)
+    await wait_until(lambda: running(there, f"{run}-2-") == size.members)
     await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=0)
     await wait_until(lambda: not there.pods(f"{run}-"))
     return watchman.bound_at - watchman.failed_at
@@ -136,22 +136,22 @@ async def _break(there: Platform, watchman: Watchman, pod: str) -> None:
         await watchman.failed.wait()
 
 
-def _running(there: Platform, prefix: str) -> int:
+def running(there: Platform, prefix: str) -> int:
     return sum(pod.status.phase == "Running" for pod in there.pods(prefix))
 
 
-async def _create(client: KubeClient, pods: Sequence[dict[str, Any]]) -> None:
+async def create_all(client: KubeClient, pods: Sequence[dict[str, Any]]) -> None:
     await asyncio.gather(*(client.create(PODS, pod, NAMESPACE) for pod in pods))
 
 
-def _renamed(templates: Sequence[dict[str, Any]], run: str, attempt: int) -> list[dict[str, Any]]:
+def renamed(templates: Sequence[dict[str, Any]], run: str, attempt: int) -> list[dict[str, Any]]:
     return [
         {**pod, "metadata": {"name": names.pod_name(run, attempt, rank), "labels": {names.LABEL_RUN: run}}}
         for rank, pod in enumerate(templates)
     ]
 
 
-async def _templates(there: Platform, size: Size) -> list[dict[str, Any]]:
+async def model_pods(there: Platform, size: Size) -> list[dict[str, Any]]:
     """The Pods that the controller makes of such a gang, as the API server took them, without what it added."""
     await there.submit("model", spec_of(size.members, nodeSelector=POOL_LABEL))
     await there.runs("model", attempt=1)
@@ -171,7 +171,7 @@ async def measure(config: KubeConfig, kubeconfig: Path, size: Size) -> dict[str,
         with simulated_nodes(kubeconfig, size.nodes):
             async with platform(client, parse_policy(DIRECTLY), NAMESPACE) as there:
                 await label_nodes(there, size.nodes)
-                templates = await _templates(there, size)
+                templates = await model_pods(there, size)
                 for number in range(size.rounds):
                     seconds["ours"].append(await measure_ours(there, size, f"ours-{number}"))
                     seconds["bare"].append(await measure_bare(there, size, f"bare-{number}", templates))

@@ -128,6 +128,26 @@ async def test_a_controller_that_is_killed_before_it_told_anybody_is_followed_by
     assert len(world.pods("second", 1)) == 4
 
 
+async def test_a_sweep_and_a_service_give_way_as_a_whole_and_come_back(world: World) -> None:
+    """The sweep with as many members as find room beside the one it gave way to; the service with all or none."""
+    world.use_policy(preemption={"minimumRunTime": "0s"})
+    world.start_controller()
+    await world.submit("sweep", array="0-4", resources=WHOLE, priority="low")
+    await world.submit("web", type="service", replicas=3, resources=WHOLE, priority="low")
+    for name, members in (("sweep", 5), ("web", 3)):
+        await world.until(lambda n=name, m=members: world.status(n).members.running == m, f"{name} runs")  # type: ignore[misc]
+    await world.submit("urgent", replicas=7, resources=WHOLE)
+    await world.reaches("urgent", Phase.RUNNING)
+    sweep = await world.until(lambda: (s := world.status("sweep")).members.running == 1 and s, "one of the sweep runs")
+    assert sweep and (sweep.interruptions, sweep.restarts, sweep.members.failed) == (1, 0, 0)
+    assert (world.status("web").phase, world.status("web").interruptions) == (Phase.QUEUED, 1)
+    assert not world.pods("web")
+    await world.succeed("urgent")
+    await world.until(lambda: world.status("sweep").members.running == 5, "all of the sweep run again")
+    status = await world.reaches("web", Phase.RUNNING)
+    assert (status.members.running, status.restarts, status.gives_way) == (3, 0, None)
+
+
 async def test_a_team_gets_back_what_it_is_guaranteed(world: World) -> None:
     """Another team borrowed it for a run of normal priority, which is asked first and gives it back; the rest of what
     it holds it keeps."""

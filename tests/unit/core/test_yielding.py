@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -19,13 +19,14 @@ from kajitori.core.gang import (
     NeedsNodes,
     Run,
     Step,
+    Sweep,
     give_way,
     keep_waiting,
     next_step,
     place_on,
 )
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, GivesWay, RunStatus
+from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
@@ -130,6 +131,24 @@ def test_a_service_leaves_as_a_whole_and_comes_back_so() -> None:
     assert (back.status.phase, back.status.restarts) == (Phase.QUEUED, 0)
     assert [action.ranks for action in back.actions if isinstance(action, NeedsNodes)] == [(0, 1)]
     assert not any(isinstance(action, DeleteMember) for action in back.actions)
+
+
+def test_a_sweep_gives_up_those_that_run_and_repeats_nobody_else() -> None:
+    """Who has ended stays ended; who is told is written down before, and started anew when there is room."""
+    life = asked(members=MemberCounts(total=3), sweep=SweepState(succeeded="0"))
+    assert life.status.attempt is not None
+    life.status.attempt = msgspec.structs.replace(life.status.attempt, nodes="n[0-2]", ranks="0-2", world_size=1)
+    subject = replace(life, replicas=3, sweep=Sweep((0, 1, 2), 3))
+    kept = step(replace(subject, wanted=False), member(1), member(2))
+    assert (kept.status.gives_way, kept.actions) == (None, ())
+    told = step(subject, member(1), member(2))
+    assert told.status.sweep == SweepState(succeeded="0", again="1-2")
+    assert (told.status.reason, told.status.interruptions, told.actions) == (Reason.PREEMPTED, 1, (ALL_OF_IT,))
+    later = step(after(subject, told), member(1, FAILED, reason=Reason.PROGRAM_FAILED, terminating=True))
+    assert later.status.interruptions == 1
+    back = next_step(after(subject, later), (), NOW + timedelta(minutes=1))
+    (needs,) = (action for action in back.actions if isinstance(action, NeedsNodes))
+    assert (needs.ranks, back.status.restarts, back.status.members.failed) == ((1, 2), 0, 0)
 
 
 def test_until_it_starts_again_it_says_to_whom_it_gave_way() -> None:
