@@ -111,12 +111,11 @@ async def test_who_no_longer_needs_nodes_takes_the_request_back(world: World) ->
         await nothing_is_left(world, scaler)
 
 
-@pytest.mark.parametrize("kind", ["Failed", "BookingExpired", "CapacityRevoked"])
-async def test_what_fails_is_told_and_tried_again(world: World, kind: str) -> None:
+async def test_what_fails_is_told_and_tried_again(world: World) -> None:
     """With the autoscaler's own words, after a pause, under another name."""
     world.use_policy(nodePools={"spot": POOL})
     async with Autoscaler(world).running() as scaler:
-        scaler.behaves = fail(kind)
+        scaler.behaves = fail()
         world.start_controller()
         await submit(world, "bert", 2)
         await world.until(lambda: state_of(world, "bert") is RequestState.FAILED, "it has failed")

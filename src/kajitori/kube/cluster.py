@@ -79,7 +79,7 @@ class ClusterView:
         self._version = 0
         self._planned: dict[str, _Planned] = {}
         self._kin: KinIndex | None = None
-        self._pools = PoolView(mirror)
+        self._pools = PoolView(mirror, self._is_test)
 
     @property
     def policy(self) -> Policy:
@@ -141,7 +141,7 @@ class ClusterView:
 
     def barred(self) -> Barred:
         """Keeps gangs off nodes that came for others."""
-        return Barred(self.kept(), self.table())
+        return self._pools.barred(self.table(), self.policy)
 
     def snapshot(self) -> Snapshot:
         """What is used on every node now, by whomever."""
@@ -257,6 +257,9 @@ class ClusterView:
         if run.metadata.namespace != self.policy.preflight.namespace:
             return ""
         return run.metadata.annotations.get(names.ANNOTATION_TESTED_NODE, "")
+
+    def _is_test(self, run: RunObject) -> bool:
+        return names.ANNOTATION_TESTED_NODE in run.metadata.annotations and bool(self.tested_node(run))
 
     def outline(self, run: RunObject, status: RunStatus) -> tuple[gang.Run, RunSpec | None]:
         """A run that is refused now, as far as it goes on: its attempt runs until it is over or somebody ends it.

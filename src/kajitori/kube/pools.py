@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,13 +17,16 @@ from kajitori.core.provisioning import Pool, holds
 from kajitori.core.reasons import Phase
 from kajitori.core.snapshot import NodeTable
 from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import RunObject
 
 
 class PoolView:
     """What `ClusterView` knows of pools; worked out anew with each table of nodes."""
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, is_test: Callable[[RunObject], bool]) -> None:
+        """`is_test` tells runs that test a node: nothing is kept from them, and they take nothing from anybody."""
         self._mirror = mirror
+        self._is_test = is_test
         self._table: NodeTable | None = None
         self._pools: dict[str, Pool] = {}
         self._possible: NodeTable | None = None
@@ -59,39 +62,53 @@ class PoolView:
     def holds(self, table: NodeTable, policy: Policy) -> dict[str, Rows]:
         """Which nodes are kept for which run, by the gang's key."""
         pools = self.of(table, policy)
-        return holds(self.requests(), pools, table, _Members(self._mirror)) if pools else {}
+        return holds(self.requests(), pools, table, _Members(self._mirror, self._is_test)) if pools else {}
+
+    def barred(self, table: NodeTable, policy: Policy) -> Barred:
+        """Keeps gangs off nodes that are kept for others."""
+
+        def is_test(key: str) -> bool:
+            namespace, _, name = key.partition("/")
+            run = self._mirror.runs.get((namespace, name))
+            return run is not None and self._is_test(run)
+
+        return Barred(self.holds(table, policy), table, is_test)
 
 
 class _Members:
-    """Which runs have members on a node, or will have them there in a moment; by the gang's key."""
+    """Which runs have members on a node, or will have them there in a moment; by the gang's key. Tests do not count."""
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, is_test: Callable[[RunObject], bool]) -> None:
         self._mirror = mirror
+        self._is_test = is_test
         self._starting: dict[str, set[str]] | None = None
 
     def __call__(self, node: str) -> set[str]:
         if self._starting is None:
             self._starting = defaultdict(set)
             for (namespace, name), run in self._mirror.runs.items():
-                if run.status is not None and run.status.phase is Phase.STARTING and run.status.attempt is not None:
-                    for planned in gang.node_by_rank(run.status.attempt).values():
+                status = run.status
+                starts = status is not None and status.phase is Phase.STARTING and not self._is_test(run)
+                if status is not None and starts and status.attempt is not None:
+                    for planned in gang.node_by_rank(status.attempt).values():
                         self._starting[planned].add(f"{namespace}/{name}")
         pods = (pod for pod in self._mirror.pods_on_node(node) if not pod.is_finished)
-        metas = [run.metadata for run in map(self._mirror.run_of, pods) if run is not None]
+        metas = [run.metadata for run in map(self._mirror.run_of, pods) if run is not None and not self._is_test(run)]
         return {f"{meta.namespace}/{meta.name}" for meta in metas} | self._starting.get(node, set())
 
 
 class Barred:
     """Keeps gangs off nodes that came for others: by what each of their members asks for."""
 
-    def __init__(self, kept: Mapping[str, Rows], table: NodeTable) -> None:
+    def __init__(self, kept: Mapping[str, Rows], table: NodeTable, is_test: Callable[[str], bool]) -> None:
+        self._is_test = is_test
         self._kept = {key: frozenset(table.nodes[row].name for row in rows.tolist()) for key, rows in kept.items()}
         self._all = frozenset().union(*self._kept.values())
         self._members: dict[int, tuple[MemberRequest, MemberRequest]] = {}
 
     def __call__(self, request: GangRequest) -> GangRequest:
         """The gang, off what is kept for others. Equal members stay one object: the planner looks at that first."""
-        if not self._all:
+        if not self._all or self._is_test(request.key):
             return request
         own = self._kept.get(request.key)
         if own:

@@ -1,0 +1,97 @@
+"""Pools as mirror and policy have them: what they have and may get, and for whom new nodes are kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+from tests.helpers.queue_scene import MEMBER, NOW, QueueScene, ago
+
+from kajitori.core import names
+from kajitori.core.node_request import NodeRequest, RequestState
+from kajitori.core.planner import GangRequest
+from kajitori.core.reasons import Phase
+from kajitori.core.status import RunStatus
+from kajitori.kube.objects import Node
+
+POOL = {
+    "nodeSelector": {"pool": "spot"},
+    "node": {"cpu": 32, "memory": "64Gi", "gpu": 8},
+    "maxNodes": 5,
+}
+ASKED = NodeRequest(
+    pool="spot", nodes=2, attempt=1, number=1, state=RequestState.PROVISIONED, first_asked_at=ago(minutes=5)
+)
+
+
+def scene(*created: str) -> QueueScene:
+    """Nodes of the pool, which came at these times."""
+    made = QueueScene(len(created), nodePools={"spot": POOL}, preflight={"image": "test:1"})
+    for name, moment in zip(list(made.mirror.nodes), created, strict=True):
+        node = made.mirror.nodes[name]
+        meta = msgspec.structs.replace(node.metadata, labels={"pool": "spot"}, creation_timestamp=moment)
+        made.mirror.nodes[name] = Node(metadata=meta, spec=node.spec, status=node.status)
+    return made
+
+
+def asks(made: QueueScene, name: str, request: NodeRequest = ASKED) -> None:
+    made.show(name, RunStatus(phase=Phase.QUEUED, queued_at=ago(minutes=6), node_request=request))
+
+
+def kept(made: QueueScene) -> dict[str, list[str]]:
+    nodes = made.cluster.table().nodes
+    return {key: [nodes[row].name for row in rows.tolist()] for key, rows in made.cluster.kept().items()}
+
+
+def off(made: QueueScene, key: str) -> set[str]:
+    """Nodes that such a run is kept off."""
+    return set(made.cluster.barred()(GangRequest(key, MEMBER, (0,))).member.barred)
+
+
+def test_what_a_pool_may_get_is_part_of_what_may_be() -> None:
+    made = scene(ago(days=1), ago(days=1))
+    assert len(made.cluster.possible_table()) == 5 and len(made.cluster.table()) == 2
+    assert made.cluster.pools["spot"].rows.tolist() == [0, 1]
+    assert QueueScene(2).cluster.possible_table() is not None and not QueueScene(2).cluster.pools
+
+
+def test_others_are_kept_off_what_came_for_a_run() -> None:
+    """Not off what was there before; itself off nothing. Equal members stay one object."""
+    made = scene(ago(days=1), ago(minutes=2), ago(minutes=1))
+    asks(made, "bert")
+    assert kept(made) == {"team/bert": ["n1", "n2"]}
+    assert off(made, "team/other") == {"n1", "n2"} and off(made, "team/bert") == set()
+    barred = made.cluster.barred()
+    one, two = (barred(GangRequest(f"team/{name}", MEMBER, (0,))) for name in "ab")
+    assert one.member is two.member
+    asks(made, "bert", msgspec.structs.replace(ASKED, state=RequestState.FAILED))
+    assert kept(made) == {} and off(made, "team/other") == set()
+
+
+def test_what_a_run_has_begun_to_start_on_is_not_kept_for_another() -> None:
+    """Before its Pods are bound, too."""
+    made = scene(ago(minutes=3), ago(minutes=2), ago(minutes=1))
+    asks(made, "bert")
+    made.runs("first", "n0", since=ago(minutes=2))
+    starting = made.runs("second", "n1", since=ago(minutes=1), phase=Phase.STARTING)
+    for key in [key for key in made.mirror.pods if key[1].startswith(starting.metadata.name)]:
+        made.mirror._unindex_pod(made.mirror.pods.pop(key))
+    assert kept(made) == {"team/bert": ["n2"]}
+
+
+def test_a_new_node_is_tested_though_it_is_kept() -> None:
+    """A test is kept off nothing, and a node that is tested stays whose it is."""
+    made = scene(ago(minutes=2), ago(minutes=1))
+    asks(made, "bert")
+    test = made.runs("test-n0", "n0", since=ago(minutes=1), team=names.NAMESPACE)
+    meta = msgspec.structs.replace(test.metadata, annotations={names.ANNOTATION_TESTED_NODE: "n0"})
+    made.mirror.runs[names.NAMESPACE, "test-n0"] = msgspec.structs.replace(test, metadata=meta)
+    assert kept(made) == {"team/bert": ["n0", "n1"]}
+    assert off(made, f"{names.NAMESPACE}/test-n0") == set()
+    assert off(made, "team/other") == {"n0", "n1"}
+
+
+def test_members_are_the_same_where_nothing_is_kept() -> None:
+    made = scene(ago(days=1))
+    request = GangRequest("team/bert", replace(MEMBER), (0,), queued_at=str(NOW))
+    assert made.cluster.barred()(request) is request
