@@ -23,6 +23,9 @@ class PolicyField:
     text: str
 
 
+_MANY: dict[Any, str] = {list: "[]", dict: ".<name>"}
+
+
 def policy_fields() -> list[PolicyField]:
     """Every field of the policy file, in the file's order."""
     return list(_fields(Policy, ""))
@@ -33,7 +36,7 @@ def policy_reference() -> str:
     lines = ["# The policy file", "", " ".join((Policy.__doc__ or "").split())]
     section = ""
     for field in policy_fields():
-        head = field.path.split(".")[0]
+        head = field.path.split(".")[0].removesuffix("[]")
         if head != section:
             section = head
             lines += ["", f"## {section}", ""]
@@ -55,7 +58,7 @@ def _fields(model: type[BaseModel], path: str) -> Iterator[PolicyField]:
         if many:
             yield PolicyField(field_path, _default(model, name), text)
             if _is_of_policy(inner):
-                yield from _fields(inner, f"{field_path}.<name>.")
+                yield from _fields(inner, f"{field_path}{many}.")
         else:
             yield PolicyField(field_path, "", text)
             yield from _fields(inner, f"{field_path}.")
@@ -66,15 +69,15 @@ def _is_of_policy(model: type[BaseModel]) -> bool:
     return model.__module__ != RunSpec.__module__
 
 
-def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """The model inside a field's type, and whether there may be many of it."""
+def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
+    """The model inside a field's type; where there may be many of it, how one of them is written."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, False
+        return annotation, ""
     for each in typing.get_args(annotation):
         found, many = _inner(each)
         if found is not None:
-            return found, many or typing.get_origin(annotation) in (list, dict)
-    return None, False
+            return found, _MANY.get(typing.get_origin(annotation), "") + many
+    return None, ""
 
 
 def _default(model: type[BaseModel], name: str) -> str:

@@ -307,3 +307,4 @@ def test_the_reference_shows_defaults() -> None:
     assert "- `defaults.memory`" in page
     assert "Default: `2Gi`" in page
     assert "- `volumes.<name>.claim`" in page
+    assert "- `guarantees[].namespace`" in page
