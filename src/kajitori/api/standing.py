@@ -35,7 +35,7 @@ async def standing(api: Api, newcomer: Applicant | None = None) -> Standing:
         waiting = [each for each in waiting if each.request.key != newcomer.request.key]
     everybody = (*waiting, newcomer) if newcomer is not None else tuple(waiting)
     line = api.outlook.line_up(everybody, now)
-    asked = situation(
+    asked = await situation(
         api.mirror,
         api.cluster,
         line.queue,

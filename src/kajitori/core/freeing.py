@@ -114,9 +114,9 @@ class Freeing:
     runs are before it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Situation:
-    """Everything that the next cycle will decide by."""
+    """Everything that the next cycle will decide by. It has no representation: that of a large cluster takes seconds."""
 
     snapshot: Snapshot
     """What is used now, by the occupants and whatever else."""

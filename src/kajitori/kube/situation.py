@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,10 +11,10 @@ import numpy as np
 from kajitori.core.backfill import Ending, Queued
 from kajitori.core.freeing import Occupant, Situation, StepKind
 from kajitori.core.planner import MemberRequest, occupy
-from kajitori.kube.cluster import ClusterView
+from kajitori.kube.cluster import ClusterView, Promise
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.usage import is_alone
+from kajitori.kube.usage import is_alone, pod_usage
 
 _COME_BACK = ("DaemonSet", "Node")
 """Pods of these are made again at once where they were."""
@@ -30,7 +31,7 @@ class _Parts:
     endings: list[Ending] = field(default_factory=list)
 
 
-def situation(
+async def situation(
     mirror: Mirror,
     cluster: ClusterView,
     queue: Sequence[Queued],
@@ -41,57 +42,61 @@ def situation(
 ) -> Situation:
     """What the next cycle will decide by. queue: all that wait, in order; endings: by `namespace/name` of the run;
     asked: the run that is asked about, whose members are each by itself."""
-    snapshot = cluster.snapshot()
-    for promise in cluster.promises():
+    snapshot, promises = cluster.snapshot(), tuple(cluster.promises())
+    for promise in promises:
         occupy(snapshot, promise.member, promise.nodes)
-    policy = cluster.policy.queue
+    policy, index = cluster.policy, snapshot.table.index
+    bound = [(pod, pod.spec.node_name) for pod in mirror.pods.values() if pod.spec.node_name in index]
+    nominated = [(pod, pod.status.nominated_node_name) for pod in mirror.nominated()]
+    there = _There([*bound, *nominated], promises, list(endings), index, policy.gpu.resource)
     return Situation(
         snapshot,
         queue,
-        occupants(mirror, cluster, endings, asked=asked),
+        await asyncio.to_thread(_occupants, there, asked),  # a Pod at a time: of a large cluster it takes a second
         now,
-        reserve=policy.reservations,
-        likely=policy.likely,
+        reserve=policy.queue.reservations,
+        likely=policy.queue.likely,
     )
 
 
-def occupants(
-    mirror: Mirror, cluster: ClusterView, endings: Iterable[tuple[str, Ending]] = (), *, asked: str = ""
-) -> list[Occupant]:
-    """Everybody who takes something of a node and whose going would free it, by rows of the cluster's table."""
-    index, resource = cluster.table().index, cluster.policy.gpu.resource
+@dataclass(frozen=True, slots=True)
+class _There:
+    """Everybody who takes something of a node at one moment."""
+
+    pods: Sequence[tuple[Pod, str]]
+    """With their nodes, also those that the scheduler makes room for."""
+    promises: Sequence[Promise]
+    endings: Sequence[tuple[str, Ending]]
+    index: Mapping[str, int]
+    """Of the node table."""
+    gpu_resource: str
+
+
+def _occupants(there: _There, asked: str) -> list[Occupant]:
+    """Everybody whose going would free something."""
+    index = there.index
     found: dict[str, _Parts] = {}
     own: dict[int, list[str]] = {}
     """Members of the run that is asked about, by row."""
-
-    def note(pod: Pod, row: int) -> None:
-        usage, member = mirror.usage_of_pod(pod), pod.member if pod.run_uid else None
+    for pod, node in there.pods:
+        controller, row = pod.metadata.controller, index.get(node)
+        if row is None or pod.is_finished or (controller is not None and controller.kind in _COME_BACK):
+            continue
+        member = pod.member if pod.run_uid else None
         key = f"{pod.metadata.namespace}/{member.run if member is not None else pod.metadata.name}"
         kind = StepKind.RUN if member is not None else StepKind.POD
         if key == asked:
             key, kind = f"{pod.metadata.namespace}/{pod.metadata.name}", StepKind.MEMBER
             own.setdefault(row, []).append(key)
-        parts = found.setdefault(key, _Parts(kind))
+        usage, parts = pod_usage(pod.spec), found.setdefault(key, _Parts(kind))
         parts.rows.append(row)
-        parts.amounts.append((usage.cpu_millis, usage.memory_bytes, usage.other(resource), 1))
+        parts.amounts.append((usage.cpu_millis, usage.memory_bytes, usage.other(there.gpu_resource), 1))
         parts.alone.append(member is not None and is_alone(pod))
-
-    for pod in mirror.pods.values():
-        row = index.get(pod.spec.node_name)
-        if row is None or pod.is_finished:
-            continue
-        controller = pod.metadata.controller
-        if controller is None or controller.kind not in _COME_BACK:
-            note(pod, row)
-    for pod in mirror.nominated():
-        row = index.get(pod.status.nominated_node_name)
-        if row is not None:
-            note(pod, row)
-    for promise in cluster.promises():
+    for promise in there.promises:
         _add_promise(
             found.setdefault(promise.run, _Parts(StepKind.RUN)), promise.member, [index[n] for n in promise.nodes]
         )
-    for key, ending in endings:
+    for key, ending in there.endings:
         if key == asked:
             _divide(ending, own, found)
         elif key in found:

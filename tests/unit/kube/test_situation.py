@@ -25,7 +25,7 @@ def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", co
     scene.mirror._index(Added(made))
 
 
-def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
+async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
     """Runs with their promises and their expected ends, Pods of others, and Pods that the scheduler makes room for;
     without them nothing is left but what comes back by itself."""
     scene = QueueScene(6)
@@ -39,13 +39,13 @@ def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
     add(scene, "agent", node="n4", controller="DaemonSet")
     add(scene, "coming", nominated="n5")
     outlook = Outlook(scene.mirror, scene.cluster)
-    found = situation(scene.mirror, scene.cluster, (), outlook.endings(NOW), NOW.timestamp())
+    found = await situation(scene.mirror, scene.cluster, (), outlook.endings(NOW), NOW.timestamp())
     there = {occupant.key: occupant for occupant in found.occupants}
     assert set(there) == {"team/bert", "team/starts", "kube-system/web", "kube-system/coming"}
     assert there["team/bert"].ends_at == NOW.timestamp() + 2 * 3600
     assert sorted(there["team/starts"].rows.tolist()) == [2, 3]
     assert [there[key].is_run for key in sorted(there)] == [False, False, True, True]
-    apart = situation(scene.mirror, scene.cluster, (), outlook.endings(NOW), NOW.timestamp(), asked="team/bert")
+    apart = await situation(scene.mirror, scene.cluster, (), outlook.endings(NOW), NOW.timestamp(), asked="team/bert")
     members = [occupant for occupant in apart.occupants if occupant.kind is StepKind.MEMBER]
     assert [member.key for member in members] == ["team/bert-1-0", "team/bert-1-1"]
     assert [(member.rows.tolist(), member.ends_at) for member in members] == [
