@@ -215,14 +215,15 @@ class _Releases:
         times = np.unique(self._times)
         found = None
         low, high = 0, len(times)
-        probe = self._guess(times, need - room_now)
+        probe, is_guess = self._guess(times, need - room_now), True
         while low < high:
             then = self._after(state, float(times[probe]))
             room = room_of(then, self._shape.member, self._shape.candidates)
             if int(room.sum()) >= need:
                 found = float(times[probe]), then, room
                 high = probe
-                probe = high - 1 if low == 0 else (low + high) // 2
+                probe = high - 1 if is_guess else (low + high) // 2
+                is_guess = False
             elif probe == len(times) - 1:
                 return None
             else:
