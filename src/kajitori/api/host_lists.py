@@ -240,7 +240,8 @@ def require_starting(mirror: Mirror, ticket: Ticket, rank: int) -> None:
     pod = mirror.pods.get((ticket.namespace, names.pod_name(ticket.run, ticket.attempt, rank)))
     if pod is None:
         raise Unavailable(f"member {rank} of run {ticket.run} is not seen yet", hint="ask again")
-    if pod.run_uid != ticket.run_uid or _rank(pod, ticket) != rank or pod.is_finished or _has_started(pod):
+    its_name = names.MemberName(ticket.run, ticket.attempt, rank)  # of a sweep's member, the index: its world is 1
+    if pod.run_uid != ticket.run_uid or pod.member != its_name or pod.is_finished or _has_started(pod):
         message = f"member {rank} of attempt {ticket.attempt} of run {ticket.run} is not starting"
         raise _Refusal("NotStarting", message).error()
 

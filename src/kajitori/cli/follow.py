@@ -121,7 +121,8 @@ class Follower(threading.Thread):
         told = self._tell_counts((0, 0))
         for view in views:
             self.view = view
-            told = self._tell_counts(told)
+            if not is_final(view):
+                told = self._tell_counts(told)
 
     def _tell_counts(self, told: tuple[int, int]) -> tuple[int, int]:
         """Says how it stands where that is news; answers what was said."""

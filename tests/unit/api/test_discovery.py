@@ -366,6 +366,14 @@ async def ask_for_code(gang: Gang, rank: int) -> httpx2.Response:
     return await gang.world.http.get(CODE, params={"rank": rank}, headers=gang.headers())
 
 
+async def test_a_member_of_a_sweep_gets_it_by_its_index(coded: Gang) -> None:
+    """Though each is alone in its world."""
+    coded.start(7)
+    coded.ticket = replace(coded.ticket, world_size=1)
+    await coded.world.caught_up()
+    assert (await ask_for_code(coded, 7)).status_code == 200
+
+
 async def test_a_member_that_starts_gets_the_code_of_its_attempt(coded: Gang) -> None:
     """And nobody else: not one whose program runs, not one that is unknown, not with another run's ticket."""
     coded.start(0)

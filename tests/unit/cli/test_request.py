@@ -332,3 +332,14 @@ def test_code_that_cannot_be_packed_is_one_fault_among_all() -> None:
         ("--code .: a", "is a socket"),
         ("--code .: b", "is a device"),
     ]
+
+
+def test_a_sweep() -> None:
+    """`--array` takes the place of the file's replicas; what is wrong with it is said in the option's name."""
+    request = build(image="bert:3", array="0-9%4", stop_at="first-failure")
+    assert request.spec.items() >= {"array": "0-9%4", "stopAt": "first-failure"}.items()
+    assert not request.faults
+    assert [fault.field for fault in faults(image="bert:3", array="9-1")] == ["--array"]
+    assert [fault.field for fault in faults(image="bert:3", stop_at="first-failure")] == ["--stop-at"]
+    both = faults(image="bert:3", array="0-9", replicas="3", launcher="torchrun")
+    assert {fault.field for fault in both} == {"--replicas", "--launcher"}

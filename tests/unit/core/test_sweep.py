@@ -31,7 +31,7 @@ from kajitori.core.gang.ledger import Ledger, ranges
 from kajitori.core.gang.sweep import STARTED_TOGETHER, TAKEN_AWAY_AT_ONCE
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, Notable, RunStatus, SweepState, to_document
+from kajitori.core.status import Attempt, GivesWay, MemberCounts, Notable, RunStatus, SweepState, to_document
 from kajitori.core.status_check import damage
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -79,7 +79,7 @@ def stored(run: Run, answer: Step) -> Run:
     return replace(run, status=answer.status)
 
 
-def asked(answer: Step) -> tuple[int, ...]:
+def asked_of(answer: Step) -> tuple[int, ...]:
     return next((action.ranks for action in answer.actions if isinstance(action, NeedsNodes)), ())
 
 
@@ -137,9 +137,9 @@ def test_each_member_has_restarts_of_its_own() -> None:
     assert once.status.sweep == SweepState(again="0", restarts={"1": "0"})
     assert once.status.restarts == 1
     again = step(stored(run, once), *seen)
-    assert (again.status.sweep, taken_away(again), asked(again)) == (once.status.sweep, ["s-1-0"], ())
+    assert (again.status.sweep, taken_away(again), asked_of(again)) == (once.status.sweep, ["s-1-0"], ())
     gone = step(stored(run, again), member(1))
-    assert asked(gone) == (0,)
+    assert asked_of(gone) == (0,)
     placed = gang.place_sweep(gone.status, (0,), "n9", {}, NOW, launcher="array")
     assert placed.sweep == SweepState(restarts={"1": "0"})
     assert placed.attempt is not None
@@ -189,14 +189,14 @@ def test_what_is_done_to_a_member_costs_it_nothing(lost: Member | None) -> None:
     next_look = step(stored(run, answer), *seen)
     assert next_look.status.interruptions == 1
     assert taken_away(next_look) == (["s-1-0"] if lost is not None else [])
-    assert asked(step(stored(run, next_look), member(1))) == (0,)
+    assert asked_of(step(stored(run, next_look), member(1))) == (0,)
 
 
 def test_a_member_on_a_dead_node_is_not_waited_for() -> None:
     run = sweep(2, sweep=SweepState(again="0"))
     lingering = member(0, node_ready=False, terminating=True)
-    assert asked(step(run, lingering, member(1))) == (0,)
-    assert asked(step(run, replace(lingering, node_ready=True), member(1))) == ()
+    assert asked_of(step(run, lingering, member(1))) == (0,)
+    assert asked_of(step(run, replace(lingering, node_ready=True), member(1))) == ()
 
 
 def test_without_a_memory_limit_nobody_is_carried_to_another_node() -> None:
@@ -223,9 +223,9 @@ def test_starts_that_fail_pause_further_ones_and_leave_the_others_alone() -> Non
     assert (answer.status.sweep, answer.status.phase) == (SweepState(again="0"), Phase.RUNNING)
     assert (answer.status.reason, answer.status.failed_starts) == (Reason.IMAGE_PULL, 1)
     paused = step(stored(run, answer), member(1), member(2), at=timedelta(seconds=605))
-    assert (asked(paused), paused.wake_at) == ((), NOW + timedelta(seconds=610))
+    assert (asked_of(paused), paused.wake_at) == ((), NOW + timedelta(seconds=610))
     assert paused.status.reason is Reason.IMAGE_PULL
-    assert asked(step(stored(run, paused), member(1), member(2), at=timedelta(seconds=610))) == (0,)
+    assert asked_of(step(stored(run, paused), member(1), member(2), at=timedelta(seconds=610))) == (0,)
 
 
 def test_members_that_fail_to_start_one_after_the_other_are_one_failed_start() -> None:
@@ -238,9 +238,9 @@ def test_members_that_fail_to_start_one_after_the_other_are_one_failed_start() -
 
 def test_room_in_a_quota_is_used_as_soon_as_a_member_ends() -> None:
     run = sweep(3, sweep=SweepState(again="2"), not_before="2026-11-21T12:09:00Z", failed_starts=3, reason=Reason.QUOTA)
-    assert asked(step(run, member(0), member(1))) == ()
+    assert asked_of(step(run, member(0), member(1))) == ()
     answer = step(run, member(0, SUCCEEDED), member(1))
-    assert asked(answer) == (2,)
+    assert asked_of(answer) == (2,)
 
 
 def test_an_attempt_that_was_cut_off_is_completed_and_repeats_nobody_who_has_ended() -> None:
@@ -259,16 +259,16 @@ def test_members_are_placed_several_at_a_time() -> None:
     run = sweep(100, at_once=8, sweep=SweepState(succeeded="0"))
     seven = [member(rank) for rank in range(1, 8)]
     early = timedelta(milliseconds=300)
-    assert asked(step(run, *seven, at=early)) == ()
+    assert asked_of(step(run, *seven, at=early)) == ()
     assert step(run, *seven, at=early).wake_at == NOW + timedelta(seconds=1)
-    assert asked(step(run, *seven, at=timedelta(seconds=1))) == (8,)
+    assert asked_of(step(run, *seven, at=timedelta(seconds=1))) == (8,)
     fewer = replace(run, status=msgspec.structs.replace(run.status, sweep=SweepState(succeeded="0-1")))
-    assert asked(step(fewer, *seven[1:], at=early)) == (8, 9)
+    assert asked_of(step(fewer, *seven[1:], at=early)) == (8, 9)
 
 
 def test_an_attempt_starts_a_thousand_at_most() -> None:
     run = Run("batch", 3000, Limits(), RunStatus(), sweep=Sweep(tuple(range(3000)), 3000))
-    assert asked(step(run)) == tuple(range(STARTED_TOGETHER))
+    assert asked_of(step(run)) == tuple(range(STARTED_TOGETHER))
 
 
 def test_why_further_members_wait_is_told_beside_those_that_run() -> None:
@@ -284,7 +284,7 @@ def test_why_further_members_wait_is_told_beside_those_that_run() -> None:
     assert (alone.status.phase, alone.status.reason) == (Phase.QUEUED, Reason.WAITING_FOR_GPU)
 
 
-def test_it_stops_at_the_first_failure_if_asked() -> None:
+def test_it_stops_at_the_first_failure_if_asked_of() -> None:
     """The others are healthy: they have the grace of the run to write what they have."""
     run = sweep(4, stop_at="first-failure", restarts=0)
     answer = step(run, member(0), failed(1, code=3), member(2), member(3))
@@ -298,7 +298,7 @@ def test_a_failure_that_is_tried_again_is_not_the_first() -> None:
     assert step(sweep(2, stop_at="first-failure"), failed(0), member(1)).status.phase is Phase.RUNNING
 
 
-def test_it_stops_at_the_first_success_if_asked() -> None:
+def test_it_stops_at_the_first_success_if_asked_of() -> None:
     run = sweep(4, stop_at="first-success", restarts=0)
     answer = step(run, failed(0), member(1, SUCCEEDED), member(2), member(3))
     assert (answer.status.phase, answer.status.exit_code) == (Phase.SUCCEEDED, 0)
@@ -317,8 +317,8 @@ def test_stopped_it_keeps_what_has_ended_and_resumed_it_goes_on_with_the_rest() 
     resumed = replace(stored(run, stopped), stopped=False, resumes=1)
     answer = step(resumed, failed(1))
     assert answer.status.sweep == SweepState(succeeded="0", again="1-2")
-    assert asked(answer) == (2, 3)  # member 1 as soon as its old Pod is gone
-    assert asked(step(stored(resumed, answer))) == (1, 2, 3)
+    assert asked_of(answer) == (2, 3)  # member 1 as soon as its old Pod is gone
+    assert asked_of(step(stored(resumed, answer))) == (1, 2, 3)
     assert answer.status.exit_code is None
 
 
@@ -341,7 +341,7 @@ def test_resumed_after_it_was_stopped_in_mid_burst_it_makes_nobody_of_an_attempt
 def test_a_longer_array_has_more_members_and_a_shorter_one_fewer() -> None:
     run = sweep(2)
     longer = replace(run, replicas=3, sweep=Sweep((0, 1, 2), 3))
-    assert asked(step(longer, member(0), member(1))) == (2,)
+    assert asked_of(step(longer, member(0), member(1))) == (2,)
     shorter = replace(run, replicas=1, sweep=Sweep((0,), 1))
     answer = step(shorter, member(0), member(1))
     assert (taken_away(answer), answer.status.members.total) == (["s-1-1"], 1)
@@ -352,7 +352,7 @@ def test_where_policy_refuses_it_by_now_its_members_end_by_themselves_and_nobody
     run = sweep(9, at_once=3, sweep=SweepState(succeeded="0"), members=MemberCounts(total=9))
     life = gang.outline("batch", 1, run.status, False)
     answer = step(life, member(1), member(2, SUCCEEDED))
-    assert (answer.status.phase, asked(answer)) == (Phase.RUNNING, ())
+    assert (answer.status.phase, asked_of(answer)) == (Phase.RUNNING, ())
     ended = step(life, member(1, SUCCEEDED), member(2, SUCCEEDED))
     assert (ended.status.phase, ended.status.members) == (Phase.QUEUED, MemberCounts(total=9, succeeded=3))
 
@@ -377,6 +377,50 @@ def test_its_status_stays_small_with_ten_thousand_members_whatever_their_states(
     assert Ledger.of(status.sweep) == ledger
     document = msgspec.json.encode(to_document(status))
     assert len(document) < 200_000  # 300 kB less what image, command and environment may take, twice
+
+
+def test_what_members_took_is_expected_of_the_others() -> None:
+    """The longest; twice as long once somebody runs for longer than that."""
+    times = {"started_at": "2026-11-21T12:00:00Z", "ended_at": "2026-11-21T12:00:40Z"}
+    answer = step(sweep(3), member(0, SUCCEEDED, **times), member(1), member(2))
+    assert answer.status.sweep == SweepState(succeeded="0", longest_seconds=40)
+    slow = member(1, started_at="2026-11-21T12:00:00Z")
+    later = step(stored(sweep(3), answer), slow, member(2), at=timedelta(seconds=100))
+    assert later.status.sweep is not None and later.status.sweep.longest_seconds == 160
+
+
+def test_it_gives_way_as_a_whole_with_all_of_its_grace_and_comes_back() -> None:
+    asked = GivesWay(to="vision/bert", uid="u", who="vision/bert (high, of ana)")
+    run = sweep(3, sweep=SweepState(succeeded="0"))
+    run = replace(run, status=gang.give_way(run.status, asked))
+    answer = step(run, member(1), member(2))
+    assert answer.status.sweep == SweepState(succeeded="0", again="1-2")
+    assert answer.actions == (DeleteMembers(30, unfinished_only=True),)
+    ending = step(stored(run, answer), member(1, terminating=True), member(2, terminating=True))
+    assert (ending.status.reason, ending.status.interruptions, asked_of(ending)) == (Reason.PREEMPTED, 1, ())
+    gone = step(stored(run, ending))
+    assert (gone.status.phase, gone.status.reason, asked_of(gone)) == (Phase.QUEUED, Reason.PREEMPTED, (1, 2))
+    not_any_more = step(replace(run, wanted=False), member(1), member(2))
+    assert (not_any_more.status.gives_way, not_any_more.actions) == (None, ())
+
+
+def test_members_that_the_api_server_refuses_are_tried_again_later() -> None:
+    run = sweep(4, restarts=0)
+    status = gang.sweep_refused(run, run.status, Reason.QUOTA, "no room", (2, 3), NOW)
+    assert (status.sweep, status.reason, status.failed_starts) == (SweepState(again="2-3"), Reason.QUOTA, 1)
+    assert status.attempt is not None and status.attempt.created
+    paused = step(replace(run, status=status), member(0), member(1))
+    assert (asked_of(paused), paused.status.interruptions) == ((), 0)
+    assert asked_of(step(replace(run, status=status), member(0), member(1), at=timedelta(seconds=11))) == (2, 3)
+
+
+def test_those_that_a_quota_had_no_room_for_are_no_part_of_the_attempt() -> None:
+    run = sweep(4)
+    status = gang.made_in_part(run.status, [1, 3])
+    assert status.attempt is not None
+    assert gang.node_by_rank(status.attempt) == {0: "n0", 2: "n2"}
+    answer = step(replace(run, status=status), member(0), member(2))
+    assert (asked_of(answer), answer.status.interruptions) == ((1, 3), 0)
 
 
 # ------------------------------------------------------------------------------------------------ whatever happens

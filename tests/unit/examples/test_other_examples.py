@@ -65,3 +65,15 @@ def test_the_service_answers_and_ends_at_sigterm() -> None:
             assert process.wait(timeout=30) == 0
         finally:
             process.kill()
+
+
+def test_a_member_of_the_sweep_writes_its_result(tmp_path: Path) -> None:
+    """By its index; alone it needs nothing."""
+    script = str(EXAMPLES / "sweep" / "step.py")
+    environment = {**os.environ, "KAJI_ARRAY_INDEX": "5", "KAJI_RESULT": str(tmp_path / "result")}
+    subprocess.run([sys.executable, script], env=environment, check=True, capture_output=True)
+    result = json.loads((tmp_path / "result").read_text())
+    assert (result["rate"], result["seed"]) == (0.1, 2)
+    assert 0 < result["loss"] < 0.1
+    done = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("rate 0.3, seed 0: loss")

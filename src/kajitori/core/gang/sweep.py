@@ -157,11 +157,13 @@ def place_sweep(
     """The status of a sweep of which these members get these nodes (a compact list, in their order)."""
     ledger = Ledger.of(status.sweep)
     ledger.again.difference_update(ranks)
-    phase = Phase.RUNNING if status.phase is Phase.RUNNING else Phase.STARTING
+    goes_on = status.phase is Phase.RUNNING
     status = place_on(status, ranks, nodes, template, 0, 0, now, launcher=launcher, bind_direct=bind_direct)
     assert status.attempt is not None
     attempt = msgspec.structs.replace(status.attempt, world_size=1)
-    return msgspec.structs.replace(status, phase=phase, sweep=ledger.state(), attempt=attempt)
+    if goes_on:  # with the others: nothing to be told
+        status = msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE)
+    return msgspec.structs.replace(status, sweep=ledger.state(), attempt=attempt)
 
 
 def _earliest_start(sweep: Sweep, status: RunStatus, alive: int) -> datetime | None:
