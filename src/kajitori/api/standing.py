@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kajitori.api.context import Api
 from kajitori.core.freeing import Situation
 from kajitori.core.giving_way import Settled
 from kajitori.kube.outlook import Applicant, Line
-from kajitori.kube.situation import situation
+from kajitori.kube.situation import this_moment
 
 ANSWER_SECONDS = 0.5
 """What each part of an answer may take where a long queue makes it hard."""
@@ -35,17 +35,12 @@ async def standing(api: Api, newcomer: Applicant | None = None) -> Standing:
         waiting = [each for each in waiting if each.request.key != newcomer.request.key]
     everybody = (*waiting, newcomer) if newcomer is not None else tuple(waiting)
     line = api.outlook.line_up(everybody, now)
-    asked = await situation(
-        api.mirror,
-        api.cluster,
-        line.queue,
-        api.outlook.endings(now),
-        now.timestamp(),
-        asked=newcomer.request.key if newcomer is not None else "",
-    )
-    settled = api.giving_way.settle(waiting, asked.snapshot, now)  # what was freed for them is theirs
-    queue = [queued for queued in asked.queue if queued.gang.key not in settled.keys]
-    return Standing(line, everybody, settled, replace(asked, snapshot=settled.state, queue=queue))
+    moment = this_moment(api.mirror, api.cluster, api.outlook.endings(now), now.timestamp())
+    settled = api.giving_way.settle(waiting, moment.snapshot, now)  # what was freed for them is theirs
+    queue = [queued for queued in line.queue if queued.gang.key not in settled.keys]
+    asked = newcomer.request.key if newcomer is not None else ""
+    situation = await moment.situation(queue, asked=asked, used=settled.state)
+    return Standing(line, everybody, settled, situation)
 
 
 def stop_watch() -> Callable[[], bool]:

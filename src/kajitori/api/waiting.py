@@ -83,8 +83,8 @@ async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) 
 
 def _would_ask(api: Api, now: Standing, found: Answer, key: str) -> list[str]:
     """Whom the run asks to give way in the next cycle."""
-    if found.shortage is None or found.ahead >= LOOKED_AT:
-        return []
+    if found.shortage is None or found.ahead >= LOOKED_AT or api.cluster.table() is not now.settled.state.table:
+        return []  # it starts, or is not looked at so soon, or nodes have come or changed since
     queue = now.asked.queue[: found.ahead + 1]
     before = {queued.gang.key for queued in queue}
     waiting = [each for each in now.waiting if each.request.key in before]

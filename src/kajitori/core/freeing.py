@@ -116,7 +116,7 @@ class Freeing:
 
 @dataclass(frozen=True, repr=False)
 class Situation:
-    """Everything that the next cycle will decide by. It has no representation: that of a large cluster takes seconds."""
+    """Everything that the next cycle will decide by. Never shown as text: of a large cluster that takes seconds."""
 
     snapshot: Snapshot
     """What is used now, by the occupants and whatever else."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from kajitori.core.backfill import Ending, Queued
 from kajitori.core.freeing import Occupant, Situation, StepKind
 from kajitori.core.planner import MemberRequest, occupy
+from kajitori.core.snapshot import Snapshot
 from kajitori.kube.cluster import ClusterView, Promise
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod
@@ -31,50 +32,52 @@ class _Parts:
     endings: list[Ending] = field(default_factory=list)
 
 
-async def situation(
-    mirror: Mirror,
-    cluster: ClusterView,
-    queue: Sequence[Queued],
-    endings: Iterable[tuple[str, Ending]],
-    now: float,
-    *,
-    asked: str = "",
-) -> Situation:
-    """What the next cycle will decide by. queue: all that wait, in order; endings: by `namespace/name` of the run;
-    asked: the run that is asked about, whose members are each by itself."""
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Everything that the mirror shows at one moment; it may change while this is looked at."""
+
+    snapshot: Snapshot
+    """What is used, and what is promised to runs that start."""
+    pods: Sequence[tuple[Pod, str]]
+    """With their nodes, also those that the scheduler makes room for."""
+    promises: Sequence[Promise]
+    endings: Sequence[tuple[str, Ending]]
+    """By `namespace/name` of the run."""
+    gpu_resource: str
+    reserve: bool
+    likely: float
+    now: float
+
+    async def situation(self, queue: Sequence[Queued], *, asked: str = "", used: Snapshot | None = None) -> Situation:
+        """What the next cycle will decide by. queue: all that wait, in order; asked: the run that is asked about, whose
+        members are each by itself; used: what is used and kept, where that is more."""
+        there = await asyncio.to_thread(_occupants, self, asked)  # Pod by Pod: of a large cluster it takes a second
+        return Situation(used or self.snapshot, queue, there, self.now, self.reserve, self.likely)
+
+
+def this_moment(mirror: Mirror, cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now: float) -> Moment:
+    """Everybody who is on the cluster now."""
     snapshot, promises = cluster.snapshot(), tuple(cluster.promises())
     for promise in promises:
         occupy(snapshot, promise.member, promise.nodes)
     policy, index = cluster.policy, snapshot.table.index
     bound = [(pod, pod.spec.node_name) for pod in mirror.pods.values() if pod.spec.node_name in index]
     nominated = [(pod, pod.status.nominated_node_name) for pod in mirror.nominated()]
-    there = _There([*bound, *nominated], promises, list(endings), index, policy.gpu.resource)
-    return Situation(
+    return Moment(
         snapshot,
-        queue,
-        await asyncio.to_thread(_occupants, there, asked),  # a Pod at a time: of a large cluster it takes a second
+        [*bound, *nominated],
+        promises,
+        list(endings),
+        policy.gpu.resource,
+        policy.queue.reservations,
+        policy.queue.likely,
         now,
-        reserve=policy.queue.reservations,
-        likely=policy.queue.likely,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _There:
-    """Everybody who takes something of a node at one moment."""
-
-    pods: Sequence[tuple[Pod, str]]
-    """With their nodes, also those that the scheduler makes room for."""
-    promises: Sequence[Promise]
-    endings: Sequence[tuple[str, Ending]]
-    index: Mapping[str, int]
-    """Of the node table."""
-    gpu_resource: str
-
-
-def _occupants(there: _There, asked: str) -> list[Occupant]:
+def _occupants(there: Moment, asked: str) -> list[Occupant]:
     """Everybody whose going would free something."""
-    index = there.index
+    index = there.snapshot.table.index
     found: dict[str, _Parts] = {}
     own: dict[int, list[str]] = {}
     """Members of the run that is asked about, by row."""

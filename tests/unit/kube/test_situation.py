@@ -9,7 +9,7 @@ from kajitori.core.freeing import Step, StepKind
 from kajitori.core.reasons import Phase
 from kajitori.kube.objects import Pod
 from kajitori.kube.outlook import Outlook
-from kajitori.kube.situation import situation
+from kajitori.kube.situation import this_moment
 from kajitori.kube.watch import Added
 
 
@@ -39,13 +39,14 @@ async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
     add(scene, "agent", node="n4", controller="DaemonSet")
     add(scene, "coming", nominated="n5")
     outlook = Outlook(scene.mirror, scene.cluster)
-    found = await situation(scene.mirror, scene.cluster, (), outlook.endings(NOW), NOW.timestamp())
+    moment = this_moment(scene.mirror, scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    found = await moment.situation(())
     there = {occupant.key: occupant for occupant in found.occupants}
     assert set(there) == {"team/bert", "team/starts", "kube-system/web", "kube-system/coming"}
     assert there["team/bert"].ends_at == NOW.timestamp() + 2 * 3600
     assert sorted(there["team/starts"].rows.tolist()) == [2, 3]
     assert [there[key].is_run for key in sorted(there)] == [False, False, True, True]
-    apart = await situation(scene.mirror, scene.cluster, (), outlook.endings(NOW), NOW.timestamp(), asked="team/bert")
+    apart = await moment.situation((), asked="team/bert")
     members = [occupant for occupant in apart.occupants if occupant.kind is StepKind.MEMBER]
     assert [member.key for member in members] == ["team/bert-1-0", "team/bert-1-1"]
     assert [(member.rows.tolist(), member.ends_at) for member in members] == [
