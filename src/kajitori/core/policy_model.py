@@ -30,7 +30,7 @@ from kajitori.core.fields import (
     Text,
     User,
 )
-from kajitori.core.names import GPU_RESOURCE, PRIORITY_CLASS
+from kajitori.core.names import GPU_RESOURCE, GROUP, PRIORITY_CLASS
 from kajitori.core.node_policy import NodeHealth, Preflight
 from kajitori.core.node_pools import NodePools
 from kajitori.core.preemption_policy import Guarantee, Preemption, doubled
@@ -167,10 +167,11 @@ class Security(Document):
             "node-role.kubernetes.io/*",
             "node.kubernetes.io/*",
             "node.cloudprovider.kubernetes.io/*",
+            f"{GROUP}/*",
         ]
     )
     """Patterns of taints that a run's own tolerations may not name: those of control planes, and those that say how a
-    node is today."""
+    node is today, ours among them."""
     default_user: User | None = None
     """uid or uid:gid where a run names none; left out: the image's."""
     allow_privilege_escalation: bool = False

@@ -285,7 +285,7 @@ _SIGNS = st.builds(
 )
 
 
-@given(st.lists(_SIGNS, max_size=30), st.integers(0, 100), st.integers(0, 3), st.integers(1, 5))
+@given(st.lists(_SIGNS, max_size=16), st.integers(0, 100), st.integers(0, 3), st.integers(1, 5))
 def test_never_more_than_the_share(drawn: list[Signs], percent: int, failing: int, at_once: int) -> None:
     """Whatever is wrong with how many nodes: no more are out afterwards than may be, or than were out before."""
     nodes = [replace(signs, node=f"n{number}") for number, signs in enumerate(drawn)]
@@ -306,7 +306,7 @@ def test_never_more_than_the_share(drawn: list[Signs], percent: int, failing: in
     assert verdict.next_at is None or verdict.next_at > NOW
 
 
-@given(st.lists(_SIGNS, min_size=1, max_size=12))
+@given(st.lists(_SIGNS, min_size=1, max_size=8))
 def test_it_comes_to_rest(drawn: list[Signs]) -> None:
     """What was done once is not done again: with its changes in place, and no time gone by, nothing is left to do."""
     nodes = [replace(signs, node=f"n{number}") for number, signs in enumerate(drawn)]

@@ -49,6 +49,13 @@ def test_policy_lets_no_other_image_do_that() -> None:
         decide(parse_spec(spec_of_test(NODE, policy())), policy(), Facts(), run=RunIdentity("a", "team"))
 
 
+def test_nobody_else_gets_onto_nodes_that_are_out() -> None:
+    """Whatever a run tolerates by itself."""
+    spec = parse_spec({"image": "bert:3", "tolerations": [{"key": names.TAINT_UNHEALTHY, "operator": "Exists"}]})
+    with pytest.raises(Refused, match="kajitori.dev/unhealthy is not to be tolerated"):
+        decide(spec, parse_policy({}), Facts(), run=RunIdentity("bert", "team"))
+
+
 def test_without_a_test_nobody_may_more() -> None:
     rules = parse_policy(STRICT)
     assert policy_for_tests(rules) is rules

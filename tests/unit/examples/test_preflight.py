@@ -13,9 +13,10 @@ LISTED = "0, NVIDIA H100 80GB HBM3, 81559, 0\\n1, NVIDIA H100 80GB HBM3, 81559, 
 
 
 def check(
-    folder: Path, *, nvidia_smi: str = "", torch: str = "raise ImportError", **settings: str
+    folder: Path, *step: str, nvidia_smi: str = "", torch: str = "raise ImportError", **settings: str
 ) -> tuple[int, list[str]]:
-    """Exit code and lines, on a node with this nvidia-smi (a shell script) and this PyTorch."""
+    """Exit code and lines, on a node with this nvidia-smi (a shell script) and this PyTorch; of all steps, or of one
+    in a process that does nothing else."""
     (folder / "torch.py").write_text(torch)
     if nvidia_smi:
         (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{nvidia_smi}\n")
@@ -23,7 +24,9 @@ def check(
     environment = {"PATH": f"{folder}:/usr/bin:/bin", "PYTHONPATH": str(folder), "PREFLIGHT_DISK": str(folder)}
     environment |= {"PREFLIGHT_DISK_MIB": "1", "PREFLIGHT_DISK_MIB_S": "0", "PREFLIGHT_DISK_FREE_GIB": "0"}
     environment |= {f"PREFLIGHT_{name}": value for name, value in settings.items()}
-    done = subprocess.run([sys.executable, str(CHECK)], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(CHECK), *step], env=environment, capture_output=True, text=True, check=False
+    )
     assert not done.stderr, done.stderr
     return done.returncode, done.stdout.splitlines()
 
@@ -44,39 +47,45 @@ def test_a_node_without_gpus_passes_and_says_what_was_skipped(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("nvidia_smi", "settings", "said"),
+    ("step", "nvidia_smi", "settings", "said"),
     [
-        (f"printf '{LISTED.format(errors=0)}'", {"GPUS": "8"}, "2 of 8 GPUs are there"),
-        (f"printf '{LISTED.format(errors=3)}'", {}, "GPU 1 (NVIDIA H100 80GB HBM3) had 3 memory errors"),
-        (f"printf '{LISTED.format(errors='[N/A]')}'", {"GPU_MEMORY_GIB": "100"}, "has 80 GiB of memory, not 100"),
-        ("echo 'Unable to determine the device handle for GPU1'; exit 15", {}, "nvidia-smi ended with 15: Unable to"),
-        ("exit 1", {"DISK_FREE_GIB": "1e9"}, "GiB are free in"),
+        ("GPUs", f"printf '{LISTED.format(errors=0)}'", {"GPUS": "8"}, "2 of 8 GPUs are there"),
+        ("GPUs", f"printf '{LISTED.format(errors=3)}'", {}, "GPU 1 (NVIDIA H100 80GB HBM3) had 3 memory errors"),
+        (
+            "GPUs",
+            f"printf '{LISTED.format(errors='[N/A]')}'",
+            {"GPU_MEMORY_GIB": "100"},
+            "has 80 GiB of memory, not 100",
+        ),
+        (
+            "GPUs",
+            "echo 'Unable to determine the device handle for GPU1'; exit 15",
+            {},
+            "nvidia-smi ended with 15: Unable to",
+        ),
+        ("disk", "exit 1", {"DISK_FREE_GIB": "1e9"}, "GiB are free in"),
     ],
     ids=["one fell off the bus", "its memory", "the wrong kind", "the driver", "the disk is full"],
 )
-def test_what_is_wrong_stands_in_the_last_line(
-    tmp_path: Path, nvidia_smi: str, settings: dict[str, str], said: str
-) -> None:
-    """It is what an operator sees on the node."""
-    code, lines = check(tmp_path, nvidia_smi=nvidia_smi, **settings)
+def test_what_is_wrong_is_said(tmp_path: Path, step: str, nvidia_smi: str, settings: dict[str, str], said: str) -> None:
+    code, lines = check(tmp_path, step, nvidia_smi=nvidia_smi, **settings)
     assert code == 1
-    assert lines[-1].startswith("FAILED ")
     assert said in lines[-1]
 
 
 def test_gpus_that_are_well_are_shown(tmp_path: Path) -> None:
-    code, lines = check(tmp_path, nvidia_smi=f"printf '{LISTED.format(errors=0)}'", GPUS="2")
-    assert (code, lines[0]) == (0, "ok      GPUs: NVIDIA H100 80GB HBM3 80 GiB, NVIDIA H100 80GB HBM3 80 GiB")
+    code, lines = check(tmp_path, "GPUs", nvidia_smi=f"printf '{LISTED.format(errors=0)}'", GPUS="2")
+    assert (code, lines) == (0, ["NVIDIA H100 80GB HBM3 80 GiB, NVIDIA H100 80GB HBM3 80 GiB"])
 
 
 def test_a_step_that_takes_its_process_along_has_failed(tmp_path: Path) -> None:
-    """As a driver that crashes does."""
+    """As a driver that crashes does. What is wrong stands in the last line: it is what an operator sees on the node."""
     code, lines = check(tmp_path, torch="import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     assert code == 1
-    assert "ended by signal 11" in lines[-1]
+    assert lines[-1].startswith("FAILED processes: ended by signal 11")
 
 
 def test_a_setting_that_is_no_number_is_named(tmp_path: Path) -> None:
     code, lines = check(tmp_path, DISK_FREE_GIB="much")
     assert code == 1
-    assert "PREFLIGHT_DISK_FREE_GIB is 'much', which is no number" in lines[-1]
+    assert lines[-1] == "FAILED disk: PREFLIGHT_DISK_FREE_GIB is 'much', which is no number"
