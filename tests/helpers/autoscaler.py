@@ -34,7 +34,7 @@ POOL: dict[str, Any] = {
     "node": {"cpu": 32, "memory": "256Gi", "gpu": 8},
     "maxNodes": 4,
     "askAfter": "0s",
-    "deadline": "20s",
+    "deadline": "2m",
     "pause": "1s",
     "longestPause": "2s",
 }
