@@ -75,16 +75,17 @@ async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) 
     view = _view(api, now.asked, applicant, found, phase)
     view.place, view.kept = place_view(now.line, applicant.request.key), kept_view(found.reservation)
     view.behind = list(found.shortage.behind) if found.shortage is not None else []
-    view.asks = _would_ask(api, now, found, applicant.request.key)
-    if found.shortage is not None:
+    view.asks = []
+    if found.shortage is not None and api.cluster.table() is now.settled.state.table:  # else nodes changed meanwhile
+        view.asks = _would_ask(api, now, found, applicant.request.key)
         tell_of_pools(api, view, applicant, found.shortage, now.asked.snapshot)
     return view, found
 
 
 def _would_ask(api: Api, now: Standing, found: Answer, key: str) -> list[str]:
     """Whom the run asks to give way in the next cycle."""
-    if found.shortage is None or found.ahead >= LOOKED_AT or api.cluster.table() is not now.settled.state.table:
-        return []  # it starts, or is not looked at so soon, or nodes have come or changed since
+    if found.ahead >= LOOKED_AT:
+        return []
     queue = now.asked.queue[: found.ahead + 1]
     before = {queued.gang.key for queued in queue}
     waiting = [each for each in now.waiting if each.request.key in before]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import httpx2
+import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import attempts, pod, run
+
+from kajitori.core.what_if import Answer, ask
 
 WANTS: dict[str, Any] = {"image": "bert:3", "replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
 
@@ -49,8 +52,9 @@ async def test_a_run_that_would_wait_is_explained_like_one_that_waits(world: Wor
     assert [(each["kind"], each["name"]) for each in there["start"]["toFree"]] == [("run", "team/big")]
 
 
-async def test_whom_it_would_ask_to_give_way(world: World) -> None:
-    """A run of high priority does not wait for the end of one of low priority; one of low priority does."""
+async def test_whom_it_would_ask_to_give_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of high priority does not wait for the end of one of low priority; one of low priority does. While nodes
+    come and go nobody is named."""
     requests = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
     template = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
     attempt = {"number": 1, "nodes": "g1", "created": True, "template": template, "startedAt": "2026-11-20T10:00:00Z"}
@@ -61,6 +65,15 @@ async def test_whom_it_would_ask_to_give_way(world: World) -> None:
     start = (await what_if(world, WANTS | {"priority": "high"})).json()["start"]
     assert (start["asks"], [each["name"] for each in start["toFree"]]) == (["team/cheap"], ["team/cheap"])
     assert (await what_if(world, WANTS | {"priority": "low"})).json()["start"]["asks"] == []
+
+    def while_a_node_goes(*asked: Any) -> Answer:
+        if world.api.mirror.nodes.pop("g2", None):
+            world.api.cluster.note_node("g2")
+        return ask(*asked)
+
+    monkeypatch.setattr("kajitori.api.waiting.ask", while_a_node_goes)
+    start = (await what_if(world, WANTS | {"priority": "high"})).json()["start"]
+    assert (start["asks"], [each["name"] for each in start["toFree"]]) == ([], ["team/cheap"])
 
 
 async def test_one_question_is_not_answered_with_what_another_was_told(world: World) -> None:
