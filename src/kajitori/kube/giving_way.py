@@ -245,10 +245,12 @@ class GivingWay:
         """Members of runs that are over, or between two attempts, and those that were asked to end one by one."""
         index, resource = self._cluster.table().index, self._cluster.policy.gpu.resource
         services = {self._mirror.runs[key].metadata.uid for key in self._services}
-        for pod in self._mirror.pods.values():
-            row = index.get(pod.spec.node_name) if pod.run_uid and not pod.is_finished else None
-            alone_to_go = pod.metadata.deletion_timestamp and pod.run_uid in services
-            if row is None or (pod.run_uid in alive and not alone_to_go):
+        gone = (run.metadata.uid for run in self._mirror.runs.values() if run.metadata.uid not in alive)
+        left = [pod for uid in gone for pod in self._mirror.pods_of_run(uid)]
+        left += [pod for uid in services & alive for pod in self._mirror.pods_of_run(uid) if _is_told(pod)]
+        for pod in left:
+            row = index.get(pod.spec.node_name)
+            if row is None or pod.is_finished:
                 continue
             usage = self._mirror.usage_of_pod(pod)
             member = MemberRequest(
@@ -260,7 +262,7 @@ class GivingWay:
     def _rows_of(self, pods: Iterable[Pod]) -> Rows:
         """Where those are that were not asked to end."""
         index = self._cluster.table().index
-        nodes = [pod.spec.node_name for pod in pods if not pod.is_finished and not pod.metadata.deletion_timestamp]
+        nodes = [pod.spec.node_name for pod in pods if not pod.is_finished and not _is_told(pod)]
         return np.array([index[node] for node in nodes if node in index], dtype=np.int64)
 
     def _facts_of(self, run: RunObject) -> _Facts:
@@ -286,6 +288,10 @@ class GivingWay:
         if len(moments) < len(told) and since is not None:
             moments.append(since + timedelta(seconds=_grace_seconds(run)))
         return max(moments, default=None)
+
+
+def _is_told(pod: Pod) -> bool:
+    return bool(pod.metadata.deletion_timestamp)
 
 
 def key_of(name: str) -> Key:
