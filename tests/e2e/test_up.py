@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.helpers.commands import kaji
 
 PATIENCE_SECONDS = 60.0
 Completed = subprocess.CompletedProcess[str]
@@ -50,16 +51,7 @@ class Laptop:
         return False
 
     def kaji(self, *arguments: str, timeout: float = PATIENCE_SECONDS) -> Completed:
-        return subprocess.run(
-            [sys.executable, "-m", "kajitori.cli", *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=self.environment,
-            cwd=self.home,
-            check=False,
-        )
+        return kaji(*arguments, timeout=timeout, env=self.environment, cwd=self.home)
 
     def status(self, run: str) -> dict[str, Any]:
         answer = self.kaji("describe", "-o", "json", run)
@@ -108,6 +100,33 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
 
 
 pytestmark = pytest.mark.xdist_group("e2e-up")
+
+
+def test_a_sweep_from_its_first_word_to_its_table(laptop: Laptop) -> None:
+    """Each member of it a process with its own index; the run's exit code is that of the member that failed."""
+    folder = laptop.home / "grid"
+    folder.mkdir()
+    script = """import json, os, sys
+index = int(os.environ["KAJI_ARRAY_INDEX"])
+print("this is", index, "alone in", os.environ["KAJI_WORLD_SIZE"])
+if index == 4:
+    sys.exit(7)
+json.dump({"square": index * index}, open(os.environ["KAJI_RESULT"], "w"))
+"""
+    (folder / "step.py").write_text(script)
+    asked = ("--name", "grid", "--array", "2,4-5%2", "--restarts", "0", "--cpus", "0.5", "-m", "64m")
+    answer = laptop.kaji("run", *asked, "--code", "grid", "python:3", "python3", "step.py")
+    assert answer.returncode == 7, answer.stderr
+    assert "3 of 3 ended, 1 of them failed" in answer.stderr
+    rows = json.loads(laptop.kaji("results", "grid", "-o", "json").stdout)["items"]
+    found = [(row["index"], row["state"], row.get("exitCode"), row.get("result")) for row in rows]
+    assert found == [
+        (2, "Succeeded", 0, {"square": 4}),
+        (4, "Failed", 7, None),
+        (5, "Succeeded", 0, {"square": 25}),
+    ]
+    assert laptop.kaji("logs", "grid", "--index", "5").stdout == "this is 5 alone in 1\n"
+    assert laptop.kaji("run", "--array", "5-1", "python:3", "true").returncode == 2
 
 
 def test_a_program_runs_and_its_output_and_exit_code_come_back(laptop: Laptop) -> None:

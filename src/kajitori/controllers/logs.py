@@ -81,13 +81,13 @@ class LogKeeper:
             log.info("kept logs of run %s in %s could not be removed: %s", run_uid, namespace, error)
 
     async def collect(self, runs: Collection[str], keep_for: timedelta) -> None:
-        """Removes what belongs to none of these runs (their UIDs), and what is too old."""
+        """Removes what belongs to none of these runs (their UIDs), results too, and logs that are too old."""
         try:
-            removed = await self._kept.collect(runs, keep_for)
+            removed = await self._kept.collect(runs, keep_for) + await self._kept.results.collect(runs)
         except KajitoriError as error:
             log.warning("kept logs were not tidied up: %s", error)
         else:
-            log.debug("%d kept logs were removed", removed)
+            log.debug("%d kept logs and results were removed", removed)
 
     async def close(self) -> None:
         """Listens to nobody any longer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from kajitori.controllers.attempts import delete_member
@@ -68,15 +68,6 @@ class ResultKeeper:
             await self._results.forget(namespace, run_uid)
         except KajitoriError as error:  # it is found as left over later
             log.info("results of run %s in %s could not be removed: %s", run_uid, namespace, error)
-
-    async def collect(self, runs: Collection[str]) -> None:
-        """Removes what belongs to none of these runs (their UIDs)."""
-        if self._results is None:
-            return
-        try:
-            await self._results.collect(runs)
-        except KajitoriError as error:
-            log.warning("results were not tidied up: %s", error)
 
     async def close(self) -> None:
         """Leaves the rest to whoever leads next."""

@@ -1,0 +1,58 @@
+"""What is kept of how a sweep's members ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kajitori.core.results import MemberResult, said
+from kajitori.store.blobs import open_blobs
+from kajitori.store.results import NEW_RUN, KeptResults
+
+
+async def results_in(folder: Path) -> KeptResults:
+    return KeptResults(await open_blobs(folder.as_uri()))
+
+
+async def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    """The last end of a member counts; what nobody kept, and what is no record, is not there."""
+    kept = await results_in(tmp_path)
+    first = MemberResult(index=3, state="Failed", attempt=1, exit_code=1, message="no")
+    last = MemberResult(index=3, state="Succeeded", attempt=7, exit_code=0, result={"loss": [0.5, None]})
+    for each in (first, last):
+        await kept.keep("team", "u", each)
+    await kept.keep("team", "other", first)
+    (tmp_path / "results" / "team" / "u" / "4").write_text("{")
+    assert await kept.read("team", "u", [2, 3, 4]) == {3: last}
+    await kept.forget("team", "u")
+    assert await kept.read("team", "u", [3]) == {}
+    assert await kept.read("team", "other", [3]) == {3: first}
+
+
+async def test_what_no_run_has_goes_but_not_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = await results_in(tmp_path)
+    for uid in ("there", "gone"):
+        await kept.keep("team", uid, MemberResult(index=0, state="Succeeded"))
+    assert await kept.collect({"there"}) == 0
+    monkeypatch.setattr("kajitori.store.results.NEW_RUN", -NEW_RUN)
+    assert await kept.collect({"there"}) == 1
+    assert await kept.read("team", "there", [0])
+    assert not await kept.read("team", "gone", [0])
+
+
+@pytest.mark.parametrize(
+    ("message", "succeeded", "result"),
+    [
+        ("", True, None),
+        (' {"loss": 1}\n', True, {"loss": 1}),
+        ('{"loss": 1}', False, {"loss": 1}),
+        ("0.25", True, 0.25),
+        ("all well", True, "all well"),
+        ("Traceback: the end of a log", False, None),
+        ("[" * 5000, True, "[" * 5000),
+    ],
+)
+def test_what_a_program_said_last_is_its_result(message: str, succeeded: bool, result: object) -> None:
+    """Of a failed one JSON alone: Kubernetes takes the end of its log where it wrote nothing."""
+    assert said(message, succeeded=succeeded) == result
