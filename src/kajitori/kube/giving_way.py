@@ -144,7 +144,8 @@ class GivingWay:
             return Requests()
         lowest = policy.priorities["low"].value
         runs = {each.request.key: each for each in waiting}
-        short = [runs[shortage.key] for shortage in look.schedule.shortages]
+        lacking = (runs[shortage.key] for shortage in look.schedule.shortages)
+        short = [each for each in lacking if not self._cluster.tested_node(each.run)]  # a test can wait
         if not policy.guarantees and not any(each.request.priority > lowest for each in short):
             return Requests()
         gangs = self.running(now)

@@ -58,10 +58,14 @@ class Scene:
         for waiting in self.waiting:
             self.queue.wait(waiting)
 
-    def put(self, name: str, status: RunStatus, team: str = "team", **spec: Any) -> RunObject:
+    def put(
+        self, name: str, status: RunStatus, team: str = "team", annotations: dict[str, str] | None = None, **spec: Any
+    ) -> RunObject:
         before = self.mirror.runs.get((team, name))
         version = str(int(before.metadata.resource_version) + 1) if before else "1"
-        meta = ObjectMeta(name=name, namespace=team, uid=f"uid-{name}", resource_version=version)
+        meta = ObjectMeta(
+            name=name, namespace=team, uid=f"uid-{name}", resource_version=version, annotations=annotations or {}
+        )
         raw = before.spec if before else msgspec.Raw(msgspec.json.encode({"image": "x", **spec}))
         self.mirror.runs[team, name] = run = RunObject(metadata=meta, spec=raw, status=status)
         self.mirror._tell(RUNS, team, name)
@@ -107,8 +111,16 @@ class Scene:
         for rank, node in enumerate(nodes):
             self.add(name, rank, node, deletionTimestamp="2026-11-21T12:00:50Z")
 
-    def waits(self, name: str, ranks: int, *, priority: int = 0, queued_at: str = "2026-11-21T11:00:00Z") -> None:
-        run = self.put(name, RunStatus(queued_at=queued_at))
+    def waits(
+        self,
+        name: str,
+        ranks: int,
+        *,
+        priority: int = 0,
+        queued_at: str = "2026-11-21T11:00:00Z",
+        annotations: dict[str, str] | None = None,
+    ) -> None:
+        run = self.put(name, RunStatus(queued_at=queued_at), annotations=annotations)
         member = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
         request = GangRequest(f"team/{name}", member, tuple(range(ranks)), priority=priority, queued_at=queued_at)
         assert run.status is not None
@@ -246,6 +258,16 @@ def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
     scene.waits("urgent", 1)
     requests = scene.plan().requests
     assert (requests.requests, requests.look_again_in_seconds) == ((), 1800.0)
+
+
+def test_nobody_gives_way_to_a_test_of_a_node() -> None:
+    """It can wait; work goes on meanwhile."""
+    scene = Scene(1, preflight={"namespace": "team"})
+    scene.runs("low", "n0")
+    scene.waits("preflight", 1, priority=100, annotations={names.ANNOTATION_TESTED_NODE: "n0"})
+    assert scene.asks() == {}
+    scene.waits("urgent", 1)
+    assert scene.asks() == {"team/urgent": ["team/low"]}
 
 
 def test_a_team_is_guaranteed_what_another_one_borrowed() -> None:
