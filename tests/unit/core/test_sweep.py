@@ -381,7 +381,7 @@ def test_its_status_stays_small_with_ten_thousand_members_whatever_their_states(
 
 def test_what_members_took_is_expected_of_the_others() -> None:
     """The longest; twice as long once somebody runs for longer than that."""
-    times = {"started_at": "2026-11-21T12:00:00Z", "ended_at": "2026-11-21T12:00:40Z"}
+    times: dict[str, Any] = {"started_at": "2026-11-21T12:00:00Z", "ended_at": "2026-11-21T12:00:40Z"}
     answer = step(sweep(3), member(0, SUCCEEDED, **times), member(1), member(2))
     assert answer.status.sweep == SweepState(succeeded="0", longest_seconds=40)
     slow = member(1, started_at="2026-11-21T12:00:00Z")
