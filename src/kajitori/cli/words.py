@@ -92,6 +92,7 @@ _IN_PLAIN_WORDS = {
     "WaitingForCPU": "for cores",
     "WaitingForMemory": "for memory",
     "WaitingForNodes": "for nodes",
+    "WaitingItsTurn": "for its turn",
     "ClusterTooSmall": "for a larger cluster",
     "Unscheduled": "(not scheduled)",
     "ImagePull": "(its image)",
