@@ -106,6 +106,13 @@ async def test_who_no_longer_needs_nodes_takes_the_request_back(world: World) ->
         await nothing_is_left(world, scaler)
         await submit(world, "gpt", 2)
         await world.until(lambda: scaler.there, "another asks")
+        kept = {
+            key: value for key, value in scaler.seen[-1]["metadata"].items() if key in ("labels", "ownerReferences")
+        }
+        stray = scaler.seen[-1] | {"metadata": kept | {"name": "gpt-1-7"}}
+        await world.client.create(REQUESTS, stray, world.namespace)
+        await world.until(lambda: any(each["metadata"]["name"] == "gpt-1-7" for each in scaler.seen), "a second one")
+        await world.until(lambda: list(scaler.there) == ["gpt-1-1"], "that no status names is deleted")
         await world.client.delete(RUNS, "gpt", world.namespace)
         await world.until(lambda: world.run("gpt") is None, "it is gone")
         await nothing_is_left(world, scaler)

@@ -8,7 +8,7 @@ run's by its owner, and is the one that the status names.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +19,7 @@ import msgspec
 from kajitori.controllers.belongings import ensure_of_run
 from kajitori.controllers.queue import Cycle, Waiting
 from kajitori.controllers.workqueue import Key
-from kajitori.core import names
+from kajitori.core import gang, names
 from kajitori.core.node_request import NodeRequest, RequestState, says
 from kajitori.core.provisioning import Demand, Wanting, demand, failed, is_needed
 from kajitori.core.provisioning_objects import Manifest, pod_template, provisioning_request, request_name, using
@@ -189,9 +189,8 @@ class Provisioning:
             return request  # policy or cluster changed meanwhile: the next cycle decides
         meta, (_, decision) = waiting.run.metadata, waiting.admitted.resolved()
         whose = {"run": meta.name, "namespace": meta.namespace, "uid": meta.uid}
-        members = waiting.request.least if rules.counts_what_is_free else len(waiting.request.ranks)
         template = pod_template(request, rules, decision.template, **whose)
-        body = provisioning_request(request, rules, members, api_version=resource.api_version, **whose)
+        body = provisioning_request(request, rules, waiting.request.least, api_version=resource.api_version, **whose)
         try:
             await ensure_of_run(self._client, POD_TEMPLATES, template, waiting.run)
             await ensure_of_run(self._client, resource, body, waiting.run)
@@ -216,8 +215,10 @@ class Provisioning:
         """The status without a request that the run does not need any more: that is taken back first. So is what stands
         in its name and not in its status."""
         request = status.node_request
-        starting = status.phase is Phase.STARTING
-        if request is not None and is_needed(request, status.attempts, starting=starting, over=over):
+        starting, used = status.phase is Phase.STARTING, False
+        if starting and status.attempt is not None:
+            used = self._uses(run, status, gang.node_by_rank(status.attempt).values())
+        if request is not None and is_needed(request, status.attempts, starting=starting, used=used, over=over):
             wanted = request_name(run.metadata.name, request) if request.is_live else ""
             if not self._made_in_name_of(run) - {wanted}:
                 return status
@@ -238,10 +239,22 @@ class Provisioning:
             and not each.metadata.deletion_timestamp
         }
 
-    def used_by(self, run: RunObject, status: RunStatus, template: Manifest) -> Manifest:
-        """The template of the next attempt, whose members use up what was provided for it."""
+    def template_of(self, waiting: Waiting, nodes: Collection[str], template: Manifest) -> Manifest:
+        """The template of an attempt that begins on these nodes: its members use up what was provided for it."""
+        run, status = waiting.run, waiting.status
         request = status.node_request
         rules = self._cluster.policy.node_pools.get(request.pool) if request is not None else None
         if request is None or rules is None:
             return template
-        return using(template, request, status.attempts + 1, rules.provisioning_class, run.metadata.name)
+        used = self._uses(run, status, nodes)
+        if not is_needed(request, status.attempts + 1, starting=True, used=used, over=False):
+            return template
+        return using(template, request, rules.provisioning_class, run.metadata.name)
+
+    def _uses(self, run: RunObject, status: RunStatus, nodes: Collection[str]) -> bool:
+        """Whether some of these nodes came for the run, because it asked for them."""
+        if status.node_request is None or not status.node_request.is_live:
+            return False
+        table = self._cluster.table()
+        kept = self._cluster.kept().get(f"{run.metadata.namespace}/{run.metadata.name}", ())
+        return any(table.nodes[row].name in nodes for row in kept)

@@ -622,7 +622,7 @@ class RunController:
         number = waiting.status.attempts + 1
         try:
             nodes, told, now = nodelist.compress(placement.nodes), waiting.status, self._now()
-            template = self._provisioning.used_by(run, told, decision.template)
+            template = self._provisioning.template_of(waiting, placement.nodes, decision.template)
             how: Any = {"launcher": manifests.launcher_of(spec), "bind_direct": decision.bind_direct}
             if spec.array is not None:
                 status = gang.place_sweep(told, placement.ranks, nodes, template, now, **how)

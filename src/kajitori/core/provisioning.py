@@ -107,16 +107,18 @@ def holds(
     return kept
 
 
-def is_needed(request: NodeRequest, attempts: int, *, starting: bool, over: bool) -> bool:
+def is_needed(request: NodeRequest, attempts: int, *, starting: bool, used: bool, over: bool) -> bool:
     """Whether a run still needs what it asked for.
 
-    attempts: the number of its last attempt; starting: that one is not running yet; over: it has ended, or is to end.
+    attempts: the number of its last attempt; starting: that one is not running yet; used: it has nodes that came for
+    it; over: it has ended, or is to end.
     """
     if over:
         return False
     if attempts < request.attempt:
         return True
-    return attempts == request.attempt and starting and request.state is RequestState.PROVISIONED
+    is_used = used or request.state is RequestState.PROVISIONED
+    return attempts == request.attempt and starting and request.is_live and is_used
 
 
 def demand(

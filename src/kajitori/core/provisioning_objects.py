@@ -8,7 +8,7 @@ from typing import Any
 
 from kajitori.core import names
 from kajitori.core.node_pools import NodePool
-from kajitori.core.node_request import NodeRequest, RequestState
+from kajitori.core.node_request import NodeRequest
 
 GROUP = "autoscaling.x-k8s.io"
 CONSUMES = f"{GROUP}/consume-provisioning-request"
@@ -71,15 +71,9 @@ def provisioning_request(
     }
 
 
-def using(
-    template: Mapping[str, Any], request: NodeRequest | None, attempt: int, class_name: str, run: str
-) -> Manifest:
-    """The template of members that use up what was provided for this attempt of their run; else as it was.
-
-    An autoscaler adds no further nodes for Pods that say so.
-    """
-    if request is None or request.state is not RequestState.PROVISIONED or request.attempt != attempt:
-        return dict(template)
+def using(template: Mapping[str, Any], request: NodeRequest, class_name: str, run: str) -> Manifest:
+    """The template of members that use up what was provided for them: no further nodes are added for Pods that say so,
+    and some providers let no others on such nodes."""
     annotations = {CONSUMES: request_name(run, request), CLASS_NAME: class_name}
     metadata = template.get("metadata", {})
     return {**template, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}}

@@ -392,21 +392,27 @@ def test_barred_nodes_are_no_place_for_a_gang() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "attempts", "starting", "over", "needed"),
+    ("state", "attempts", "starting", "used", "over", "needed"),
     [
-        (ASKED, 0, False, False, True),
-        (FAILED, 0, False, False, True),
-        (ASKED, 0, False, True, False),
-        (PROVISIONED, 1, True, False, True),
-        (ASKED, 1, True, False, False),
-        (PROVISIONED, 1, False, False, False),
-        (PROVISIONED, 2, True, False, False),
+        (ASKED, 0, False, False, False, True),
+        (FAILED, 0, False, False, False, True),
+        (ASKED, 0, False, False, True, False),
+        (PROVISIONED, 1, True, False, False, True),
+        (ASKED, 1, True, False, False, False),
+        (ACCEPTED, 1, True, True, False, True),
+        (ACCEPTED, 1, True, False, False, False),
+        (FAILED, 1, True, True, False, False),
+        (PROVISIONED, 1, False, True, False, False),
+        (PROVISIONED, 2, True, True, False, False),
     ],
 )
-def test_when_a_request_is_needed(state: RequestState, attempts: int, starting: bool, over: bool, needed: bool) -> None:
-    """While its attempt is to come; what is provisioned also until that runs, which uses it up."""
+def test_when_a_request_is_needed(
+    state: RequestState, attempts: int, starting: bool, used: bool, over: bool, needed: bool
+) -> None:
+    """While its attempt is to come; what is provisioned, or has begun to come, also until that runs, which uses it up.
+    Who starts elsewhere needs it no longer."""
     request = NodeRequest(pool="spot", nodes=1, attempt=1, state=state)
-    assert is_needed(request, attempts, starting=starting, over=over) is needed
+    assert is_needed(request, attempts, starting=starting, used=used, over=over) is needed
 
 
 # ---------------------------------------------------------------------------------------------- properties
