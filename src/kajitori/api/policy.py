@@ -8,6 +8,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.views import PolicyCheck, PolicyView
+from kajitori.core.guarantees import beyond
 from kajitori.core.policy import parse_policy
 
 router = APIRouter(tags=["policy"])
@@ -19,7 +20,9 @@ async def get_policy(api: Shared, user: Caller) -> Response:
     current = api.policy.current()
     document = current.policy.model_dump(mode="json", by_alias=True, exclude_none=True)
     path = str(current.path) if current.path is not None else ""
-    return answer(PolicyView(path=path, version=current.version, policy=document, faults=list(current.faults)))
+    findings = beyond(current.policy.guarantees, api.cluster.table())
+    faults = list(current.faults)
+    return answer(PolicyView(path=path, version=current.version, policy=document, faults=faults, findings=findings))
 
 
 @router.post(

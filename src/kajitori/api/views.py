@@ -492,6 +492,8 @@ class PolicyView(View):
     version: int
     policy: dict[str, Any]
     faults: list[Fault]
+    findings: list[str]
+    """What may not be meant so: guarantees that the cluster, as it is, cannot keep all at once."""
 
 
 class PolicyCheck(View):

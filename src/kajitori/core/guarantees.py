@@ -13,7 +13,7 @@ import numpy as np
 from kajitori.core.planner import GangRequest, eligible_nodes
 from kajitori.core.preemption import Running
 from kajitori.core.preemption_policy import Guarantee
-from kajitori.core.snapshot import NodeTable
+from kajitori.core.snapshot import GPU, NodeTable
 
 
 class Guaranteed:
@@ -74,6 +74,20 @@ class Guaranteed:
     def _gpus_of(self, gang: Running, gpu_type: str | None) -> int:
         of_type = gang.rows if gpu_type is None else gang.rows[self._table.type_mask(gpu_type)[gang.rows]]
         return int(of_type.size) * gang.member.gpus
+
+
+def beyond(guarantees: Sequence[Guarantee], table: NodeTable) -> list[str]:
+    """What the cluster, as it is, cannot keep if all teams want theirs at once. It may be meant so."""
+    gpus, found = table.total[:, GPU], []
+    for gpu_type in sorted({each.gpu_type for each in guarantees if each.gpu_type is not None}):
+        promised = sum(each.gpus for each in guarantees if each.gpu_type == gpu_type)
+        there = int(gpus[table.type_mask(gpu_type)].sum())
+        if promised > there:
+            found.append(f"{promised} {gpu_type} are guaranteed, and the cluster has {there}")
+    promised, there = sum(each.gpus for each in guarantees), int(gpus.sum())
+    if promised > there:
+        found.append(f"{promised} GPUs are guaranteed in all, and the cluster has {there}")
+    return found
 
 
 def _asked(gang: GangRequest) -> int:

@@ -181,7 +181,7 @@ async def test_what_was_promised_to_a_starting_run_is_not_free(world: World) -> 
 async def test_the_policy_in_force_and_a_check_of_another(world: World) -> None:
     current = await get(world, "/v1/policy")
     assert current["version"] == 1
-    assert current["faults"] == []
+    assert (current["faults"], current["findings"]) == ([], [])
     assert current["policy"]["defaults"]["restarts"] == 3
     good = await world.http.post("/v1/policy/check", content=b"defaults: {restarts: 7}")
     assert good.json()["policy"]["defaults"]["restarts"] == 7

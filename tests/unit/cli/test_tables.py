@@ -622,6 +622,10 @@ def test_policy_show() -> None:
     assert yaml.safe_load(result.stdout) == {"defaults": {"cpu": "1"}}
     assert "/p.yaml is faulty" in result.stderr
     assert "defaults.memry" in result.stderr
+    more = {"path": "/p.yaml", "version": 3, "policy": {}, "faults": [], "findings": ["96 h100 are guaranteed"]}
+    assert (
+        "note: 96 h100 are guaranteed" in invoke(FakeWebApi(answers={"GET /v1/policy": more}), "policy", "show").stderr
+    )
     without = {"path": "", "version": 1, "policy": {}, "faults": []}
     assert "There is no policy file" in invoke(FakeWebApi(answers={"GET /v1/policy": without}), "policy", "show").stderr
 

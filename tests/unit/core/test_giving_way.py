@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kajitori.core.giving_way import ASKED_FOR_AT_ONCE, Request, Requests, Wanting, ask, settle
+from kajitori.core.guarantees import beyond
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
 from kajitori.core.policy import parse_policy
 from kajitori.core.preemption import Running
@@ -227,6 +228,18 @@ def test_a_policy_guarantees_a_team_one_amount_of_a_type() -> None:
     faults = {fault.field: (fault.message, fault.hint) for fault in refused.value.faults}
     assert faults["guarantees"] == ("vision, any type is guaranteed something twice", "keep one of them")
     assert "preemption.minimumRunTime" in faults
+
+
+def test_what_the_cluster_cannot_keep_all_at_once_is_said() -> None:
+    """By type and in all; it is no fault, since not every team wants its own at the same time."""
+    table = Cluster(4, gpu_types=("h100", "a100")).state.table
+    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 16)], table) == []
+    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 8, "h100")], table) == [
+        "24 h100 are guaranteed, and the cluster has 16"
+    ]
+    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 24)], table) == [
+        "40 GPUs are guaranteed in all, and the cluster has 32"
+    ]
 
 
 def test_what_comes_free_goes_to_whom_it_was_freed_for() -> None:

@@ -35,7 +35,9 @@ def show(cli: Cli, output: str | None) -> None:
         say(f"{answer.get('path') or 'The policy file'} is faulty; this older policy stays in force:")
         for fault in faults:
             say(f"  {fault.get('field')}: {fault.get('message')}")
-    elif not answer.get("path"):
+    for finding in answer.get("findings") or ():
+        say(f"note: {finding}")
+    if not faults and not answer.get("path"):
         say("There is no policy file; this is in force without one:")
     print_document(answer["policy"], "yaml")
 
