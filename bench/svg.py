@@ -77,7 +77,10 @@ def _span(values: Sequence[float]) -> tuple[float, float]:
 
 def _ticks(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
     if axis.log:
-        return [(float(power), _short(10.0**power)) for power in range(math.ceil(low - 1e-9), math.floor(high) + 1)]
+        factors = (1, 2, 5) if high - low < 2 else (1,)
+        powers = range(math.floor(low), math.floor(high) + 1)
+        ticks = [(power + math.log10(factor), factor * 10.0**power) for power in powers for factor in factors]
+        return [(at, _short(value)) for at, value in ticks if low - 1e-9 <= at <= high + 1e-9]
     step = 10 ** math.floor(math.log10((high - low) / 2))
     step *= next(factor for factor in (1, 2, 5) if (high - low) / (step * factor) <= 6)
     first = math.ceil(low / step)
@@ -91,6 +94,8 @@ def _short(value: float) -> str:
 
 
 def _legend(names: Sequence[str]) -> list[str]:
+    if not any(names):
+        return []  # bars of one kind say under themselves what they are
     parts, at = [], float(_LEFT)
     for number, name in enumerate(names):
         parts.append(f'<rect x="{at:.0f}" y="{_HEIGHT - 18}" width="10" height="10" fill="{COLOURS[number % 6]}"/>')

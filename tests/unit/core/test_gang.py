@@ -391,6 +391,18 @@ def test_the_time_limit_ends_a_run_for_good() -> None:
     assert (ended.status.phase, ended.status.reason) == (Phase.FAILED, Reason.TIME_LIMIT)
 
 
+@pytest.mark.parametrize("reason", [Reason.PROGRAM_FAILED, Reason.NODE_LOST, Reason.EVICTED, Reason.IMAGE_PULL])
+def test_a_run_that_waits_again_keeps_its_place_in_the_queue(reason: Reason) -> None:
+    """Whatever ended its attempt; who resumes a run that was over stands in the queue anew."""
+    before = run()
+    broken = step(before, member(0), failed(1, reason), at=timedelta(hours=3))
+    waiting = next_step(replace(before, status=broken.status), (), NOW + timedelta(hours=4))
+    assert waiting.status.queued_at == before.status.queued_at != ""
+    over = run(phase=Phase.FAILED, finished_at="2026-11-21T12:00:00Z")
+    resumed = step(replace(over, resumes=1), at=timedelta(hours=5))
+    assert resumed.status.queued_at == "2026-11-21T17:00:00Z"
+
+
 def test_how_long_it_ran_is_known_over_all_attempts() -> None:
     """The time between attempts does not count, nor does an attempt whose program never ran."""
     attempt = Attempt(number=1, nodes="n[0-1]", created=True, started_at="2026-11-21T12:00:00Z")
