@@ -42,6 +42,7 @@ from kajitori.store.blobs import Blobs, open_blobs
 from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
 
+NODE_PATIENCE_SECONDS = 10.0
 OWN_IMAGE = "kajitori"
 """What `kaji up` calls the image of members' first step. Its own nodes run no images."""
 
@@ -150,12 +151,29 @@ async def _serve(
         if options.kubeconfig is None:
             policy.complete(partial(with_first_step, image=OWN_IMAGE, server=web.url))
         served.set()
+        if options.kubelet and options.kubeconfig is None:
+            await _until(_ready(mirror, node_name(socket.gethostname())), working)
         described = clusterfile.ClusterFile(
             url=web.url, token=token, kubeconfig=kubeconfig, pid=os.getpid(), namespace=options.namespace
         )
         with clusterfile.announced(options.data, described):
             _say_how_to_use(options, web.url, kubeconfig, policy.current().path)
             await working
+
+
+async def _ready(mirror: Mirror, node: str) -> None:
+    """Returns when this machine has said what it has, or takes too long: who hears that it is up may run things at
+    once, and would be refused for want of any node."""
+    changed = asyncio.Event()
+    unsubscribe = mirror.on_change(lambda *_: changed.set())
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(NODE_PATIENCE_SECONDS):
+                while not ((found := mirror.nodes.get(node)) and found.is_ready):
+                    changed.clear()
+                    await changed.wait()
+    finally:
+        unsubscribe()
 
 
 async def _until(wanted: Coroutine[Any, Any, Any], working: asyncio.Task[None]) -> None:
