@@ -143,8 +143,13 @@ class Past:
             self._latest = ended_at, key
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
-        if resource == RUNS:
-            self._changed.add((namespace, name))
+        if resource != RUNS:
+            return
+        key = namespace, name
+        if key in self._mirror.runs or key in self._records:
+            self._changed.add(key)
+        else:  # it came and went while nobody asked
+            self._changed.discard(key)
 
     def _begin_anew(self, half_life_seconds: float) -> None:
         self._half_life_seconds = half_life_seconds
@@ -181,7 +186,8 @@ class Past:
             told = known[1]
         else:
             told = _told_by(run)
-        self._told[key] = meta, told
+        if key in self._mirror.runs:  # else somebody asks about a run that is not made yet
+            self._told[key] = meta, told
         return told
 
     def _finished(self, run: RunObject) -> Finished | None:

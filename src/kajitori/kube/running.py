@@ -75,7 +75,11 @@ class RunningGangs:
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         if resource == RUNS:
-            self._changed.add((namespace, name))
+            key = namespace, name
+            if key in self._mirror.runs or key in self._gangs:
+                self._changed.add(key)
+            else:  # it came and went while nobody asked
+                self._changed.discard(key)
         elif resource == PODS:
             key = (namespace, name.rsplit("-", 2)[0])
             if key in self._gangs:

@@ -234,6 +234,25 @@ def test_history_lets_pass_whom_his_limit_did_not() -> None:
     assert started(look(scene, large, long)) == ["long"]
 
 
+def test_what_comes_and_goes_while_nobody_asks_is_not_kept() -> None:
+    """A Web API that nobody asks about the queue for months remembers no run that is gone."""
+    scene = QueueScene(2)
+    outlook = Outlook(scene.mirror, scene.cluster)
+    for number in range(5):
+        scene.runs(f"run-{number}", "n0", since=ago(minutes=1))
+        scene.lose(f"run-{number}")
+    assert not outlook.past._changed and not outlook.running._changed
+    scene.runs("known", "n1", since=ago(minutes=1))
+    outlook.past.refresh()
+    assert [each.key for each in outlook.running.all()] == ["team/known"]
+    asked = scene.waits("asked", 1)
+    scene.lose("asked")
+    assert outlook.past.expect(asked.run, 1).source is Source.GENERAL
+    scene.lose("known")
+    outlook.past.refresh()
+    assert not outlook.running.all() and not outlook.past._records and not outlook.past._told
+
+
 # ------------------------------------------------------------------------------------------------ whoever asks
 
 changes = st.lists(
