@@ -209,8 +209,10 @@ def node_words(run: View) -> str:
 
 
 def restart_words(run: View) -> str:
-    """`2/3`: restarts used of those allowed."""
+    """`2/3`: restarts used of those allowed; of a sweep, whose members have restarts of their own, of all together."""
     restarts, allowed = status_of(run).get("restarts", 0), restarts_allowed(run)
+    if is_sweep(run):
+        return str(restarts)
     return f"{restarts}/{allowed}" if allowed is not None else str(restarts)
 
 

@@ -44,16 +44,24 @@ class LogKeeper:
         self._listening: set[asyncio.Task[None]] = set()
 
     async def before(
-        self, namespace: str, run_uid: str, actions: Sequence[Action], members: Sequence[Member], rules: Logs
+        self,
+        namespace: str,
+        run_uid: str,
+        actions: Sequence[Action],
+        members: Sequence[Member],
+        rules: Logs,
+        *,
+        of_sweep: bool = False,
     ) -> None:
-        """Keeps what policy wants kept of the members that these actions delete, and lets go of the oldest attempts."""
+        """Keeps what policy wants kept of the members that these actions delete, and lets go of the oldest attempts; but
+        not of a sweep's, where each is the last one of some of its members."""
         wanted = logs_to_keep(actions, members, rules.members)
         if not wanted:
             return
         grace_seconds = max(each.grace_seconds for each in actions if isinstance(each, DeleteMembers | DeleteMember))
         await self.keep(namespace, run_uid, wanted, size_bytes=rules.per_member_bytes, grace_seconds=grace_seconds)
         oldest = max(member.attempt for member in wanted) - rules.attempts
-        if oldest > 0:
+        if oldest > 0 and not of_sweep:
             await self.forget(namespace, run_uid, up_to_attempt=oldest)
 
     async def keep(

@@ -419,7 +419,8 @@ class RunController:
             self._queue.leave(key)
         if self._logs is not None and step.actions and not admitted.life.deleting:
             meta, rules = run.metadata, self._cluster.policy.logs
-            await self._logs.before(meta.namespace, meta.uid, step.actions, members, rules)  # rule 11
+            alone = admitted.life.sweep is not None
+            await self._logs.before(meta.namespace, meta.uid, step.actions, members, rules, of_sweep=alone)  # rule 11
         for action in step.actions:
             match action:
                 case gang.NeedsNodes():

@@ -128,3 +128,16 @@ def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> No
         RunWords(**given_words), environment={}, folder=Path("/"), read_text=lambda _: "", pack=lambda _: ""
     )
     assert to_document(parse_spec(request.spec)) == to_document(parse_spec(spec))
+
+
+def test_a_sweep_in_words() -> None:
+    """Its members have restarts of their own, so those of all are counted without what is allowed."""
+    counts = {"total": 10, "running": 2, "succeeded": 4, "failed": 1}
+    run = view("grid", spec={"array": "0-9%2", "restarts": 1}, status={"restarts": 12, "members": counts})
+    assert words.restart_words(run) == "12"
+    assert words.sweep_words(run) == "5 of 10 ended, 1 of them failed; 2 running"
+    assert words.member_words(run) == "5/10 ended"
+    assert (words.members_asked_for(run), words.members_at_once(run)) == (10, 2)
+    assert "--array 0-9%2" in words.command_line(run)
+    unreadable = view("grid", spec={"array": "9-0"})
+    assert (words.members_asked_for(unreadable), words.members_at_once(unreadable)) == (1, 1)

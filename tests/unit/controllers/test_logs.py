@@ -11,7 +11,8 @@ import pytest
 
 from kajitori.controllers import logs
 from kajitori.controllers.logs import LogKeeper
-from kajitori.core.gang import Member, MemberState
+from kajitori.core.gang import DeleteMember, Member, MemberState
+from kajitori.core.policy_model import Logs as Rules
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.store.blobs import open_blobs
@@ -102,3 +103,17 @@ async def test_what_cannot_be_read_hinders_nobody(tmp_path: Path, monkeypatch: p
     await asyncio.gather(*keeper._listening)
     assert await kept.of_run("vision", "run") == []
     await keeper.close()
+
+
+@pytest.mark.parametrize(("of_sweep", "left"), [(False, [(30, 1)]), (True, [(2, 5), (30, 1)])])
+async def test_old_attempts_are_let_go_but_not_a_sweeps(
+    tmp_path: Path, of_sweep: bool, left: list[tuple[int, int]]
+) -> None:
+    """There the second attempt may be the last one of a member that has ended, and the thirtieth that of another."""
+    kept = await kept_in(tmp_path)
+    await kept.keep(MemberLogName("vision", "run", 2, 5), b"0 long ago\n")
+    keeper = LogKeeper(cast(KubeClient, Logs(bert_30_1=[b"0 broken\n"])), kept)
+    now = Member(1, 30, "bert-30-1", "uid", MemberState.FAILED)
+    actions = [DeleteMember("bert-30-1", "uid", 0)]
+    await keeper.before("vision", "run", actions, [now], Rules(attempts=10), of_sweep=of_sweep)
+    assert [(each.attempt, each.rank) for each in await kept.of_run("vision", "run")] == left

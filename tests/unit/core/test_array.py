@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.array import MAX_INDEX, MAX_MEMBERS, parse_array
+from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.nodelist import compress_ranks
+from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
 from kajitori.core.validation import FieldError
-from kajitori.errors import InvalidInput
+from kajitori.errors import Fault, InvalidInput, Refused
 
 
 @pytest.mark.parametrize(
@@ -95,3 +97,26 @@ def test_a_faulty_array_is_named_with_its_value() -> None:
         parse_spec({"image": "bert:3", "array": 5})
     (fault,) = refused.value.faults
     assert 'write it in quotes: "5"' in fault.hint
+
+
+def refused(policy: dict[str, object], **spec: object) -> list[Fault]:
+    with pytest.raises(Refused) as error:
+        identity = RunIdentity("grid", "vision")
+        decide(parse_spec({"image": "bert:3", **spec}), parse_policy(policy), Facts(), run=identity)
+    return list(error.value.faults)
+
+
+def test_ceilings_count_those_that_may_be_there_at_once() -> None:
+    """The way out is to let fewer be."""
+    policy = {"ceilings": {"run": {"gpu": 64, "replicas": 100}}}
+    members, gpus = refused(policy, array="0-999%200", resources={"gpu": 1})
+    assert (gpus.field, gpus.hint) == ("spec.resources.gpu", "let fewer be there at once: 0-999%64")
+    assert (members.field, members.hint) == ("spec.array", "let fewer be there at once: 0-999%100")
+    spec = parse_spec({"image": "bert:3", "array": "0-999%64", "resources": {"gpu": 1}})
+    decide(spec, parse_policy(policy), Facts(), run=RunIdentity("grid", "vision"))
+
+
+def test_policy_says_how_many_members_there_may_be() -> None:
+    (fault,) = refused({"sweeps": {"members": 500}}, array="0-999%4")
+    assert (fault.field, fault.code) == ("spec.array", "AboveCeiling")
+    assert "1000 members are above the ceiling of 500" in fault.message
