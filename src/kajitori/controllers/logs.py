@@ -53,7 +53,7 @@ class LogKeeper:
         *,
         of_sweep: bool = False,
     ) -> None:
-        """Keeps what policy wants kept of the members that these actions delete, and lets go of the oldest attempts; but
+        """Keeps what policy wants kept of the members that these actions delete, and lets go of the oldest attempts;
         not of a sweep's, where each is the last one of some of its members."""
         wanted = logs_to_keep(actions, members, rules.members)
         if not wanted:

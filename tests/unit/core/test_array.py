@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,7 +101,7 @@ def test_a_faulty_array_is_named_with_its_value() -> None:
     assert 'write it in quotes: "5"' in fault.hint
 
 
-def refused(policy: dict[str, object], **spec: object) -> list[Fault]:
+def refused(policy: dict[str, Any], **spec: object) -> list[Fault]:
     with pytest.raises(Refused) as error:
         identity = RunIdentity("grid", "vision")
         decide(parse_spec({"image": "bert:3", **spec}), parse_policy(policy), Facts(), run=identity)
