@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.certificates import client_certificate
+from tests.helpers.commands import kaji
 from tests.helpers.platform import kubectl_binary
 from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
 
@@ -169,15 +170,7 @@ class Site:
         """A command of that person's, who knows the server's address and his own token."""
         said = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token_in(user), "KAJI_NAMESPACE": "vision"} | environment
         try:
-            return subprocess.run(
-                [sys.executable, "-m", "kajitori.cli", *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_SECONDS / 2,
-                env=self.environment(**said),
-                check=False,
-            )
+            return kaji(*arguments, env=self.environment(**said), timeout=PATIENCE_SECONDS / 2)
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"{late}: {late.stdout!r} {late.stderr!r}\n{self.explain()}") from late
 
@@ -433,12 +426,8 @@ def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_on
     site.until(lambda: (data / "kaji.json").exists(), "kaji up is up")
     local = site.environment()
 
-    def kaji(*arguments: str) -> Completed:
-        run = [sys.executable, "-m", "kajitori.cli", *arguments]
-        return subprocess.run(run, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=local, check=False)
-
-    assert "client" in kaji("version").stdout
-    assert kaji("run", "-d", "--name", "mine", "--gpus", "1", "busybox", "train").returncode == 0
+    assert "client" in kaji("version", env=local).stdout
+    assert kaji("run", "-d", "--name", "mine", "--gpus", "1", "busybox", "train", env=local).returncode == 0
     site.until(lambda: site.phase("mine") == "Running", "mine runs")
     told = json.loads((data / "kaji.json").read_text())
     assert told["token"] and told["token"] not in site.cluster.kubeconfig.read_text()
@@ -452,7 +441,7 @@ def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_on
     site.processes[last].kill()
     site.processes[last].wait()
     site.until(lambda: site.leader() not in ("", last), "the controller inside leads")
-    assert kaji("run", "-d", "--name", "mine-too", "--gpus", "1", "busybox", "train").returncode == 0
+    assert kaji("run", "-d", "--name", "mine-too", "--gpus", "1", "busybox", "train", env=local).returncode == 0
     site.until(lambda: site.phase("mine-too") == "Running", "mine-too runs")
     site.processes["up"].terminate()
     assert site.processes["up"].wait(20) == 0

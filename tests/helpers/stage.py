@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import httpx2
 import yaml
 from tests.helpers.apiserver import embedded_apiserver
+from tests.helpers.commands import kaji
 from tests.helpers.faulty_proxy import FaultyProxy
 from tests.helpers.platform import kubectl_binary
 from tests.helpers.real_cluster import RealCluster
@@ -89,7 +89,8 @@ class Stage:
         }
         own |= {"HOME": str(self.world.folder), "KAJI_SERVER": self.url, "KAJI_TOKEN": self.token}
         own |= {"KAJI_NAMESPACE": self.world.namespace, **environment}
-        return await completed(sys.executable, "-m", "kajitori.cli", *arguments, stdin=stdin, env=own)
+        done = await asyncio.to_thread(kaji, *arguments, stdin=stdin, env=own, timeout=TIMEOUT_SECONDS)
+        return Completed(done.returncode, done.stdout, done.stderr)
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> Completed:
         """kubectl as admin, in the world's namespace."""
