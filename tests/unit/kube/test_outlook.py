@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
@@ -13,7 +14,7 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.core.expected import UNKNOWN_SECONDS, Expectation, Source
 from kajitori.core.reasons import Phase
-from kajitori.core.status import Ran
+from kajitori.core.status import MemberCounts, Ran, SweepState
 from kajitori.core.times import format_time
 from kajitori.kube.outlook import Applicant, Look, Outlook
 from kajitori.kube.past import Past
@@ -292,3 +293,33 @@ def test_whoever_saw_it_all_knows_what_a_newcomer_learns(steps: list[tuple[str, 
     for account in ("ada", "bob"):
         assert old.users.share(account, NOW.timestamp()) == pytest.approx(new.users.share(account, NOW.timestamp()))
     assert old.teams.share("team", NOW.timestamp()) == pytest.approx(new.teams.share("team", NOW.timestamp()))
+
+
+def test_members_of_a_sweep_hold_nodes_whichever_attempt_they_were_started_in() -> None:
+    """Two of the first attempt go on; of the second one member has ended and the other is still to be seen. They are
+    expected to take what others of them took, all counted from the last placement."""
+    scene = QueueScene(4)
+    run = scene.runs("grid", "n[0-1]", since=ago(minutes=30), array="0-9")
+    assert run.status is not None and run.status.attempt is not None
+    run.status.attempt = msgspec.structs.replace(
+        run.status.attempt, number=2, ranks="5-6", nodes="n[2-3]", started_at="", planned_at=ago(minutes=1)
+    )
+    run.status.attempts, run.status.sweep = 2, SweepState(succeeded="5", longest_seconds=600)
+    (each,) = Outlook(scene.mirror, scene.cluster).running.all()
+    assert sorted(each.rows.tolist()) == [0, 1, 3]
+    assert ends(scene)["team/grid"][1] == 9 * 60
+    assert expected(scene, Applicant(run, scene.waits("x", 1).request)) == Expectation(600, Source.SIMILAR)
+
+
+def test_a_sweep_waits_in_the_length_of_all_its_work() -> None:
+    """Of thirty members four run: before the last of the others has had its turn, it takes eight times as long as one.
+    What counts as its size is what it needs to go on."""
+    scene = QueueScene(8)
+    waits = scene.waits("grid", 26, timeLimit="1h", array="0-29")
+    assert waits.run.status is not None
+    waits.run.status.sweep = SweepState(longest_seconds=60)
+    waits.run.status.members = MemberCounts(total=30, running=4)
+    waits = Applicant(waits.run, replace(waits.request, fewest=1))
+    short, long = scene.waits("short", 1, timeLimit="7m"), scene.waits("long", 1, timeLimit="8m")
+    order = [each.gang.key for each in look(scene, long, waits, short).queue]
+    assert order == ["team/short", "team/grid", "team/long"]
