@@ -96,11 +96,11 @@ async def platform(client: KubeClient, policy: Policy, namespace: str) -> AsyncI
 
 
 @contextlib.contextmanager
-def simulated_nodes(kubeconfig: Path, count: int) -> Iterator[None]:
-    """`kaji sim` in a process of its own: whole nodes of 8 GPUs whose Pods run and end."""
+def simulated_nodes(kubeconfig: Path, count: int, *options: str) -> Iterator[None]:
+    """`kaji sim` in a process of its own: nodes of 8 GPUs, or as the options say, whose Pods run and end."""
     command = [sys.executable, "-m", "kajitori.cli", "sim", "--kubeconfig", str(kubeconfig), "--nodes", str(count)]
     command += ["--gpus", str(GPUS), "--gpu-type", "h100", "--cpus", "96", "--memory", "1Ti", "--untaint"]
-    process = subprocess.Popen([*command, "--heartbeat", "0", "--log-level", "warning"], cwd=ROOT)
+    process = subprocess.Popen([*command, "--heartbeat", "0", "--log-level", "warning", *options], cwd=ROOT)
     try:
         yield
     finally:

@@ -242,8 +242,8 @@ async def test_stop_resume_delete(world: World) -> None:
     assert (status.resumes, status.finished_at) == (1, "")
 
     await world.client.delete(RUNS, "bert", world.namespace)
-    await world.until(lambda: world.run("bert") is None, "the Run is gone")
-    assert not world.pods("bert")
+    gone = lambda: world.run("bert") is None and not world.pods("bert")  # noqa: E731
+    await world.until(gone, "the Run is gone, and so are its members")
 
 
 async def test_a_run_that_waits_can_be_stopped_and_deleted(world: World) -> None:

@@ -244,6 +244,7 @@ def run_document(submission: Submission, name: str, user: User, now: datetime) -
         "name": name,
         "namespace": submission.namespace,
         "annotations": submitted_by(user, now),
+        "finalizers": [names.FINALIZER],  # else the controller's first write would be to add it
     }
     if submission.labels:
         metadata["labels"] = dict(submission.labels)

@@ -74,6 +74,9 @@ WAITING_INTERVAL = timedelta(seconds=5)
 WAITING_WRITES_PER_SECOND = 10
 """Of all waiting runs together, for such words: where many wait, each is renewed less often."""
 
+TOLD_AT_ONCE = 32
+"""Waiting runs that are being told why, at a time: where many wait, what starts and what ends goes before words."""
+
 UNSEEN_PATIENCE = timedelta(seconds=10)
 """How long the mirror may take to show what was just written before it is believed all the same."""
 
@@ -138,6 +141,7 @@ class RunController:
         self._replan = False
         self._plan_rests_until = 0.0
         self._passed_over: set[Key] = set()
+        self._being_told: set[Key] = set()
         self._asked_under = 0
         """The version of the policy that all who wait were asked about last."""
         self._retell_at: datetime | None = None
@@ -286,7 +290,7 @@ class RunController:
             if not deleting:
                 await self._add_finalizer(run)
             return
-        status = run.status or RunStatus()
+        status = run.status or RunStatus(queued_at=run.metadata.creation_timestamp)
         admitted = await self._admit(run, status, memory)
         if admitted is None:
             return
@@ -408,14 +412,15 @@ class RunController:
         over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
         step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
         version = run.metadata.resource_version
-        if step.status != run.status:
+        waits = any(isinstance(action, gang.NeedsNodes) for action in step.actions)
+        if step.status != run.status and not (waits and run.status is None):  # its start, or why it waits, says it all
             if self._may_write(key, run.status, step.status):
                 version = await self._write(run, step.status)
             else:
                 self._work.wake(key, STATUS_INTERVAL)
         if step.wake_at is not None and not self._mirror.age_seconds():  # else it is looked at when all has caught up
             self._work.wake_at(key, step.wake_at)
-        if not any(isinstance(action, gang.NeedsNodes) for action in step.actions):
+        if not waits:
             self._queue.leave(key)
         if self._logs is not None and step.actions and not admitted.life.deleting:
             meta, rules = run.metadata, self._cluster.policy.logs
@@ -540,8 +545,9 @@ class RunController:
         self._passed_over.update(cycle.busy)
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
+        taken = self._ports_in_use() if cycle.starts else set()
         for waiting, placement in cycle.starts:
-            self._work.begin(waiting.key, partial(self._start, waiting, placement))
+            self._work.begin(waiting.key, partial(self._start, waiting, placement, taken))
         for request in cycle.requests.requests:
             self._make_way(request)
         if cycle.requests.look_again_in_seconds < math.inf:
@@ -592,10 +598,14 @@ class RunController:
         asked = request == told.node_request and not asking.lacks(waiting)
         if is_told and asked and not self._may_retell(waiting.key):
             return
+        if len(self._being_told) >= TOLD_AT_ONCE:
+            self._plan_at(self._now() + STATUS_INTERVAL)
+            return
         explanation = explainer.explain(waiting.request, shortage)
         message = "; ".join(each for each in (asks, asking.words_for(waiting), explanation.message) if each)
         status = gang.keep_waiting(msgspec.structs.replace(told, node_request=request), why, message)
         if status != told or not asked:
+            self._being_told.add(waiting.key)
             self._work.begin(waiting.key, partial(self._tell, waiting, status))
 
     def _may_retell(self, key: Key) -> bool:
@@ -615,9 +625,12 @@ class RunController:
         self._retell_at = min(moment, self._retell_at or moment)
 
     async def _tell(self, waiting: Waiting, status: RunStatus) -> None:
-        await self._provisioning.tell(waiting, status, self._write)
+        try:
+            await self._provisioning.tell(waiting, status, self._write)
+        finally:
+            self._being_told.discard(waiting.key)
 
-    async def _start(self, waiting: Waiting, placement: Placement) -> None:
+    async def _start(self, waiting: Waiting, placement: Placement, taken: set[int]) -> None:
         """A new attempt: its placement and template are stored before its first Pod exists (rule 2)."""
         run, (spec, decision) = waiting.run, waiting.admitted.resolved()
         number = waiting.status.attempts + 1
@@ -628,7 +641,7 @@ class RunController:
             if spec.array is not None:
                 status = gang.place_sweep(told, placement.ranks, nodes, template, now, **how)
             else:
-                port = self._choose_port(run, number)
+                port = self._choose_port(run, number, taken)
                 status = gang.place_on(told, placement.ranks, nodes, template, port, spec.replicas, now, **how)
             version = await self._write(run, status, waiting.version, before=waiting.status)
         except BaseException:
@@ -636,14 +649,19 @@ class RunController:
             raise
         await self._create(waiting.key, run, waiting.admitted, status, placement.ranks, version)
 
-    def _choose_port(self, run: RunObject, number: int) -> int:
-        taken = {
+    def _ports_in_use(self) -> set[int]:
+        return {
             other.status.attempt.port
             for other in self._mirror.runs.values()
             if other.status and other.status.attempt and not other.status.phase.is_final
         }
+
+    def _choose_port(self, run: RunObject, number: int, taken: set[int]) -> int:
+        """One that nobody has; from now on it is taken."""
         ports = self._cluster.policy.rendezvous
-        return choose_port(run.metadata.uid, number, taken, ports.first_port, ports.last_port)
+        port = choose_port(run.metadata.uid, number, taken, ports.first_port, ports.last_port)
+        taken.add(port)
+        return port
 
     async def _create(
         self, key: Key, run: RunObject, admitted: Admitted, status: RunStatus, ranks: Sequence[int], version: str

@@ -24,6 +24,8 @@ class Limits:
 
     initial: int = 32
     least: int = 1
+    least_when_slow: int = 16
+    """A slow server alone takes us no lower: it may be others who make it slow, and so few requests hurt nobody."""
     most: int = 256
     latency_factor: float = 3.0
     """Latency over this many times its floor, plus the slack, is congestion."""
@@ -73,19 +75,19 @@ class Window:
         in_flight: how many requests were in flight, this one included; a window that is not used does not grow.
         """
         if kind and self._is_slow(kind, now - began, now):
-            self._halve(began, now)
+            self._halve(began, now, self.limits.least_when_slow)
         elif in_flight >= self.size:
             self._size = min(self._size + 1 / self._size, float(self.limits.most))
 
     def throttled(self, *, began: float, now: float, retry_after_seconds: float = 0.0) -> None:
         """A request was answered 429, or 503 with the wish to come back later."""
-        self._halve(began, now)
+        self._halve(began, now, self.limits.least)
         self.paused_until = max(self.paused_until, now + min(retry_after_seconds, self.limits.longest_pause_seconds))
 
-    def _halve(self, began: float, now: float) -> None:
+    def _halve(self, began: float, now: float, least: int) -> None:
         if began < self._halved_at:
             return  # sent before the last halving: it tells of the same congestion
-        self._size = max(self._size / 2, float(self.limits.least))
+        self._size = max(self._size / 2, min(self._size, float(least)))
         self._halved_at = now
         for latency in self._latencies.values():
             latency.average = latency.floor
