@@ -20,7 +20,15 @@ from kajitori.errors import InvalidInput
 from kajitori.kube import node_requests
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.resources import EVENTS, NODES, POD_TEMPLATES, RUNS, Resource
+from kajitori.kube.resources import (
+    CUSTOM_RESOURCES,
+    EVENTS,
+    NODES,
+    POD_TEMPLATES,
+    PROVISIONING_REQUESTS,
+    RUNS,
+    Resource,
+)
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
 RBAC_GROUP = "rbac.authorization.k8s.io"
@@ -266,6 +274,26 @@ async def test_the_delivered_role_suffices(world: World, monkeypatch: pytest.Mon
         await world.client.delete(ROLES, role["metadata"]["name"])
 
 
+async def test_the_kind_may_come_and_go_and_be_of_an_older_version(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch of it notices, and knows why nothing can be asked for meanwhile."""
+    monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.2)
+    there = node_requests.NodeRequests(world.client, lambda: True, lambda _: world.touch())
+    following = asyncio.create_task(there.follow())
+    try:
+        await world.until(lambda: there.why_not == node_requests.ABSENT, "it is absent")
+        await Autoscaler(world).install(PROVISIONING_REQUESTS[1])
+        await world.until(lambda: there.resource is PROVISIONING_REQUESTS[1], "it is there")
+        assert there.why_not == ""
+        await world.client.delete(CUSTOM_RESOURCES, NAME)
+        await world.until(lambda: there.why_not == node_requests.ABSENT, "it is gone")
+        assert there.resource is None and not following.done()
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
 async def test_the_definition_is_that_of_the_api(world: World) -> None:
     """What we ask for is taken, what it forbids is refused: a spec does not change, a pod set is not empty."""
     scaler = Autoscaler(world)
@@ -283,4 +311,4 @@ async def test_the_definition_is_that_of_the_api(world: World) -> None:
         await world.client.create(REQUESTS, body, world.namespace)
         assert definition()["metadata"]["name"] == NAME
     finally:
-        await world.client.delete(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "", False), NAME)
+        await world.client.delete(CUSTOM_RESOURCES, NAME)

@@ -20,7 +20,7 @@ from tests.helpers.world import World
 from kajitori.core.times import format_time
 from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.objects import ProvisioningRequest
-from kajitori.kube.resources import CUSTOM_RESOURCES, POD_TEMPLATES, PROVISIONING_REQUESTS
+from kajitori.kube.resources import CUSTOM_RESOURCES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
 from kajitori.kube.watch import Added, Deleted, watch
 from kajitori.local.sim import SimSettings, SimulatedNodes
 
@@ -80,17 +80,19 @@ class Autoscaler:
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def install(self) -> None:
-        """Makes the kind known."""
-        client = self.world.client
+    async def install(self, served: Resource = REQUESTS) -> None:
+        """Makes the kind known, in one version of its API."""
+        client, wanted = self.world.client, definition()
+        newest = wanted["spec"]["versions"][0]
+        wanted["spec"]["versions"] = [newest | {"name": served.version, "served": True, "storage": True}]
         with contextlib.suppress(AlreadyExists):
             try:
-                await client.create(CUSTOM_RESOURCES, definition())
+                await client.create(CUSTOM_RESOURCES, wanted)
             except InvalidInput:  # the embedded API server evaluates no CEL rules, and refuses definitions with some
-                await client.create(CUSTOM_RESOURCES, _without_rules(definition()))
+                await client.create(CUSTOM_RESOURCES, _without_rules(wanted))
         while True:
             with contextlib.suppress(NotFound):
-                await client.list(REQUESTS, self.world.namespace)
+                await client.list(served, self.world.namespace)
                 return
             await asyncio.sleep(0.05)
 

@@ -136,7 +136,9 @@ class ApiServer:
     def _on_event(self, event: Event) -> None:
         if event.record.resource == _DEFINITIONS:
             if event.type == "DELETED":
-                self._registry.remove_definition(event.record.decode())
+                definition = event.record.decode()
+                self._registry.remove_definition(definition)
+                self._store.end_watches(f"{definition['spec']['group']}/{definition['spec']['names']['plural']}")
             else:
                 self._registry.add_definition(event.record.decode())
 

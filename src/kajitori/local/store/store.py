@@ -127,12 +127,8 @@ class Store:
                     self._flush()
                 await asyncio.sleep(0.001)
             await asyncio.to_thread(self._journal.close)
-        for collection in self._collections.values():
-            for watcher in [
-                *collection.watchers,
-                *(one for some in collection.watchers_by_key.values() for one in some),
-            ]:
-                watcher.close()
+        for resource in self._collections:
+            self.end_watches(resource)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -406,6 +402,13 @@ class Store:
                 some.discard(watcher)
                 if not some:
                     del index[name]
+
+    def end_watches(self, resource: str) -> None:
+        """Lets whoever watches a resource see the end: it is served no more."""
+        collection = self._collection(resource)
+        some = (*collection.watchers_by_key.values(), *collection.watchers_by_group.values())
+        for watcher in collection.watchers.union(*some):
+            watcher.close()
 
     def _publish(self, event: Event) -> None:
         collection = self._collections[event.record.resource]

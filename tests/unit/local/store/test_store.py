@@ -164,6 +164,20 @@ def test_any_revision_can_be_listed_and_watched_from(
     assert replayed == {one.key: one.value for one in store.records(PODS)}
 
 
+async def test_everybody_who_watches_sees_the_end() -> None:
+    """Of one resource that is served no more, and of all where the store is closed: whatever he watches of it."""
+    store = Store()
+    store.group_by(PODS, lambda record: record.labels.get("node", ""))
+    now = store.revision
+    pods = [store.watch(PODS, "", now), store.watch(PODS, "a", now, name="x"), store.watch(PODS, "", now, group="n1")]
+    other = store.watch("/nodes", "", now)
+    store.end_watches(PODS)
+    assert [each.closed for each in (*pods, other)] == [True, True, True, False]
+    late = [store.watch(PODS, "", now, group="n1"), other]
+    await store.close()
+    assert [each.closed for each in late] == [True, True]
+
+
 def test_watchers_of_a_group_get_what_enters_is_in_and_leaves_it() -> None:
     """Nobody else's events, and nothing twice."""
     store = Store()
