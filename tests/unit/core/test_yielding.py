@@ -133,6 +133,16 @@ def test_a_service_leaves_as_a_whole_and_comes_back_so() -> None:
     assert not any(isinstance(action, DeleteMember) for action in back.actions)
 
 
+def test_a_service_whose_members_are_gone_at_once_gave_way_all_the_same() -> None:
+    """None of them was seen while it ended."""
+    subject = asked("service")
+    gone = step(subject)
+    assert (gone.status.phase, gone.status.reason, gone.status.interruptions) == (Phase.QUEUED, Reason.PREEMPTED, 1)
+    back = step(after(subject, gone))
+    assert back.status.interruptions == 1
+    assert [action.ranks for action in back.actions if isinstance(action, NeedsNodes)] == [(0, 1)]
+
+
 def test_a_sweep_gives_up_those_that_run_and_repeats_nobody_else() -> None:
     """Who has ended stays ended; who is told is written down before, and started anew when there is room."""
     life = asked(members=MemberCounts(total=3), sweep=SweepState(succeeded="0"))

@@ -47,13 +47,14 @@ def service_gives_way(run: Run, status: RunStatus, members: Sequence[Member]) ->
     """The same for a service: all of it gives way, and comes back when there is room for all of it."""
     asked = status.gives_way
     alive = [member for member in members if member.blocks_restart]
-    if asked is None or not alive:
+    if asked is None or (status.phase is Phase.QUEUED and not alive):
         return None
     if status.phase is not Phase.QUEUED:
         if not all(member.terminating for member in alive):
             return _tell(run, status, asked)
         status = msgspec.structs.replace(status, phase=Phase.QUEUED, interruptions=status.interruptions + 1)
-    return Step(say(status, Reason.PREEMPTED, words_while_ending(run, asked, len(alive))), end_told(run, status, alive))
+    message = words_while_ending(run, asked, len(alive)) if alive else words_of(asked)
+    return Step(say(status, Reason.PREEMPTED, message), end_told(run, status, alive))
 
 
 def words_while_ending(run: Run, asked: GivesWay, alive: int) -> str:
