@@ -1,4 +1,4 @@
-"""`kaji up` and the commands beside it, as a person uses them: real processes, nothing injected."""
+"""`kaji up` and the commands beside it, as a person uses them: real servers, nothing injected."""
 
 from __future__ import annotations
 
