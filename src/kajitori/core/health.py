@@ -179,8 +179,7 @@ def examine(
             said = entry(now, What.BACK, CONDITION_GONE)
             verdict.changes.append(Change(signs.node, said, None, signs.awaits_test))
     _let_leave(leaving, limit - sum(signs.unhealthy is not None for signs in nodes), verdict, now)
-    changed = {change.node for change in verdict.changes}
-    _choose_tests([signs for signs in nodes if signs.node not in changed], health, preflight, verdict, now)
+    _choose_tests(nodes, health, preflight, verdict, now)
     return verdict
 
 
@@ -305,11 +304,13 @@ def _choose_tests(
     nodes: Iterable[Signs], health: NodeHealth, preflight: Preflight, verdict: Verdict, now: datetime
 ) -> None:
     """Whom to test now: those that somebody asked for, then new nodes, then those that may be well again."""
-    room = preflight.at_once
+    room, changed = preflight.at_once, {change.node for change in verdict.changes}
     wanted: list[tuple[int, Signs]] = []
     for signs in nodes:
         if signs.test is not None and signs.test.state is TrialState.GOES_ON:
             room -= 1
+        elif signs.node in changed:
+            continue
         elif signs.wanted_by and not signs.testable:
             said = entry(now, What.UNTESTED, by=signs.wanted_by, evidence=("policy has no test for this node",))
             verdict.changes.append(Change(signs.node, said, signs.unhealthy, signs.awaits_test, answered=True))

@@ -237,6 +237,8 @@ def test_so_many_at_a_time() -> None:
     running = Signs("m1", awaits_test=True, testable=True, test=trial(TrialState.GOES_ON))
     asked = Signs("z1", testable=True, wanted_by="ada")
     assert look(running, *new, asked, preflight=few).tests == ["z1", "n1"]
+    leaves = replace(running, bad=(DEADLOCK,))
+    assert look(leaves, *new, asked, preflight=few).tests == ["z1", "n1"], "its test still goes on"
 
 
 # ---------------------------------------------------------------------------------------------- the bound
