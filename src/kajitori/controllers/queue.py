@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from kajitori.controllers.heads import Heads
 from kajitori.controllers.workqueue import Key
 from kajitori.core import gang
-from kajitori.core.backfill import Ending
+from kajitori.core.backfill import Ending, Queued
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
 from kajitori.core.giving_way import Requests
@@ -21,10 +22,13 @@ from kajitori.core.snapshot import Snapshot
 from kajitori.core.status import RunStatus
 from kajitori.errors import Fault, Refused
 from kajitori.kube.cluster import ClusterView
-from kajitori.kube.giving_way import GivingWay
+from kajitori.kube.giving_way import GivingWay, key_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Look, Outlook
+
+HEADS = 64
+"""Runs of one shape that are looked at between two looks at the whole queue."""
 
 DOUBT_PATIENCE = timedelta(seconds=10)
 """How long a write that failed may take to show in the mirror all the same."""
@@ -120,6 +124,7 @@ class Queue:
         self.giving_way = GivingWay(mirror, cluster, self._outlook)
         self._waiting: dict[Key, Waiting] = {}
         self._placed: dict[Key, Placed] = {}
+        self._heads = Heads()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -128,7 +133,11 @@ class Queue:
         """The run needs nodes; whether it needs others than it did before."""
         before = self._waiting.get(waiting.key)
         self._waiting[waiting.key] = waiting
-        return before is None or before.request != waiting.request
+        if before is not None and before.request == waiting.request:
+            self._waiting[waiting.key] = replace(waiting, request=before.request)
+            return False
+        self._heads.add(self._outlook.queued(Applicant(waiting.run, waiting.request)))
+        return True
 
     def leave(self, key: Key) -> None:
         """The run does not need nodes now."""
@@ -167,16 +176,12 @@ class Queue:
         requests = self.giving_way.ask(look, applicants, settled, now)
         for placement in look.schedule.placements:
             occupy(snapshot, by_key[placement.key].request.member, placement.nodes)
-        starts = []
-        for placement in settled.placements + look.schedule.placements:
-            waiting = by_key[placement.key]
-            if waiting.key in busy:
-                continue
-            del self._waiting[waiting.key]
-            self._placed[waiting.key] = Placed(
-                waiting.request.member, placement.nodes, waiting.version, look.ends_at(placement.key)
-            )
-            starts.append((waiting, placement))
+        starts = tuple(
+            self._start(by_key[placement.key], placement, look.ends_at(placement.key))
+            for placement in settled.placements + look.schedule.placements
+            if by_key[placement.key].key not in busy
+        )
+        self._heads.order([replace(each, gang=by_key[each.gang.key].request) for each in look.queue])
         waits = tuple(
             (by_key[shortage.key], shortage)
             for shortage in settled.shortages + look.schedule.shortages
@@ -184,7 +189,40 @@ class Queue:
         )
         explainer = Explainer(snapshot, self._cluster.uses)
         again = _look_again_at(look, now)
-        return Cycle(tuple(starts), waits, look, requests, explainer, doubtful, passed_over, snapshot, again)
+        return Cycle(starts, waits, look, requests, explainer, doubtful, passed_over, snapshot, again)
+
+    def plan_heads(self, busy: Collection[Key], now: datetime) -> Cycle:
+        """What of a long queue may start at once on what has come free since the last look at the whole of it: the
+        first of each shape are looked at. Nothing where nodes come free for somebody: that is for the whole look."""
+        if self.giving_way.is_asked:
+            return Cycle()
+        self._forget_shown(now)
+        queue = self._heads.take(self._still_waits, HEADS)
+        if not queue:
+            return Cycle()
+        snapshot, barred = self._cluster.snapshot(), self._cluster.barred()
+        for member, nodes in self._assumed():
+            occupy(snapshot, member, nodes)
+        expected = {each.gang.key: each.expected_seconds for each in queue}
+        allowed = [replace(each, gang=barred(each.gang)) for each in queue]
+        found = self._outlook.schedule(allowed, snapshot, now, placed=list(self._endings(now)))
+        starts = tuple(
+            self._start(self._waiting[key_of(each.key)], each, now.timestamp() + expected[each.key])
+            for each in found.placements
+            if key_of(each.key) not in busy
+        )
+        return Cycle(starts)
+
+    def _still_waits(self, queued: Queued) -> bool:
+        key = key_of(queued.gang.key)
+        waiting = self._waiting.get(key)
+        return waiting is not None and waiting.request is queued.gang and key not in self._placed
+
+    def _start(self, waiting: Waiting, placement: Placement, ends_at: float) -> tuple[Waiting, Placement]:
+        """It has its nodes, and waits no more."""
+        del self._waiting[waiting.key]
+        self._placed[waiting.key] = Placed(waiting.request.member, placement.nodes, waiting.version, ends_at)
+        return waiting, placement
 
     def _endings(self, now: datetime) -> Iterator[Ending]:
         """When attempts that were just planned are expected to have ended."""

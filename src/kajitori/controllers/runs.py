@@ -36,7 +36,7 @@ from kajitori.controllers.kills import Spared
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.memory import MemoryKeeper
 from kajitori.controllers.provisioning import Asking, Provisioning
-from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue, Waiting
+from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Cycle, Queue, Waiting
 from kajitori.controllers.results import ResultKeeper
 from kajitori.controllers.tidying import tidy_forever
 from kajitori.controllers.workqueue import REST, Key, WorkQueue
@@ -139,7 +139,11 @@ class RunController:
         """Namespace and UID of Runs that Pods have as their owner though the mirror does not show them; their names."""
         self._first_look: set[Key] = set()
         self._replan = False
+        """Something changed that may let a run start."""
+        self._replan_all = False
+        """The whole queue is to be looked at again, as soon as that has rested."""
         self._plan_rests_until = 0.0
+        self._heads_rest_until = 0.0
         self._passed_over: set[Key] = set()
         self._being_told: set[Key] = set()
         self._asked_under = 0
@@ -176,8 +180,7 @@ class RunController:
                 for key in self._work.take():
                     self._work.begin(key, partial(self._reconcile, key))
                 # 3. Plan all that wait as one queue; not before every run was looked at once, since any may hold nodes.
-                if self._is_time_to_plan():
-                    self._plan()
+                self._plan()
         finally:
             unsubscribe()
             no_longer_told()
@@ -258,8 +261,9 @@ class RunController:
 
     async def _wait(self, stopping: asyncio.Task[bool]) -> None:
         rest = None
-        if self._replan and len(self._queue) and not self._first_look:
-            rest = self._plan_rests_until - asyncio.get_running_loop().time()
+        if (self._replan or self._replan_all) and len(self._queue) and not self._first_look:
+            until = min(self._plan_rests_until, self._heads_rest_until if self._replan else math.inf)
+            rest = until - asyncio.get_running_loop().time()
         await self._work.wait(stopping, (each for each in (self._retell_at, self._catch_up_at) if each), rest)
 
     def _catch_up(self) -> None:
@@ -449,9 +453,13 @@ class RunController:
         return budget_spec(admitted.life.type, run.metadata.uid, status, members)
 
     def _may_write(self, key: Key, old: RunStatus | None, new: RunStatus) -> bool:
-        """Turning points are written at once, counts at most once a second."""
+        """Turning points are written at once, counts at most once a second; so is that a run runs by now, where others
+        wait for the API server to start or to end."""
         memory = self._memory[key]
-        if old is None or memory.written_at is None or _turning_point(old) != _turning_point(new):
+        if old is None or memory.written_at is None:
+            return True
+        runs_now = (old.phase, new.phase) == (Phase.STARTING, Phase.RUNNING) and self._client.limiter.is_full
+        if not runs_now and _turning_point(old) != _turning_point(new):
             return True
         return self._now() - memory.written_at >= STATUS_INTERVAL
 
@@ -526,16 +534,32 @@ class RunController:
         if admitted.policy_version < self._cluster.policy_version:  # it changed while this run was looked at
             self._work.add(key)
 
-    def _is_time_to_plan(self) -> bool:
-        if not len(self._queue) or self._first_look:
-            return False
-        retell = self._retell_at is not None and self._now() >= self._retell_at
-        return (self._replan or retell) and asyncio.get_running_loop().time() >= self._plan_rests_until
-
     def _plan(self) -> None:
+        """Looks at the whole queue if it is time to; else, where something has changed, at its heads alone. Each rests
+        for a multiple of what it takes."""
+        loop, retell = asyncio.get_running_loop(), self._retell_at is not None and self._now() >= self._retell_at
+        if not len(self._queue) or self._first_look:
+            return
+        began = loop.time()
+        if began >= self._plan_rests_until:
+            if self._replan or self._replan_all or retell:
+                self._replan = self._replan_all = False
+                self._plan_all()
+                self._plan_rests_until = loop.time() + REST * (loop.time() - began)
+        elif self._replan and began >= self._heads_rest_until:
+            self._replan, self._replan_all = False, True
+            self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts()))
+            self._heads_rest_until = loop.time() + REST * (loop.time() - began)
+
+    def _begin_all(self, cycle: Cycle) -> None:
+        """Starts what has its nodes."""
+        taken = self._ports_in_use() if cycle.starts else set()
+        for waiting, placement in cycle.starts:
+            self._work.begin(waiting.key, partial(self._start, waiting, placement, taken))
+
+    def _plan_all(self) -> None:
         """Starts what fits, and tells the others why they wait."""
-        began = asyncio.get_running_loop().time()
-        self._replan, self._retell_at = False, None
+        self._retell_at = None
         in_force = self._cluster.policy_version
         outdated = self._queue.decided_before(in_force)
         if outdated and in_force != self._asked_under:  # policy is asked for each attempt, and it is another one now
@@ -545,9 +569,7 @@ class RunController:
         self._passed_over.update(cycle.busy)
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
-        taken = self._ports_in_use() if cycle.starts else set()
-        for waiting, placement in cycle.starts:
-            self._work.begin(waiting.key, partial(self._start, waiting, placement, taken))
+        self._begin_all(cycle)
         for request in cycle.requests.requests:
             self._make_way(request)
         if cycle.requests.look_again_in_seconds < math.inf:
@@ -561,8 +583,6 @@ class RunController:
         if cycle.explainer is not None:
             for waiting, shortage in (each for each in cycle.waits if each[0].key not in self._work.busy):
                 self._explain(waiting, shortage, cycle.explainer, asking)
-        ended = asyncio.get_running_loop().time()
-        self._plan_rests_until = ended + REST * (ended - began)
 
     def _make_way(self, request: Request) -> None:
         """Has all of these give way; nobody for now if one of them is being worked on, and may be another soon."""

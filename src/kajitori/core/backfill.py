@@ -41,6 +41,10 @@ expected length ends before a reservation, unless that is of an overdue gang: th
 could slip for ever. Chosen with the order's other constants, see docs/queue.md."""
 
 
+SOON_SECONDS = 1.0
+"""What is expected is never less, however long it takes already: so near, nobody knows when a reservation begins."""
+
+
 @dataclass(frozen=True, slots=True)
 class Queued:
     """A gang in the queue, and how long it is expected to take."""
@@ -102,6 +106,7 @@ def schedule(
     cycle = _Cycle(snapshot, endings, now, likely)
     placements: list[Placement] = []
     for queued in queue:
+        cycle.note_priority(queued.gang.priority)
         shape = cycle.shape_of(queued.gang)
         placement = cycle.start(queued, shape)
         if placement is not None:
@@ -266,6 +271,10 @@ class _Cycle:
     reservations: list[Reservation] = field(default_factory=list)
     _reserved_for: list[_Shape] = field(default_factory=list)
     """The shape of each of them."""
+    _priority: int | None = None
+    """Of the gangs that are looked at now."""
+    _above: int = 0
+    """So many of the reservations, the first, are of gangs of higher priority."""
     _started: list[Ending] = field(default_factory=list)
     _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
     _by_identity: dict[int, _Shape] = field(default_factory=dict)
@@ -279,6 +288,14 @@ class _Cycle:
 
     def __post_init__(self) -> None:
         self._free = _Rooms(self.snapshot.copy())
+
+    def note_priority(self, priority: int) -> None:
+        """From now on gangs of this priority are looked at; the queue goes from the highest to the lowest."""
+        if priority == self._priority:
+            return
+        self._priority, self._above = priority, len(self.reservations)
+        for shape in self._shapes.values():
+            self._heed_reservations(shape)
 
     def shape_of(self, gang: GangRequest) -> _Shape:
         """The gang's shape; members that are the same object are not compared."""
@@ -316,12 +333,19 @@ class _Cycle:
 
     def _delayed_by(self, queued: Queued, shape: _Shape) -> tuple[str, ...]:
         """Whose reservation begins before this gang is expected to have ended."""
-        seconds, likely = queued.expected_seconds, self._likely(queued)
+        ends, likely = self.now + queued.expected_seconds, self.now + self._likely(queued)
         return tuple(
             reservation.key
             for reservation in shape.heeds
-            if self.now + (seconds if reservation.overdue else likely) > reservation.starts_at
+            if (likely > reservation.starts_at if (by := self._strictly_by(reservation)) is None else ends > by)
         )
+
+    def _strictly_by(self, reservation: Reservation) -> float | None:
+        """When gangs that are looked at now have to have ended wholly, so that they do not delay one that is overdue
+        or has a higher priority; None where most of what is expected will do."""
+        if any(each is reservation for each in self.reservations[: self._above]):
+            return reservation.starts_at - SOON_SECONDS
+        return reservation.starts_at if reservation.overdue else None
 
     def _likely(self, queued: Queued) -> float:
         """How much of its expected length has to end before a reservation. Of what takes what it gets, and comes again
@@ -385,8 +409,9 @@ class _Cycle:
             if (holder.candidates & shape.candidates).any()
         )
         for reservation in shape.heeds:
-            if reservation.overdue:
-                shape.pass_by = min(shape.pass_by, reservation.starts_at)
+            by = self._strictly_by(reservation)
+            if by is not None:
+                shape.pass_by = min(shape.pass_by, by)
             else:
                 shape.likely_by = min(shape.likely_by, reservation.starts_at)
 

@@ -24,6 +24,7 @@ Schema = dict[str, Any]
 SHORT_NAME = "kj"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_MAP_TYPE = "x-kubernetes-map-type"
 
 
 def custom_resource_definition() -> dict[str, Any]:
@@ -38,7 +39,8 @@ def custom_resource_definition() -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": spec | {"description": "What is to run, in Docker's words."},
-            "status": status | {"description": "What became of it; written by Kajitori alone."},
+            # Nobody else owns any field of it, so the API server need not keep account of each.
+            "status": status | {"description": "What became of it; written by Kajitori alone.", _MAP_TYPE: "atomic"},
         },
     }
     return {

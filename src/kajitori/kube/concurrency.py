@@ -119,6 +119,11 @@ class ConcurrencyLimiter:
         """A place for one request of this kind: an async context manager that is told how it was answered."""
         return Slot(self, kind)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether requests wait for others to end."""
+        return bool(self._waiting)
+
     async def acquire(self) -> None:
         """Waits until one more request may begin, and counts it."""
         if self._waiting or self.in_flight >= self.window.size:

@@ -112,6 +112,11 @@ class GivingWay:
         """It could not be written."""
         self._asking.pop(key, None)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether anybody gives way, or is asked to."""
+        return bool(self._asked or self._asking)
+
     def givers(self, key: str) -> list[tuple[RunObject, GivesWay]]:
         """Runs that give way, or gave way, to this one (`namespace/name`), as long as it waits for what they had."""
         return [

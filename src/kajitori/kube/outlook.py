@@ -6,7 +6,7 @@ The controller acts on it and the Web API tells about it: both ask the same of t
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -91,11 +91,22 @@ class Outlook:
         placed: what was given nodes and what the mirror does not show yet. settled: those for whom others gave way:
         they are not planned here.
         """
-        line, policy = self.line_up(waiting, now), self._cluster.policy.queue
-        endings = [*(ending for _, ending in self.endings(now)), *placed]
+        line = self.line_up(waiting, now)
         queue = (queued for queued in line.queue if queued.gang.key not in settled)
-        found = schedule(snapshot, queue, endings, line.now, reserve=policy.reservations, likely=policy.likely)
+        found = self.schedule(queue, snapshot, now, placed=placed)
         return Look(line.now, line.ranking, line.expected, line.queue, found)
+
+    def schedule(
+        self, queue: Iterable[Queued], snapshot: Snapshot, now: datetime, *, placed: Sequence[Ending] = ()
+    ) -> Schedule:
+        """Who of these starts, in their order, on what is free in the snapshot, which is not changed."""
+        policy = self._cluster.policy.queue
+        endings = [*(ending for _, ending in self.endings(now)), *placed]
+        return schedule(snapshot, queue, endings, now.timestamp(), reserve=policy.reservations, likely=policy.likely)
+
+    def queued(self, applicant: Applicant) -> Queued:
+        """One that has just come, as the planner takes it."""
+        return Queued(applicant.request, _until_end(self.past.expect(applicant.run, len(applicant.request.ranks))))
 
     def line_up(self, waiting: Sequence[Applicant], now: datetime) -> Line:
         """The order of all that wait."""

@@ -276,6 +276,20 @@ def _begin(
     heapq.heappush(ends, (ends_at, int(placement.key[1:]), Ending(item.gang.member, rows, ends_at)))
 
 
+def test_who_has_lower_priority_may_delay_nobody() -> None:
+    """Not even by a fifth of what is expected of it, nor where both ends are too near to be told apart."""
+    cluster = Cluster(nodes(2))
+    cluster.runs("h100-0", HOUR)
+    large = queued(2, HOUR, priority=100)
+    for seconds, passes in ((1.2 * HOUR, False), (HOUR, False), (HOUR - 2, True)):
+        small = queued(1, seconds, key="small", priority=50)
+        assert started(cluster.schedule(large, small, likely=0.8)) == (["small"] if passes else [])
+        like = replace(small, gang=replace(small.gang, priority=100))
+        assert started(cluster.schedule(large, like, likely=0.8)) == ["small"]
+    (shortage,) = cluster.schedule(large, queued(1, HOUR, key="small", priority=50)).shortages[1:]
+    assert shortage.behind == ("bert",)
+
+
 def test_a_sweep_takes_what_fits_and_keeps_nothing_of_what_is_reserved() -> None:
     """Behind a gang of all nodes, whose reservation begins before its members would have ended, it gets nothing; behind
     no reservation it takes all that is free. Where a part is enough to start, no more is reserved."""
