@@ -21,7 +21,7 @@ from kajitori.kube.objects import Pod, RunObject
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
 
-ExpectedFrom = Literal["similar", "limit", "corrected", "general", "endless"]
+ExpectedFrom = Literal["similar", "limit", "corrected", "general", "unknown", "endless"]
 
 
 class View(msgspec.Struct, rename="camel", kw_only=True):

@@ -21,6 +21,7 @@ from kajitori.api.standing import Standing, standing, stop_watch
 from kajitori.api.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.core import nodelist
 from kajitori.core.decide import Decision
+from kajitori.core.expected import Source
 from kajitori.core.explain import Explanation, explain
 from kajitori.core.freeing import Situation, Step, StepKind
 from kajitori.core.giving_way import LOOKED_AT
@@ -123,7 +124,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
     asks = api.giving_way.words_for(request.key)
-    ends = {occupant.key: occupant.ends_at for occupant in asked.occupants}
+    ends = {each.key: each.ends_at for each in asked.occupants if not _is_assumed(api, each.key)}
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,
@@ -161,9 +162,17 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     view.exact = freeing is None or freeing.least
     if freeing is not None and (freeing.steps or freeing.least):
         view.to_free = [_step_view(api, asked, step) for step in freeing.steps]
-    if found.expected_at is not None:
+    assumed = freeing is not None and any(_is_assumed(api, step.name) for step in freeing.steps)
+    if found.expected_at is not None and not assumed:
         view.expected_at = _time(found.expected_at)
     return view
+
+
+def _is_assumed(api: Api, key: str) -> bool:
+    """Whether nobody knows how long a run (`namespace/name`) takes: no time is told then that rests on it."""
+    namespace, _, name = key.partition("/")
+    run = api.mirror.runs.get((namespace, name))
+    return run is not None and api.outlook.past.expect(run, 1).source is Source.UNKNOWN
 
 
 def _step_view(api: Api, asked: Situation, step: Step) -> StepView:
@@ -182,7 +191,7 @@ def _step_view(api: Api, asked: Situation, step: Step) -> StepView:
         gpus=amounts[GPU],
         cpu_millis=amounts[CPU],
         memory_bytes=amounts[MEMORY],
-        until=_time(step.ends_at),
+        until="" if _is_assumed(api, step.name) else _time(step.ends_at),
     )
 
 

@@ -13,6 +13,7 @@ _FROM = {
     "limit": "its time limit; no similar run has ended yet",
     "corrected": "it has taken longer than expected already",
     "general": "as most runs here; nothing is known of it",
+    "unknown": "assumed, since too few runs have ended here to tell",
     "endless": "no end is known",
 }
 
@@ -40,7 +41,7 @@ def part_words(part: float) -> str:
 def expectation_words(place: Mapping[str, Any]) -> str:
     """How long a run is expected to take, in a few words: `5 minutes`, `at most 2 hours`, `unknown`."""
     source, span = place["expectedFrom"], duration_words(place["expectedSeconds"])
-    if source in ("general", "endless"):
+    if source in ("general", "unknown", "endless"):
         return "no end" if source == "endless" else f"unknown ({span})"
     return f"at most {span}" if source == "limit" else span
 

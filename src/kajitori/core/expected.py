@@ -41,6 +41,8 @@ class Source(StrEnum):
     """It has run longer than was expected: the limit, or twice as long as before."""
     GENERAL = "general"
     """Neither history nor limit: what most runs of about this size take."""
+    UNKNOWN = "unknown"
+    """Too few runs have ended here: a length is assumed, so that there is an order; it is no estimate."""
     ENDLESS = "endless"
     """A service without a time limit: nobody knows an end."""
 
@@ -99,16 +101,19 @@ class History:
             return Expectation(max(1.0, min(longest, limit_seconds or longest)), Source.SIMILAR)
         if limit_seconds:
             return Expectation(max(1.0, limit_seconds), Source.LIMIT)
-        return Expectation(max(1.0, self._in_general(_size_class(size))), Source.GENERAL)
+        general = self._in_general(_size_class(size))
+        if general is None:
+            return Expectation(UNKNOWN_SECONDS, Source.UNKNOWN)
+        return Expectation(max(1.0, general), Source.GENERAL)
 
-    def _in_general(self, size_class: int) -> float:
+    def _in_general(self, size_class: int) -> float | None:
         known = self._by_size.get(size_class, ())
         if len(known) < ENOUGH:
             known, key = self._all, None
         else:
             key = size_class
         if len(known) < ENOUGH:
-            return UNKNOWN_SECONDS
+            return None
         if key not in self._general:
             self._general[key] = float(np.quantile(np.array(known), GENERAL_QUANTILE))
         return self._general[key]

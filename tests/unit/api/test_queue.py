@@ -84,7 +84,7 @@ async def test_what_waits_for_no_known_end_has_no_expected_start(world: World) -
     await world.caught_up()
     (large,) = (await get(world, "/v1/queue"))["items"]
     assert not {"kept", "expectedAt"} & large.keys()
-    assert large["place"]["expectedFrom"] == "general"
+    assert large["place"]["expectedFrom"] == "unknown"
 
 
 async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
@@ -98,7 +98,7 @@ async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
         "expectedFrom": "limit",
         "endsAt": ahead(50),
     }
-    assert await get(world, "/v1/runs/team/large/expected") == {"seconds": 21_600, "expectedFrom": "general"}
+    assert await get(world, "/v1/runs/team/large/expected") == {"seconds": 21_600, "expectedFrom": "unknown"}
     assert (await get(world, "/v1/runs/team/web/expected"))["expectedFrom"] == "endless"
     assert (await world.http.get("/v1/runs/team/none/expected")).status_code == 404
 

@@ -49,7 +49,7 @@ def test_the_limit_where_nothing_is_known() -> None:
 def test_in_general_what_four_of_five_of_about_its_size_took() -> None:
     """Where those are too few, runs of every size; where there are hardly any runs at all, six hours."""
     history = History()
-    assert expect(history, kind="new") == Expectation(UNKNOWN_SECONDS, Source.GENERAL)
+    assert expect(history, kind="new") == Expectation(UNKNOWN_SECONDS, Source.UNKNOWN)
     for number in range(ENOUGH):
         history.add(done(HOUR, kind=f"small-{number}", size=1))
     assert expect(history, kind="new", size=64) == Expectation(HOUR, Source.GENERAL)
@@ -81,7 +81,7 @@ def test_an_expectation_is_sound(runs: list[tuple[str, int, float]], limit: floa
     before = expect(history, kind="a", size=8, limit=limit)
     assert 1 <= before.seconds <= max(limit or 1e7, UNKNOWN_SECONDS)
     if limit is not None:
-        assert before.seconds <= limit and before.source is not Source.GENERAL
+        assert before.seconds <= limit and before.source not in (Source.GENERAL, Source.UNKNOWN)
     now = corrected(before, elapsed, limit)
     assert now.seconds > elapsed
     assert (now == before) == (elapsed < before.seconds)

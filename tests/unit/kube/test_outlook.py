@@ -55,7 +55,7 @@ def test_what_similar_runs_of_the_same_person_took() -> None:
 def test_the_limit_counts_where_there_is_no_history_and_policys_where_the_run_has_none() -> None:
     scene = QueueScene(4)
     assert expected(scene, scene.waits("own", 1, timeLimit="2h")) == Expectation(2 * HOUR, Source.LIMIT)
-    assert expected(scene, scene.waits("none", 1)) == Expectation(UNKNOWN_SECONDS, Source.GENERAL)
+    assert expected(scene, scene.waits("none", 1)) == Expectation(UNKNOWN_SECONDS, Source.UNKNOWN)
     scene = QueueScene(4, defaults={"timeLimit": "1d"})
     assert expected(scene, scene.waits("none", 1)) == Expectation(24 * HOUR, Source.LIMIT)
 
@@ -63,7 +63,7 @@ def test_the_limit_counts_where_there_is_no_history_and_policys_where_the_run_ha
 def test_a_spec_that_nobody_can_read_has_an_expectation_all_the_same() -> None:
     scene = QueueScene(1)
     scene.finished("old", seconds=5, until=ago(hours=1), timeLimit="soon", command=3)
-    assert expected(scene, scene.waits("new", 1, timeLimit="soon", command=3)).source is Source.GENERAL
+    assert expected(scene, scene.waits("new", 1, timeLimit="soon", command=3)).source is Source.UNKNOWN
 
 
 def test_a_service_has_no_end_and_is_not_learnt_from() -> None:
@@ -72,7 +72,7 @@ def test_a_service_has_no_end_and_is_not_learnt_from() -> None:
     web = scene.waits("web", 1, type="service")
     assert expected(scene, web) == Expectation(UNKNOWN_SECONDS, Source.ENDLESS)
     assert math.isinf(look(scene, web).ends_at("team/web"))
-    assert expected(scene, scene.waits("new", 1)).source is Source.GENERAL
+    assert expected(scene, scene.waits("new", 1)).source is Source.UNKNOWN
     assert expected(scene, scene.waits("tests", 1, type="service", timeLimit="1h")) == Expectation(HOUR, Source.LIMIT)
 
 
@@ -97,7 +97,7 @@ def test_a_run_that_is_gone_is_forgotten_and_one_that_is_resumed_is_not_over() -
     assert past.expect(new, 1).seconds == 100
     scene.lose("old")
     past.refresh()
-    assert past.expect(new, 1).source is Source.GENERAL
+    assert past.expect(new, 1).source is Source.UNKNOWN
 
 
 # ------------------------------------------------------------------------------------------------ what runs
@@ -248,7 +248,7 @@ def test_what_comes_and_goes_while_nobody_asks_is_not_kept() -> None:
     assert [each.key for each in outlook.running.all()] == ["team/known"]
     asked = scene.waits("asked", 1)
     scene.lose("asked")
-    assert outlook.past.expect(asked.run, 1).source is Source.GENERAL
+    assert outlook.past.expect(asked.run, 1).source is Source.UNKNOWN
     scene.lose("known")
     outlook.past.refresh()
     assert not outlook.running.all() and not outlook.past._records and not outlook.past._told
