@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from kajitori.errors import Conflict, InvalidInput
-from kajitori.privatefile import write_private
+from kajitori.privatefile import lock_alone, write_private
 
 CLUSTER_FILE = "kaji.json"
 LOCK_FILE = "kaji.lock"
@@ -68,11 +67,9 @@ def held(folder: Path) -> Iterator[None]:
         message = f"{folder} can't be used: {why}"
         raise InvalidInput.one("--data", message, value=str(folder), hint="name a folder of your own") from error
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock_alone(handle):
             hint = "use that one, stop it, or name another folder with --data"
-            raise Conflict(f"another kaji up works in {folder}", hint=hint) from None
+            raise Conflict(f"another kaji up works in {folder}", hint=hint)
         yield
     finally:
         os.close(handle)

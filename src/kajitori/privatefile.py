@@ -1,10 +1,15 @@
-"""Files that only their owner may read: tokens, keys, and what contains them."""
+"""Files that only their owner may read: tokens, keys, and what contains them; and folders that are one process's."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
+import time
 from pathlib import Path
+
+LOCK_SECONDS = 1.0
+"""A process that was killed while it started another one leaves it its locks, until that begins its own program."""
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -23,3 +28,17 @@ def write_private(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def lock_alone(handle: int) -> bool:
+    """Locks an open file for this process alone, until it ends; whether nobody else has it."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+        else:
+            return True

@@ -66,7 +66,7 @@ def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]
     yield "expected to take", expected_words(place["expectedFrom"], place["expectedSeconds"])
     yield "asks for", f"{part_words(place['size'])} of the cluster"
     yield "had lately", f"its user {part_words(place['userShare'])}, its team {part_words(place['teamShare'])}"
-    if place["score"] is not None:
+    if place["score"] is not None and place["of"] > 1:  # it says something beside others only
         yield "score", f"{place['score']:.3g}"
     kept = answer.get("kept")
     if kept:

@@ -24,7 +24,6 @@ Schema = dict[str, Any]
 SHORT_NAME = "kj"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
-_MAP_TYPE = "x-kubernetes-map-type"
 
 
 def custom_resource_definition() -> dict[str, Any]:
@@ -39,8 +38,7 @@ def custom_resource_definition() -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": spec | {"description": "What is to run, in Docker's words."},
-            # Nobody else owns any field of it, so the API server need not keep account of each.
-            "status": status | {"description": "What became of it; written by Kajitori alone.", _MAP_TYPE: "atomic"},
+            "status": status | {"description": "What became of it; written by Kajitori alone."},
         },
     }
     return {

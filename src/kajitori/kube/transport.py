@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -45,6 +46,9 @@ class Environment:
     """This machine's own idea of the time, which may be wrong."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
+
+
+_READS = ("GET", "HEAD")
 
 
 class Transport:
@@ -87,8 +91,22 @@ class Transport:
                 read_bufsize=READ_BUFFER_BYTES,
                 auto_decompress=True,
                 trust_env=False,  # would send ~/.netrc's passwords, too
+                trace_configs=[self._asking_again()] if self._write_permit is not None else [],
             )
         return self._http
+
+    def _asking_again(self) -> aiohttp.TraceConfig:
+        """Asks for the permission to write once more when there is a connection: whoever was stopped while he connected
+        would send it when he goes on."""
+
+        async def ask(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
+            if self._write_permit is not None and context.trace_request_ctx not in (None, *_READS):  # None: streams
+                self._write_permit()
+
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_create_end.append(ask)
+        trace.on_connection_reuseconn.append(ask)
+        return trace
 
     async def close(self) -> None:
         """Closes every connection; nothing can be asked afterwards."""
@@ -149,6 +167,7 @@ class Transport:
                         params=params,
                         data=body,
                         timeout=self._timeout_of(method),
+                        trace_request_ctx=method,
                         **self._identity(credential, headers),
                     ) as response:
                         answer = await response.read()
@@ -168,7 +187,7 @@ class Transport:
 
     def _timeout_of(self, method: str) -> aiohttp.ClientTimeout:
         """A write has to be permitted at the moment it is sent, and may not outlive its permission."""
-        if self._write_permit is None or method in ("GET", "HEAD"):
+        if self._write_permit is None or method in _READS:
             return self._timeout
         left_seconds = self._write_permit()
         if left_seconds >= self._timeout_seconds:

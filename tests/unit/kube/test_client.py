@@ -21,6 +21,7 @@ import uvloop
 from aiohttp import WSMsgType, web
 from tests.unit.kube.fake_api import Naps, client_of, fake_api, serving, status_of
 
+from kajitori.controllers.leadership import NotLeading
 from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.config import Credentials, ExecPlugin, KubeConfig
@@ -204,6 +205,27 @@ async def test_a_create_is_not_repeated_after_a_broken_connection() -> None:
         assert caught.value.maybe_applied
         assert server.url in str(caught.value)
         assert len(server.asked) == 1
+
+
+async def test_a_write_that_was_stopped_while_it_connected_is_not_sent_afterwards() -> None:
+    """Whoever leads is asked again when there is a connection, new or old; reading is free."""
+    permits: list[float] = []
+
+    def permit() -> float:
+        if not permits:
+            raise NotLeading("it leads no more")
+        return permits.pop()
+
+    async with scripted(ok()) as script:
+        async with KubeClient(KubeConfig(server=script.url), write_permit=permit) as client:
+            for _ in ("a new connection", "one that is there"):
+                permits.append(9.0)
+                with pytest.raises(NotLeading):
+                    await client.create(PODS, POD, "a")
+                await client.get(PODS, "x", "a")
+            permits += [9.0, 9.0]
+            await client.create(PODS, POD, "a")
+        assert [method for method, _, _ in script.asked] == ["GET", "GET", "POST"]
 
 
 async def test_a_create_is_repeated_when_the_server_asks_for_it() -> None:

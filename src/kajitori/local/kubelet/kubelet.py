@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import logging
 import os
@@ -32,6 +31,7 @@ from kajitori.local.kubelet.stats import Statistics
 from kajitori.local.kubelet.strays import end_strays
 from kajitori.local.kubelet.volumes import Volumes
 from kajitori.local.kubelet.worker import PodWorker
+from kajitori.privatefile import lock_alone
 
 log = logging.getLogger(__name__)
 
@@ -260,13 +260,9 @@ class Kubelet:
 def _alone(root: Path) -> Iterator[None]:
     fd = os.open(root / "kubelet.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise Unavailable(
-            f"another kubelet uses {root}", hint="stop it first, or give this one a root folder of its own"
-        ) from None
-    try:
+        if not lock_alone(fd):
+            hint = "stop it first, or give this one a root folder of its own"
+            raise Unavailable(f"another kubelet uses {root}", hint=hint)
         yield
     finally:
         os.close(fd)
