@@ -15,7 +15,6 @@ from kajitori.core.provisioning import Wanting, demand
 from kajitori.core.quantity import format_duration
 from kajitori.core.reasons import Reason
 from kajitori.core.snapshot import Snapshot
-from kajitori.core.status import RunStatus
 from kajitori.core.times import format_time
 from kajitori.kube.outlook import Applicant
 
@@ -50,7 +49,7 @@ def tell_of_pools(
     api: Api, view: ExplanationView, applicant: Applicant, shortage: Shortage, snapshot: Snapshot
 ) -> None:
     """Adds to an explanation what the run has asked for, or would ask for, and why it does not."""
-    status = applicant.run.status or RunStatus()
+    status = applicant.run.standing
     request, key, now = status.node_request, applicant.request.key, api.now()
     if request is not None:
         view.node_request = request

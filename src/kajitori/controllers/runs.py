@@ -45,12 +45,13 @@ from kajitori.core.budgets import budget_spec
 from kajitori.core.decide import Decision
 from kajitori.core.explain import Explainer
 from kajitori.core.giving_way import Request
-from kajitori.core.planner import GangRequest, Placement, Shortage
+from kajitori.core.planner import Placement, Shortage
 from kajitori.core.ports import choose_port
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.status import GivesWay, RunStatus
 from kajitori.errors import Forbidden, InvalidInput, NotFound
+from kajitori.kube.applicants import request_of
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView, life_of
 from kajitori.kube.events import About, EventRecorder
@@ -294,7 +295,7 @@ class RunController:
             if not deleting:
                 await self._add_finalizer(run)
             return
-        status = run.status or RunStatus(queued_at=run.metadata.creation_timestamp)
+        status = run.standing
         admitted = await self._admit(run, status, memory)
         if admitted is None:
             return
@@ -519,16 +520,7 @@ class RunController:
         if admitted.decision is None:
             self._queue.leave(key)
             return  # refused; the next look ends it
-        request = GangRequest(
-            key="/".join(key),
-            member=admitted.decision.request,
-            ranks=needs.ranks,
-            previous=needs.previous,
-            avoid=needs.avoid,
-            priority=admitted.decision.priority,
-            queued_at=needs.since or status.queued_at,
-            fewest=needs.fewest,
-        )
+        request = request_of(run, admitted.decision, needs, status)
         if self._queue.wait(Waiting(key, run, admitted, status, request, version)):
             self._replan = True
         if admitted.policy_version < self._cluster.policy_version:  # it changed while this run was looked at

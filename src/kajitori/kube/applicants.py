@@ -71,7 +71,7 @@ class Applicants:
         self, run: RunObject, spec: RunSpec, decision: Decision, now: datetime, barred: Barred | None = None
     ) -> Applicant | None:
         """The same of a run that policy was asked about already, and that need not be in the cluster."""
-        status = run.status or RunStatus()
+        status = run.standing
         pods = self._mirror.pods_of_run(run.metadata.uid)
         members = [member for pod in pods if (member := member_of(pod, self._mirror.nodes)) is not None]
         step = gang.next_step(life_of(run, spec, decision, status), members, now)

@@ -14,7 +14,6 @@ from kajitori.core.health_trail import Entry, read_trail
 from kajitori.core.policy import Policy
 from kajitori.core.quantity import format_duration
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import RunStatus
 from kajitori.core.times import parse_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.kin import owner_of
@@ -132,7 +131,7 @@ class HealthView:
         return found, min(moments, default=None)
 
     def _trial(self, run: RunObject, signs: Signs, now: datetime) -> Trial:
-        status, name = run.status or RunStatus(), run.metadata.name
+        status, name = run.standing, run.metadata.name
         if status.phase is Phase.SUCCEEDED:
             return Trial(name, TrialState.PASSED)
         if status.phase.is_final or status.failed_starts:

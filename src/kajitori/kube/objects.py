@@ -242,6 +242,11 @@ class RunObject(_Wire, frozen=True):
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: RunStatus | None = None
 
+    @property
+    def standing(self) -> RunStatus:
+        """Its status; where nobody has written one yet, that of a run that waits since it was made."""
+        return self.status or RunStatus(queued_at=self.metadata.creation_timestamp)
+
     def __post_init__(self) -> None:
         why = damage(self.status) if self.status is not None else ""
         if why:
