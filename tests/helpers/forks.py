@@ -13,10 +13,9 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvloop
-
 from kajitori.controllers.leadership import Leadership, Terms
 from kajitori.controllers.runs import RunController
+from kajitori.entrypoints.process import run_loop
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
@@ -123,7 +122,7 @@ class Fork:
 def _work(part: Part) -> None:
     """Whatever ends the test ends this."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    uvloop.run(part.run())
+    run_loop(part.run(), may_lead=isinstance(part, ControllerPart))
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")

@@ -42,4 +42,4 @@ def controller(options: ControllerOptions) -> int:
 
             await leadership.lead(lead, stop)
 
-    return run_until_told(work(), options.log_level)
+    return run_until_told(work(), options.log_level, may_lead=True)

@@ -31,14 +31,14 @@ Part = Callable[[asyncio.Event], Awaitable[None]]
 """Works until the event is set."""
 
 
-def run_until_told(work: Coroutine[Any, Any, None], log_level: str) -> int:
+def run_until_told(work: Coroutine[Any, Any, None], log_level: str, *, may_lead: bool = False) -> int:
     """Runs one process's work. Errors for users come out as themselves, never inside a group."""
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     gc.freeze()  # what was imported stays: it need not be looked at again and again
     try:
-        uvloop.run(work)
+        run_loop(work, may_lead=may_lead)
     except BaseExceptionGroup as group:
         known, _ = group.split(KajitoriError)
         if known is not None:
@@ -48,6 +48,18 @@ def run_until_told(work: Coroutine[Any, Any, None], log_level: str) -> int:
             raise first from group
         raise
     return 0
+
+
+def run_loop(work: Coroutine[Any, Any, None], *, may_lead: bool) -> None:
+    """Runs the event loop.
+
+    may_lead: a leader sends a write at the moment when it has looked whether it still leads. uvloop keeps what is
+    written until a turn of the loop ends: a leader that was stopped in it would send it when it goes on.
+    """
+    if may_lead:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
 
 
 def stop_signal() -> asyncio.Event:

@@ -49,8 +49,9 @@ OWN_IMAGE = "kajitori"
 
 def up(options: UpOptions) -> int:
     """The whole platform in one process, on an embedded cluster or on an existing one."""
-    work = _up_embedded(options) if options.kubeconfig is None else _up_existing(options)
-    return run_until_told(work, options.log_level)
+    if options.kubeconfig is None:
+        return run_until_told(_up_embedded(options), options.log_level)
+    return run_until_told(_up_existing(options), options.log_level, may_lead=True)
 
 
 async def _up_embedded(options: UpOptions) -> None:

@@ -10,7 +10,6 @@ import urllib.request
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from kajitori.errors import KajitoriError
 from kajitori.kube.clock import ServerClock
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.config import KubeConfig
@@ -96,16 +96,20 @@ class Transport:
         return self._http
 
     def _asking_again(self) -> aiohttp.TraceConfig:
-        """Asks for the permission to write once more when there is a connection: whoever was stopped while he connected
+        """Asks for the permission to write once more before each piece is sent: whoever was stopped on the way there
         would send it when he goes on."""
 
-        async def ask(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
-            if self._write_permit is not None and context.trace_request_ctx not in (None, *_READS):  # None: streams
+        async def ask(
+            _session: aiohttp.ClientSession,
+            _context: object,
+            piece: aiohttp.TraceRequestHeadersSentParams | aiohttp.TraceRequestChunkSentParams,
+        ) -> None:
+            if self._write_permit is not None and piece.method not in _READS:
                 self._write_permit()
 
         trace = aiohttp.TraceConfig()
-        trace.on_connection_create_end.append(ask)
-        trace.on_connection_reuseconn.append(ask)
+        trace.on_request_headers_sent.append(ask)  # called before they are, and sent with the first piece of the body
+        trace.on_request_chunk_sent.append(ask)
         return trace
 
     async def close(self) -> None:
@@ -167,7 +171,6 @@ class Transport:
                         params=params,
                         data=body,
                         timeout=self._timeout_of(method),
-                        trace_request_ctx=method,
                         **self._identity(credential, headers),
                     ) as response:
                         answer = await response.read()
@@ -295,6 +298,8 @@ class Transport:
         except aiohttp.WSServerHandshakeError as error:
             raise _HandshakeRefused(error.status) from error
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            if isinstance(error.__cause__, KajitoriError):
+                raise error.__cause__ from None  # nobody may write any more
             raise connection_failed(self.config, error) from error
         except RuntimeError as error:
             if _STILL_HELD not in str(error):

@@ -207,25 +207,29 @@ async def test_a_create_is_not_repeated_after_a_broken_connection() -> None:
         assert len(server.asked) == 1
 
 
-async def test_a_write_that_was_stopped_while_it_connected_is_not_sent_afterwards() -> None:
-    """Whoever leads is asked again when there is a connection, new or old; reading is free."""
-    permits: list[float] = []
+async def test_a_write_that_was_stopped_on_its_way_is_not_sent_afterwards() -> None:
+    """Whoever leads is asked again when there is a connection, new or old, and when the body follows; reading is free."""
+    permits = 0
 
     def permit() -> float:
+        nonlocal permits
         if not permits:
             raise NotLeading("it leads no more")
-        return permits.pop()
+        permits -= 1
+        return 9.0
 
     async with scripted(ok()) as script:
         async with KubeClient(KubeConfig(server=script.url), write_permit=permit) as client:
-            for _ in ("a new connection", "one that is there"):
-                permits.append(9.0)
-                with pytest.raises(NotLeading):
-                    await client.create(PODS, POD, "a")
-                await client.get(PODS, "x", "a")
-            permits += [9.0, 9.0]
+            for permits in (0, 1, 2):
+                for _ in ("a new connection", "one that is there"):
+                    before = permits
+                    with pytest.raises(NotLeading):
+                        await client.create(PODS, POD, "a")
+                    permits = before
+                    await client.get(PODS, "x", "a")
+            permits = 3
             await client.create(PODS, POD, "a")
-        assert [method for method, _, _ in script.asked] == ["GET", "GET", "POST"]
+        assert [method for method, _, _ in script.asked] == ["GET"] * 6 + ["POST"]
 
 
 async def test_a_create_is_repeated_when_the_server_asks_for_it() -> None:
