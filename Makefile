@@ -7,7 +7,7 @@ PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 # Hundreds of processes start in the tests: where nothing compiled may be kept, each compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test unit check lint types layers lock docs clean
+.PHONY: install demo test unit explore check lint types layers lock docs clean
 
 install: $(VENV)/.installed
 
@@ -32,6 +32,9 @@ test: lint layers  ## All of `check` and `unit`; types are checked while the tes
 
 unit: install
 	$(PYTEST)
+
+explore: install  ## Properties with examples that nobody has tried: the tests themselves try the same ones each time.
+	$(PYTEST) -m hypothesis --hypothesis-profile=explore tests/unit
 
 check: lint types layers
 

@@ -19,7 +19,8 @@ __all__ = [
     "world",
 ]
 
-hypothesis.settings.register_profile("kajitori", deadline=None)  # machines are busy at times: no test is timed
+hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)  # `make explore`: other examples each time
+hypothesis.settings.register_profile("kajitori", deadline=None, derandomize=True)  # machines are busy: no test is timed
 hypothesis.settings.load_profile("kajitori")
 
 LONGEST_FIRST = ("runs", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e2e-ordinary-user")

@@ -199,6 +199,8 @@ class _Round:
     """As `snapshot`, less what those who have asked count on."""
     _coming: dict[str, int] = field(default_factory=dict)
     """By pool: nodes that were asked for and are not there yet."""
+    _relied_on: set[int] = field(default_factory=set)
+    """Rows of nodes that are about to be ready, and that somebody waits for instead of asking."""
     _fit: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def demand(self) -> Demand:
@@ -208,18 +210,19 @@ class _Round:
         for each in self.wanting:
             if each.request is not None and each.request.attempt == each.attempt:
                 self.current[each.gang.key] = self._reviewed(each, each.request)
-        # 2. What is on its way, and what those who wait for it count on besides.
+        # 2. What is on its way.
         for key, request in self.others:
             self._expect(key, request)
         for each in self.wanting:
             made = self.current.get(each.gang.key)
-            if made is not None and made.is_live:
+            if made is not None:
                 self._expect(each.gang.key, made)
-                self._count_on(each)
-        # 3. Who else asks, in the queue's order.
+        # 3. In the queue's order: what those who have asked count on besides, and who else asks.
         for each in self.wanting:
             made = self.current.get(each.gang.key)
-            if made is None or not made.is_live:
+            if made is not None and made.is_live:
+                self._count_on(each, made)
+            else:
                 self._ask(each, made)
         changed = {key: request for key, request in self.current.items() if request != before.get(key)}
         return Demand(changed, self.notes, self.look_again_at)
@@ -290,10 +293,17 @@ class _Round:
         """(nodes,) members that find room now beside all who asked before."""
         return room_of(self._left, each.gang.member, each.shortage.eligible & self.snapshot.table.usable)
 
-    def _count_on(self, each: Wanting) -> None:
-        """What is free now and suits is meant for it; whoever asks later does not count on it, too."""
-        room = self._room(each)
-        rows = np.repeat(np.arange(len(room)), np.minimum(room, each.shortage.members))[: each.shortage.members]
+    def _count_on(self, each: Wanting, request: NodeRequest) -> None:
+        """What it did not ask for is to find room in what is free now; whoever comes later does not count on that."""
+        pool = self.pools.get(request.pool)
+        if pool is not None:
+            asked_for = (request.granted + request.nodes) * self._per_node(pool, each.gang.member)
+            self._take(each, each.shortage.members - asked_for)
+
+    def _take(self, each: Wanting, members: int) -> None:
+        """So many of its members, at most, find room now, and nobody else has it."""
+        room = np.minimum(self._room(each), max(0, members))
+        rows = np.repeat(np.arange(len(room)), room)[: max(0, members)]
         occupy_rows(self._left, each.gang.member, rows)
 
     # ------------------------------------------------------------------------------------ new requests
@@ -318,7 +328,7 @@ class _Round:
                 self.notes.pop(key, None)
                 if request.is_live:
                     self._expect(key, request)
-                    self._count_on(each)
+                    self._count_on(each, request)
                 return
 
     def _request_to(self, each: Wanting, last: NodeRequest | None, pool: Pool, per_node: int) -> NodeRequest | None:
@@ -335,8 +345,11 @@ class _Round:
             self._note_full(each, pool)
             return None
         free = int(self._room(each).sum()) if pool.rules.counts_what_is_free else 0
-        nodes = math.ceil((each.shortage.members - free) / per_node)
-        if nodes <= self._soon_ready(each, pool):
+        nodes = math.ceil(max(0, each.shortage.members - free) / per_node)
+        soon = self._soon_ready(each, pool)
+        if nodes <= len(soon):
+            self._take(each, free)
+            self._relied_on.update(soon[:nodes])
             return None
         if there + nodes > pool.rules.max_nodes:
             self._note_full(each, pool, nodes)
@@ -367,17 +380,18 @@ class _Round:
         has = f"it has {len(pool.rows)} of at most {pool.rules.max_nodes} nodes"
         self.notes.setdefault(each.gang.key, f"pool {pool.name} cannot grow{by}: {has}{also}")
 
-    def _soon_ready(self, each: Wanting, pool: Pool) -> int:
-        """Nodes of the pool that came lately, are nobody's and are not ready yet: they will do, if they suit."""
+    def _soon_ready(self, each: Wanting, pool: Pool) -> list[int]:
+        """Rows of the pool's nodes that came lately, are nobody's and are not ready yet: they will do, if they suit."""
         table = self.snapshot.table
         kept = {int(row) for rows in self.kept.values() for row in rows}
         since = self.now - timedelta(seconds=pool.rules.deadline_seconds)
         waits = ~(each.shortage.eligible & table.usable)
-        soon = 0
+        soon = []
         for row in pool.rows.tolist():
-            came = parse_time(table.nodes[row].created_at) if waits[row] and row not in kept else None
+            is_free = waits[row] and row not in kept and row not in self._relied_on
+            came = parse_time(table.nodes[row].created_at) if is_free else None
             if came is not None and came > since:
-                soon += 1
+                soon.append(row)
                 self._look_at(came + timedelta(seconds=pool.rules.deadline_seconds))
         return soon
 

@@ -205,6 +205,18 @@ def test_nodes_that_are_about_to_be_ready_will_do() -> None:
     assert asked_by(demand([waits(snapshot, gang(2))], (), snapshot, known, late)).nodes == 2
 
 
+def test_what_one_waits_for_is_left_to_him() -> None:
+    """The first gang has a free node and one that is about to be ready, and asks for nothing; the second asks for all
+    that it lacks, and the first asks for nothing afterwards, either."""
+    snapshot = empty(node("spot-1"), node("spot-2", created=NOW - timedelta(minutes=5), ready=False))
+    known = pools(snapshot.table)
+    first, second = waits(snapshot, gang(2, "ns/first")), waits(snapshot, gang(3, "ns/second"))
+    made = demand([first, second], (), snapshot, known, NOW).changed
+    assert {key: request.nodes for key, request in made.items()} == {"ns/second": 3}
+    has_asked = replace(second, request=made["ns/second"], answer=Answer(ASKED))
+    assert not demand([first, has_asked], (), snapshot, known, NOW).changed
+
+
 def test_two_runs_do_not_count_on_the_same_free_node() -> None:
     """In the queue's order: the first takes the free one into account, the second does not."""
     snapshot = empty(node("spot-1"))
