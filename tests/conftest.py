@@ -19,7 +19,9 @@ __all__ = [
     "world",
 ]
 
-hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)  # `make explore`: other examples each time
+hypothesis.settings.register_profile(
+    "explore", deadline=None, print_blob=True
+)  # `make explore`: other examples each time
 hypothesis.settings.register_profile("kajitori", deadline=None, derandomize=True)  # machines are busy: no test is timed
 hypothesis.settings.load_profile("kajitori")
 

@@ -92,7 +92,7 @@ class FakeApi:
     def fail_watches(self, fault: WatchFault) -> None:
         """Lets something go wrong on every open watch."""
         for queue in self._watchers.values():
-            queue.put_nowait(fault)
+            queue.put_nowait(self._bookmark() if fault is WatchFault.BOOKMARK else fault)
 
     @property
     def open_watches(self) -> int:
@@ -110,6 +110,12 @@ class FakeApi:
         self._events.append((self.version, line))
         for queue in self._watchers.values():
             queue.put_nowait(line)
+
+    def _bookmark(self) -> bytes:
+        """What was told before it is all that there was up to now."""
+        meta = {"resourceVersion": str(self.version), "creationTimestamp": None}
+        bookmark = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"containers": None}}
+        return json.dumps({"type": "BOOKMARK", "object": bookmark}).encode() + b"\n"
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """GET of the collection."""
@@ -154,22 +160,17 @@ class FakeApi:
             while True:
                 item = await queue.get()
                 if isinstance(item, WatchFault):
-                    if not await self._fail(item, request, response):
-                        return response
+                    await self._fail(item, request, response)
+                    return response
                 else:
                     await response.write(item[: len(item) // 2])  # a line comes in pieces
                     await response.write(item[len(item) // 2 :])
         finally:
             del self._watchers[me]
 
-    async def _fail(self, fault: WatchFault, request: web.Request, response: web.StreamResponse) -> bool:
-        """Whether the watch goes on."""
+    async def _fail(self, fault: WatchFault, request: web.Request, response: web.StreamResponse) -> None:
+        """Does what ends the watch."""
         match fault:
-            case WatchFault.BOOKMARK:
-                meta = {"resourceVersion": str(self.version), "creationTimestamp": None}
-                bookmark = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"containers": None}}
-                await response.write(json.dumps({"type": "BOOKMARK", "object": bookmark}).encode() + b"\n")
-                return True
             case WatchFault.EXPIRE | WatchFault.ERROR:
                 status = status_of(410 if fault is WatchFault.EXPIRE else 500)
                 await response.write(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
@@ -179,7 +180,6 @@ class FakeApi:
                     request.transport.abort()
             case WatchFault.STALL:
                 await asyncio.Event().wait()
-        return False
 
 
 def status_of(code: int, message: str = "", reason: str = "") -> dict[str, Any]:

@@ -208,7 +208,7 @@ async def test_a_create_is_not_repeated_after_a_broken_connection() -> None:
 
 
 async def test_a_write_that_was_stopped_on_its_way_is_not_sent_afterwards() -> None:
-    """Whoever leads is asked again when there is a connection, new or old, and when the body follows; reading is free."""
+    """Whoever leads is asked again when there is a connection, new or old, and when the body follows; not to read."""
     permits = 0
 
     def permit() -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.kube.fake_api import FakeApi, Naps, WatchFault, client_of, eventually, fake_api
 
@@ -253,6 +253,7 @@ def expected_usage(api: FakeApi) -> dict[str, NodeUsage]:
     return usage
 
 
+@example([("run", "r-1-0", "u1"), ("fault", WatchFault.BOOKMARK), ("fault", WatchFault.END)])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, max_size=30))
 def test_whatever_fails_the_mirror_converges(steps: list[tuple[Any, ...]]) -> None:
