@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -21,6 +21,9 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import CLAIMS, LIMIT_RANGES, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
 from kajitori.kube.ticket_key import ensure_ticket_key
+
+DELETED_TOGETHER = 250
+"""Members that one request deletes, of a larger run: it takes a second or so."""
 
 
 class StartRefused(Exception):
@@ -124,15 +127,10 @@ async def create_members(
         ranks = await _within_quota(client, run, attempt, ranks)
         await _create(client, run, attempt, pods.pod(ranks[0], nodes[ranks[0]]), dry_run=True)
     created = [names.pod_name(run.metadata.name, attempt.number, rank) for rank in ranks]
-    tasks = [asyncio.create_task(_create(client, run, attempt, pods.pod(rank, nodes[rank]))) for rank in ranks]
     try:
-        await asyncio.gather(*tasks)
-    except BaseException as error:
-        if isinstance(error, StartRefused):
-            error.begun = len(ranks) > 1
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _all_of(_create(client, run, attempt, pods.pod(rank, nodes[rank])) for rank in ranks)
+    except StartRefused as error:
+        error.begun = len(ranks) > 1
         raise
     return created
 
@@ -242,24 +240,42 @@ async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
     await client.patch(PODS, meta.name, {"metadata": patch}, meta.namespace)
 
 
-async def delete_members(client: KubeClient, run: RunObject, action: DeleteMembers) -> None:
-    """Deletes a run's Pods by collection (rule 10)."""
-    selector = f"{names.LABEL_RUN_UID}={run.metadata.uid}"
-    if action.attempt is not None:
-        selector += f",{names.LABEL_ATTEMPT}={action.attempt}"
-    fields = "status.phase!=Succeeded,status.phase!=Failed" if action.unfinished_only else ""
-    await client.delete_collection(
-        PODS,
-        run.metadata.namespace,
-        label_selector=selector,
-        field_selector=fields,
-        grace_seconds=action.grace_seconds,
+async def delete_members(
+    client: KubeClient, namespace: str, run_uid: str, pods: Collection[Pod], action: DeleteMembers | None = None
+) -> None:
+    """Deletes a run's Pods by collection (rule 10); without an action all of them, within the grace that each has.
+
+    The API server deletes what a collection finds one after the other: of many Pods, as the mirror knows them, several
+    parts are deleted at a time, each of which ends before anybody loses patience.
+    """
+    selector, fields, grace_seconds = f"{names.LABEL_RUN_UID}={run_uid}", "", None
+    if action is not None:
+        selector += f",{names.LABEL_ATTEMPT}={action.attempt}" if action.attempt is not None else ""
+        fields = "status.phase!=Succeeded,status.phase!=Failed" if action.unfinished_only else ""
+        grace_seconds = action.grace_seconds
+    parts = [""]
+    if len(pods) > DELETED_TOGETHER:
+        ranks = sorted({pod.member.rank for pod in pods if pod.member is not None})
+        starts = range(0, len(ranks), DELETED_TOGETHER)
+        parts = [f",{names.LABEL_RANK} in ({','.join(map(str, ranks[i : i + DELETED_TOGETHER]))})" for i in starts]
+    await _all_of(
+        client.delete_collection(
+            PODS, namespace, label_selector=selector + part, field_selector=fields, grace_seconds=grace_seconds
+        )
+        for part in parts
     )
 
 
-async def delete_left_over(client: KubeClient, namespace: str, run_uid: str) -> None:
-    """Deletes all Pods of a Run that is gone, within the grace that each has."""
-    await client.delete_collection(PODS, namespace, label_selector=f"{names.LABEL_RUN_UID}={run_uid}")
+async def _all_of(requests: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Does all of it at a time; where one fails the others are given up."""
+    tasks = [asyncio.create_task(each) for each in requests]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 async def delete_member(client: KubeClient, run: RunObject, action: DeleteMember) -> None:

@@ -20,7 +20,6 @@ import msgspec
 from kajitori.controllers.attempts import (
     StartRefused,
     create_members,
-    delete_left_over,
     delete_member,
     delete_members,
     is_meddled_with,
@@ -365,7 +364,7 @@ class RunController:
             found = None
         if found is None or found["metadata"]["uid"] != uid:
             log.info("Pods of run %s/%s are left though it is gone; they are deleted", namespace, name)
-            await delete_left_over(self._client, namespace, uid)
+            await delete_members(self._client, namespace, uid, self._mirror.pods_of_run(uid))
         self._orphans.pop(key, None)
         self._forget(key)
 
@@ -438,13 +437,17 @@ class RunController:
                 case gang.CreateMembers(ranks):
                     await self._create(key, run, admitted, step.status, ranks, version)
                 case gang.DeleteMembers():
-                    await delete_members(self._client, run, action)
+                    await self._delete(run, action)
                 case gang.DeleteMember():
                     await delete_member(self._client, run, action)
                 case gang.Release():
                     await self._release(run)
         if not admitted.life.deleting:
             await self._budgets.keep(run, self._budget_of(run, admitted, step.status, members))
+
+    async def _delete(self, run: RunObject, action: gang.DeleteMembers) -> None:
+        uid = run.metadata.uid
+        await delete_members(self._client, run.metadata.namespace, uid, self._mirror.pods_of_run(uid), action)
 
     def _budget_of(
         self, run: RunObject, admitted: Admitted, status: RunStatus, members: Sequence[gang.Member]
@@ -699,7 +702,7 @@ class RunController:
             await self._write(run, step.status, version, before=status)
             for action in step.actions:
                 if isinstance(action, gang.DeleteMembers):
-                    await delete_members(self._client, run, action)
+                    await self._delete(run, action)
             return
         memory = self._memory[key]
         memory.unseen_pods = {name for name in created if (key[0], name) not in self._mirror.pods}

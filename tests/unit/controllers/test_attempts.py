@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import msgspec
 import pytest
 from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving, status_of
 
-from kajitori.controllers.attempts import StartRefused, key_of_tickets
-from kajitori.core import first_step
+from kajitori.controllers.attempts import DELETED_TOGETHER, StartRefused, delete_members, key_of_tickets
+from kajitori.core import first_step, names
+from kajitori.core.gang import DeleteMembers
 from kajitori.core.reasons import Reason
+from kajitori.core.selectors import parse_labels
 from kajitori.core.status import Attempt
+from kajitori.kube.client import KubeClient
+from kajitori.kube.objects import Pod
 
 WITH_STEP = Attempt(number=1, nodes="n", template={"spec": {"initContainers": [{"name": first_step.CONTAINER}]}})
 
@@ -33,3 +40,36 @@ async def test_members_without_a_first_step_need_no_key() -> None:
     """Nobody is asked for one."""
     async with client_of("http://127.0.0.1:1") as client:
         assert await key_of_tickets(client, Attempt(number=1, nodes="n", template={"spec": {}}), "kajitori") is None
+
+
+class Deleting:
+    """Stands for a client: which collections are deleted, how many at a time."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    async def delete_collection(self, resource: object, namespace: str, **asked: Any) -> None:
+        self.asked.append(asked)
+
+
+def members(count: int, attempt: int = 3) -> list[Pod]:
+    made = [
+        {"metadata": {"name": names.pod_name("bert", attempt, rank), "namespace": "vision"}} for rank in range(count)
+    ]
+    return msgspec.convert(made, list[Pod])
+
+
+@pytest.mark.parametrize("count", [1, DELETED_TOGETHER, DELETED_TOGETHER + 1, 3 * DELETED_TOGETHER])
+async def test_each_member_of_a_large_run_is_in_one_part_of_what_is_deleted(count: int) -> None:
+    """A small run is one collection that finds also what the mirror does not show yet."""
+    client = Deleting()
+    action = DeleteMembers(5, attempt=3, unfinished_only=True)
+    await delete_members(cast(KubeClient, client), "vision", "u1", members(count), action)
+    assert all((each["grace_seconds"], "Failed" in each["field_selector"]) == (5, True) for each in client.asked)
+    selectors = [parse_labels(each["label_selector"]) for each in client.asked]
+    for rank in range(count):
+        labels = names.member_labels("bert", "u1", 3, rank)
+        assert sum(selector.matches(labels) for selector in selectors) == 1
+        assert not any(selector.matches({**labels, names.LABEL_ATTEMPT: "4"}) for selector in selectors)
+    unseen = names.member_labels("bert", "u1", 3, count)
+    assert any(selector.matches(unseen) for selector in selectors) is (count <= DELETED_TOGETHER)
