@@ -36,18 +36,24 @@ def ago(**span: float) -> str:
     return format_time(NOW - timedelta(**span))
 
 
+def mirror_of_nodes(count: int) -> Mirror:
+    """A mirror that nobody fills, with nodes n0, n1, … that are ready and have eight GPUs each."""
+    mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
+    amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", names.GPU_RESOURCE: "8"}
+    for number in range(count):
+        document = {
+            "metadata": {"name": f"n{number}"},
+            "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+        }
+        mirror.nodes[f"n{number}"] = msgspec.convert(document, Node)
+    return mirror
+
+
 class QueueScene:
     """A cluster of nodes n0, n1, … with eight GPUs each; every member takes a node."""
 
     def __init__(self, nodes: int, **policy: Any) -> None:
-        self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
-        amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", names.GPU_RESOURCE: "8"}
-        for number in range(nodes):
-            document = {
-                "metadata": {"name": f"n{number}"},
-                "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
-            }
-            self.mirror.nodes[f"n{number}"] = msgspec.convert(document, Node)
+        self.mirror = mirror_of_nodes(nodes)
         self._made = 0
         self.cluster = ClusterView(self.mirror, PolicyFile(None, without_file=parse_policy(policy)))
 

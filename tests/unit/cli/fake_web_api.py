@@ -42,6 +42,38 @@ def problem(status: int, code: str, detail: str, **more: Any) -> tuple[int, Any]
     return status, {"type": "about:blank", "title": code, "status": status, "code": code, "detail": detail, **more}
 
 
+RUNS = [
+    view(
+        "bert",
+        "Queued",
+        spec={"replicas": 4, "resources": {"gpu": 8, "gpuType": "h100"}},
+        status={"reason": "WaitingForGPU", "members": {"total": 4}},
+    ),
+    view(
+        "gpt",
+        spec={"replicas": 2},
+        status={
+            "members": {"total": 2, "running": 2},
+            "restarts": 1,
+            "attempt": {"number": 2, "nodes": "cpu-[1-2]"},
+        },
+        createdAt="2026-11-21T11:55:00Z",
+    ),
+    view("mnist", "Failed", status={"reason": "ProgramFailed", "exitCode": 3, "members": {"total": 1, "failed": 1}}),
+]
+"""One that waits, one that runs again, one that failed."""
+GRID = view(
+    "grid",
+    spec={"array": "0-99%8", "resources": {"gpu": 2, "gpuType": "h100"}},
+    status={"members": {"total": 100, "running": 8, "succeeded": 35, "failed": 2}},
+)
+"""A sweep, half of it done."""
+
+
+def printed(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
 class Cut(Exception):
     """Raised by a body: the connection breaks here."""
 

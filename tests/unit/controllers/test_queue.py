@@ -6,17 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+from tests.helpers.queue_scene import mirror_of_nodes
 
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue, Waiting
 from kajitori.core import gang, names
 from kajitori.core.planner import GangRequest, MemberRequest
 from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt, MemberCounts, RunStatus
-from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
-from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
-from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
+from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile
 
@@ -29,14 +27,7 @@ class Scene:
     """A cluster of nodes with eight GPUs each, and a queue; nothing is watched."""
 
     def __init__(self, nodes: int) -> None:
-        self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
-        amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", names.GPU_RESOURCE: "8"}
-        for number in range(nodes):
-            document = {
-                "metadata": {"name": f"n{number}"},
-                "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
-            }
-            self.mirror.nodes[f"n{number}"] = msgspec.convert(document, Node)
+        self.mirror = mirror_of_nodes(nodes)
         self.queue = Queue(self.mirror, ClusterView(self.mirror, PolicyFile(None)))
 
     def run(self, name: str, phase: Phase, nodes: str = "", *, version: str = "1", type: str = "batch") -> RunObject:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.helpers.queue_scene import mirror_of_nodes
 
 from kajitori.controllers.queue import Admitted, Cycle, Queue, Waiting
 from kajitori.core import gang, names
@@ -16,11 +17,8 @@ from kajitori.core.policy import parse_policy
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus
 from kajitori.core.times import format_time
-from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
-from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
-from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
+from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.resources import PODS, RUNS
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile
@@ -39,14 +37,7 @@ class Scene:
     what the mirror shows."""
 
     def __init__(self, nodes: int, **policy: Any) -> None:
-        self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
-        amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", names.GPU_RESOURCE: "8"}
-        for number in range(nodes):
-            document = {
-                "metadata": {"name": f"n{number}"},
-                "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
-            }
-            self.mirror.nodes[f"n{number}"] = msgspec.convert(document, Node)
+        self.mirror = mirror_of_nodes(nodes)
         self.policy = PolicyFile(None, without_file=parse_policy(policy))
         self.pods: dict[str, list[Pod]] = {}
         self.waiting: list[Waiting] = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.helpers.gangs import member
 
 from kajitori.core import names
 from kajitori.core.budgets import budget_spec
-from kajitori.core.gang import Member, MemberState
+from kajitori.core.gang import MemberState
 from kajitori.core.reasons import Phase
 from kajitori.core.status import MemberCounts, RunStatus
 
@@ -17,10 +18,6 @@ BY_UID = {"matchLabels": {names.LABEL_RUN_UID: "u1"}}
 
 def status(total: int, phase: Phase = Phase.RUNNING) -> RunStatus:
     return RunStatus(phase=phase, members=MemberCounts(total=total))
-
-
-def member(rank: int, **more: Any) -> Member:
-    return Member(rank, 1, f"bert-1-{rank}", f"uid-{rank}", more.pop("state", MemberState.RUNNING), f"n{rank}", **more)
 
 
 def test_nobody_of_a_gang_may_be_evicted() -> None:

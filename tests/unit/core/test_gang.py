@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED, failed, member, run, step
 
 from kajitori.core import gang
 from kajitori.core.gang import (
     CreateMembers,
-    DeleteMember,
     DeleteMembers,
     Limits,
     Member,
@@ -29,31 +29,6 @@ from kajitori.core.gang import (
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus, to_document
-
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
-
-
-def run(
-    *, replicas: int = 2, phase: Phase = Phase.RUNNING, created: bool = True, restarts: int = 3, **status: Any
-) -> Run:
-    """A batch run whose first attempt was placed at noon."""
-    attempt = Attempt(number=1, nodes=f"n[0-{replicas - 1}]", planned_at="2026-11-21T12:00:00Z", created=created)
-    fresh = RunStatus(phase=phase, attempt=attempt, attempts=1, queued_at="2026-11-21T11:59:00Z")
-    return Run("batch", replicas, Limits(restarts=restarts), msgspec.structs.replace(fresh, **status))
-
-
-def member(rank: int, state: MemberState = RUNNING, *, attempt: int = 1, **more: Any) -> Member:
-    plain = Member(rank, attempt, f"bert-{attempt}-{rank}", f"uid-{attempt}-{rank}", state, f"n{rank}")
-    return replace(plain, **more)
-
-
-def failed(rank: int, reason: Reason = Reason.PROGRAM_FAILED, code: int | None = 1, **more: Any) -> Member:
-    return member(rank, FAILED, reason=reason, exit_code=code, message=f"exit code {code}", **more)
-
-
-def step(subject: Run, *members: Member, at: timedelta = timedelta()) -> Step:
-    return next_step(subject, members, NOW + at)
 
 
 def kinds(answer: Step) -> list[type]:
@@ -356,7 +331,7 @@ def test_what_was_deleted_did_not_fail_and_did_not_finish(state: MemberState, sa
 
 def test_nodes_that_members_were_not_let_onto_are_left_in_the_end() -> None:
     """A volume in another zone, a foreign Pod that is always quicker: what was planned is blamed."""
-    for subject in (run(replicas=3, phase=Phase.STARTING), replace(service(), status=run(replicas=3).status)):
+    for subject in (run(replicas=3, phase=Phase.STARTING), run(replicas=3, type="service")):
         stuck = [member(rank, PENDING, reason=Reason.UNSCHEDULED, node="") for rank in (1, 2)]
         answer = step(subject, member(0), *stuck, at=timedelta(seconds=600))
         assert answer.status.avoid_nodes == {"n1": 1, "n2": 1}
@@ -420,13 +395,6 @@ def test_how_long_it_ran_is_known_over_all_attempts() -> None:
     assert (never.status.phase, never.status.ran) == (Phase.QUEUED, None)
 
 
-def test_a_service_has_run_from_its_first_start_to_its_end() -> None:
-    served = service(started_at="2026-11-21T11:00:00Z", phase=Phase.RUNNING)
-    assert step(served, member(0), failed(1), member(2)).status.ran is None
-    ended = step(replace(served, stopped=True))
-    assert (ended.status.phase, ended.status.ran) == (Phase.STOPPED, Ran(seconds=3600, until="2026-11-21T12:00:00Z"))
-
-
 def test_deleting_ends_members_first_and_then_lets_go() -> None:
     subject = replace(run(), deleting=True)
     assert step(subject, member(0)).actions == (DeleteMembers(30),)
@@ -442,45 +410,26 @@ def test_what_is_left_of_earlier_attempts_goes_once_the_next_exists() -> None:
     assert answer.actions == (DeleteMembers(5, attempt=1), CreateMembers((1,)))
 
 
-# ------------------------------------------------------------------------------------------------ service
-
-
-def service(replicas: int = 3, **status: Any) -> Run:
-    return replace(run(replicas=replicas, **status), type="service")
-
-
-def test_a_services_members_are_replaced_one_by_one() -> None:
-    """The others are left alone; only the lost rank gets a new attempt."""
-    lost = failed(1, Reason.EVICTED, None)
-    answer = step(service(), member(0), lost, member(2))
-    assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", 0), NeedsNodes((1,), {}, frozenset()))
-    placed = gang.place_on(answer.status, (1,), "n7", {}, 0, 3, NOW)
-    subject = replace(service(), status=placed)
-    assert step(subject, member(0), member(2)).actions == (CreateMembers((1,)),)
-    whole = step(subject, member(0), member(2), member(1, attempt=2))
-    assert whole.status.phase is Phase.RUNNING
-
-
-def test_a_service_whose_member_ate_its_nodes_memory_ends() -> None:
-    """Its successor would go to another node and eat that one's memory, too."""
-    answer = step(service(), member(0), failed(1, Reason.OUT_OF_MEMORY, code=None), member(2))
-    assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, Reason.OUT_OF_MEMORY)
-    assert answer.actions == ()
-    ended = step(replace(service(), status=answer.status), member(0), failed(1, Reason.OUT_OF_MEMORY), member(2))
-    assert kinds(ended) == [DeleteMembers]
-
-
-def test_a_services_member_on_a_drained_node_moves_alone() -> None:
-    """Its successor comes when it has ended."""
-    answer = step(service(), member(0), member(1, node_draining=True), member(2))
-    assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", Limits().grace_seconds),)
-    later = step(replace(service(), status=answer.status), member(0), member(2))
-    assert later.actions == (NeedsNodes((1,), {}, frozenset()),)
-
-
-def test_a_service_does_not_start_a_second_member_while_the_first_still_ends() -> None:
-    answer = step(service(), member(0), member(1, terminating=True), member(2))
-    assert NeedsNodes not in kinds(answer)
+def test_a_large_run_stays_small_however_often_it_restarts() -> None:
+    """Rule 8: 7,500 members on nodes without any order, all of them failing each time, stay under 300 kB."""
+    count = 7500
+    shuffled = [f"gpu-{(7 * number) % 10007:05}" for number in range(count)]
+    template: dict[str, object] = {
+        "spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b" * 20_000}]}]}
+    }
+    subject = replace(run(replicas=count, restarts=10), status=RunStatus())
+    for attempt in range(1, 7):
+        placed = gang.place_on(subject.status, range(count), compress(shuffled), template, 20000, count, NOW)
+        assert placed.attempt is not None
+        placed.attempt.created = True
+        members = [
+            failed(rank, attempt=attempt, node=shuffled[rank]) if rank % 2 else member(rank, attempt=attempt)
+            for rank in range(count)
+        ]
+        answer = step(replace(subject, status=placed), *[replace(m, message="x" * 2000) for m in members])
+        assert answer.status.restarts == attempt
+        assert len(msgspec.json.encode(to_document(answer.status))) < 300_000
+        subject = replace(subject, status=answer.status)
 
 
 # ------------------------------------------------------------------------------------------------ properties
@@ -544,73 +493,3 @@ def test_whatever_is_seen(
     again = step(replace(subject, status=answer.status), *members, at=timedelta(seconds=later))
     if not starts and answer.status.phase is phase:
         assert again.status == answer.status
-
-
-# ------------------------------------------------------------------------------------------------ starts of services
-
-
-def test_a_member_that_cannot_be_created_takes_down_only_its_own_attempt() -> None:
-    """The members of a service that run already are left alone."""
-    subject = service(phase=Phase.STARTING, created=False)
-    answer = gang.failed_to_create(subject, subject.status, Reason.QUOTA, "exceeded quota", NOW)
-    assert answer.actions == (DeleteMembers(Limits().restart_grace_seconds, attempt=1),)
-    assert (answer.status.reason, answer.status.failed_starts) == (Reason.QUOTA, 1)
-    later = replace(subject, status=answer.status)
-    older = [member(0, attempt=0), member(1, attempt=0)]
-    waiting = step(later, *older)
-    assert not any(isinstance(action, NeedsNodes | CreateMembers) for action in waiting.actions)
-    assert waiting.wake_at == NOW + timedelta(seconds=10)
-    (asked,) = step(later, *older, at=timedelta(seconds=10)).actions
-    assert isinstance(asked, NeedsNodes) and asked.ranks == (2,)
-
-
-def test_a_service_whose_members_are_refused_pauses_longer_each_time() -> None:
-    """A node that refuses member after member is not asked in a busy loop."""
-    subject = service()
-    refused = failed(1, Reason.KUBELET_REFUSED, None)
-    first = step(subject, member(0), refused, member(2))
-    assert first.status.failed_starts == 1
-    assert not any(isinstance(action, NeedsNodes) for action in first.actions)
-    again = step(replace(subject, status=first.status), member(0), refused, member(2))
-    assert again.status.failed_starts == 1
-    after = step(replace(subject, status=first.status), member(0), member(2), at=timedelta(seconds=10))
-    assert [type(action) for action in after.actions] == [NeedsNodes]
-
-
-def test_a_services_member_that_never_starts_is_replaced() -> None:
-    """A pinned Pod that the scheduler refuses would wait for its next look; others wait for the start deadline."""
-    subject = service(phase=Phase.STARTING)
-    unscheduled = member(1, PENDING, reason=Reason.UNSCHEDULED, node="")
-    assert step(subject, member(0), unscheduled, member(2), at=timedelta(seconds=29)).wake_at == NOW + timedelta(
-        seconds=30
-    )
-    answer = step(subject, member(0), unscheduled, member(2), at=timedelta(seconds=31))
-    assert [type(action) for action in answer.actions] == [DeleteMember]
-    assert answer.status.failed_starts == 1
-    pulling = member(1, PENDING, reason=Reason.IMAGE_PULL)
-    patient = step(subject, member(0), pulling, member(2), at=timedelta(seconds=31))
-    assert not patient.actions
-    late = step(subject, member(0), pulling, member(2), at=timedelta(seconds=601))
-    assert [type(action) for action in late.actions] == [DeleteMember]
-
-
-def test_a_large_run_stays_small_however_often_it_restarts() -> None:
-    """Rule 8: 7,500 members on nodes without any order, all of them failing each time, stay under 300 kB."""
-    count = 7500
-    shuffled = [f"gpu-{(7 * number) % 10007:05}" for number in range(count)]
-    template: dict[str, object] = {
-        "spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b" * 20_000}]}]}
-    }
-    subject = replace(run(replicas=count, restarts=10), status=RunStatus())
-    for attempt in range(1, 7):
-        placed = gang.place_on(subject.status, range(count), compress(shuffled), template, 20000, count, NOW)
-        assert placed.attempt is not None
-        placed.attempt.created = True
-        members = [
-            failed(rank, attempt=attempt, node=shuffled[rank]) if rank % 2 else member(rank, attempt=attempt)
-            for rank in range(count)
-        ]
-        answer = step(replace(subject, status=placed), *[replace(m, message="x" * 2000) for m in members])
-        assert answer.status.restarts == attempt
-        assert len(msgspec.json.encode(to_document(answer.status))) < 300_000
-        subject = replace(subject, status=answer.status)

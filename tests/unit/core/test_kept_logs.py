@@ -6,16 +6,12 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers.gangs import FAILED, PENDING, member
 
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member, MemberState, NeedsNodes
 from kajitori.core.kept_logs import logs_to_keep
 
-PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
 WHOLE = DeleteMembers(5, attempt=1)
-
-
-def member(rank: int, state: MemberState = RUNNING, attempt: int = 1) -> Member:
-    return Member(rank, attempt, f"bert-{attempt}-{rank}", f"uid-{attempt}-{rank}", state, f"n{rank}")
 
 
 def kept(members: list[Member], *actions: Action, limit: int = 16) -> list[str]:
@@ -49,7 +45,7 @@ def test_nobody_who_cannot_be_asked() -> None:
     st.integers(1, 8),
 )
 def test_never_more_than_the_limit_and_rank_0_first(seen: list[tuple[int, int, MemberState]], limit: int) -> None:
-    members = [member(rank, state, attempt) for rank, attempt, state in seen]
+    members = [member(rank, state, attempt=attempt) for rank, attempt, state in seen]
     chosen = logs_to_keep([DeleteMembers(5)], members, limit)
     assert len(chosen) <= limit
     assert len({each.uid for each in chosen}) == len(chosen)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED, after, failed, member
+from tests.helpers.gangs import step as step_at
 
 from kajitori.core import gang
 from kajitori.core.array import MAX_INDEX, MAX_MEMBERS
@@ -34,9 +36,7 @@ from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, GivesWay, MemberCounts, Notable, RunStatus, SweepState, to_document
 from kajitori.core.status_check import damage
 
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LATER = timedelta(seconds=2)
-PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
 
 
 def sweep(count: int = 4, *, at_once: int = 0, stop_at: Any = "", restarts: int = 1, **status: Any) -> Run:
@@ -62,21 +62,8 @@ def sweep(count: int = 4, *, at_once: int = 0, stop_at: Any = "", restarts: int 
     return Run("batch", count, Limits(restarts=restarts), msgspec.structs.replace(fresh, **status), sweep=indices)
 
 
-def member(rank: int, state: MemberState = RUNNING, *, attempt: int = 1, **more: Any) -> Member:
-    plain = Member(rank, attempt, f"s-{attempt}-{rank}", f"uid-{attempt}-{rank}", state, f"n{rank}")
-    return replace(plain, created_at="2026-11-21T12:00:00Z", **more)
-
-
-def failed(rank: int, reason: Reason = Reason.PROGRAM_FAILED, code: int | None = 1, **more: Any) -> Member:
-    return member(rank, FAILED, reason=reason, exit_code=code, message=f"exit code {code}", **more)
-
-
-def step(run: Run, *members: Member, at: timedelta = LATER) -> Step:
-    return next_step(run, members, NOW + at)
-
-
-def stored(run: Run, answer: Step) -> Run:
-    return replace(run, status=answer.status)
+def step(subject: Run, *members: Member, at: timedelta = LATER) -> Step:
+    return step_at(subject, *members, at=at)
 
 
 def asked_of(answer: Step) -> tuple[int, ...]:
@@ -119,7 +106,7 @@ def test_a_member_that_has_ended_is_written_down_before_its_pod_goes() -> None:
     answer = step(run, member(0, SUCCEEDED), member(1), member(2), member(3))
     assert (answer.status.sweep, taken_away(answer)) == (SweepState(succeeded="0"), [])
     assert answer.status.members == MemberCounts(total=4, running=3, succeeded=1)
-    assert taken_away(step(stored(run, answer), member(0, SUCCEEDED), member(1), member(2), member(3))) == ["s-1-0"]
+    assert taken_away(step(after(run, answer), member(0, SUCCEEDED), member(1), member(2), member(3))) == ["bert-1-0"]
 
 
 def test_pods_of_members_that_have_ended_go_a_few_at_a_time() -> None:
@@ -136,9 +123,9 @@ def test_each_member_has_restarts_of_its_own() -> None:
     once = step(run, *seen)
     assert once.status.sweep == SweepState(again="0", restarts={"1": "0"})
     assert once.status.restarts == 1
-    again = step(stored(run, once), *seen)
-    assert (again.status.sweep, taken_away(again), asked_of(again)) == (once.status.sweep, ["s-1-0"], ())
-    gone = step(stored(run, again), member(1))
+    again = step(after(run, once), *seen)
+    assert (again.status.sweep, taken_away(again), asked_of(again)) == (once.status.sweep, ["bert-1-0"], ())
+    gone = step(after(run, again), member(1))
     assert asked_of(gone) == (0,)
     placed = gang.place_sweep(gone.status, (0,), "n9", {}, NOW, launcher="array")
     assert placed.sweep == SweepState(restarts={"1": "0"})
@@ -148,7 +135,7 @@ def test_each_member_has_restarts_of_its_own() -> None:
     assert (last.status.sweep, last.status.phase) == (SweepState(failed="0", restarts={"1": "0"}), Phase.RUNNING)
     (note,) = last.status.notable
     assert (note.rank, note.exit_code, note.attempt, note.message) == (0, 7, 2, "exit code 7 (started again once)")
-    end = step(stored(run, last), member(1, SUCCEEDED))
+    end = step(after(run, last), member(1, SUCCEEDED))
     assert (end.status.phase, end.status.reason, end.status.exit_code) == (Phase.FAILED, Reason.PROGRAM_FAILED, 7)
     assert end.status.message == "1 of 2 members failed; member 0: exit code 7 (started again once)"
 
@@ -165,7 +152,7 @@ def test_what_holds_for_all_members_ends_them_all(reason: Reason) -> None:
     run = sweep(2)
     answer = step(run, failed(0, reason, None), member(1))
     assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, reason)
-    assert DeleteMembers(30, unfinished_only=True) in step(stored(run, answer), failed(0, reason), member(1)).actions
+    assert DeleteMembers(30, unfinished_only=True) in step(after(run, answer), failed(0, reason), member(1)).actions
     assert step(run, member(0, PENDING, reason=reason), member(1)).status.phase is Phase.FAILED
 
 
@@ -186,10 +173,10 @@ def test_what_is_done_to_a_member_costs_it_nothing(lost: Member | None) -> None:
     answer = step(run, *seen)
     assert (answer.status.sweep, answer.status.restarts) == (SweepState(again="0"), 0)
     assert answer.status.interruptions == 1
-    next_look = step(stored(run, answer), *seen)
+    next_look = step(after(run, answer), *seen)
     assert next_look.status.interruptions == 1
-    assert taken_away(next_look) == (["s-1-0"] if lost is not None else [])
-    assert asked_of(step(stored(run, next_look), member(1))) == (0,)
+    assert taken_away(next_look) == (["bert-1-0"] if lost is not None else [])
+    assert asked_of(step(after(run, next_look), member(1))) == (0,)
 
 
 def test_a_member_on_a_dead_node_is_not_waited_for() -> None:
@@ -222,16 +209,16 @@ def test_starts_that_fail_pause_further_ones_and_leave_the_others_alone() -> Non
     answer = step(run, late, member(1), member(2), at=timedelta(seconds=600))
     assert (answer.status.sweep, answer.status.phase) == (SweepState(again="0"), Phase.RUNNING)
     assert (answer.status.reason, answer.status.failed_starts) == (Reason.IMAGE_PULL, 1)
-    paused = step(stored(run, answer), member(1), member(2), at=timedelta(seconds=605))
+    paused = step(after(run, answer), member(1), member(2), at=timedelta(seconds=605))
     assert (asked_of(paused), paused.wake_at) == ((), NOW + timedelta(seconds=610))
     assert paused.status.reason is Reason.IMAGE_PULL
-    assert asked_of(step(stored(run, paused), member(1), member(2), at=timedelta(seconds=610))) == (0,)
+    assert asked_of(step(after(run, paused), member(1), member(2), at=timedelta(seconds=610))) == (0,)
 
 
 def test_members_that_fail_to_start_one_after_the_other_are_one_failed_start() -> None:
     run = sweep(3)
     first = step(run, failed(0, Reason.VOLUME, None), member(1, PENDING), member(2, PENDING))
-    second = step(stored(run, first), failed(0, Reason.VOLUME), failed(1, Reason.VOLUME, None), member(2, PENDING))
+    second = step(after(run, first), failed(0, Reason.VOLUME), failed(1, Reason.VOLUME, None), member(2, PENDING))
     assert (second.status.failed_starts, second.status.not_before) == (1, first.status.not_before)
     assert second.status.sweep == SweepState(again="0-1")
 
@@ -290,8 +277,8 @@ def test_it_stops_at_the_first_failure_if_asked_of() -> None:
     answer = step(run, member(0), failed(1, code=3), member(2), member(3))
     assert (answer.status.phase, answer.status.exit_code) == (Phase.FAILED, 3)
     assert answer.status.message == "stopped at the first failure; member 1: exit code 3"
-    tidy = step(stored(run, answer), member(0), failed(1), member(2), member(3))
-    assert tidy.actions == (DeleteMember("s-1-1", "uid-1-1", 0), DeleteMembers(30, unfinished_only=True))
+    tidy = step(after(run, answer), member(0), failed(1), member(2), member(3))
+    assert tidy.actions == (DeleteMember("bert-1-1", "uid-1-1", 0), DeleteMembers(30, unfinished_only=True))
 
 
 def test_a_failure_that_is_tried_again_is_not_the_first() -> None:
@@ -312,13 +299,13 @@ def test_stopped_it_keeps_what_has_ended_and_resumed_it_goes_on_with_the_rest() 
     stopping = step(run, member(0, SUCCEEDED), failed(1), member(2))
     assert stopping.status.reason is Reason.STOPPING
     assert stopping.actions == (DeleteMembers(30, unfinished_only=True),)
-    stopped = step(stored(run, stopping), member(0, SUCCEEDED), failed(1))
+    stopped = step(after(run, stopping), member(0, SUCCEEDED), failed(1))
     assert (stopped.status.phase, stopped.status.sweep) == (Phase.STOPPED, SweepState(succeeded="0", failed="1"))
-    resumed = replace(stored(run, stopped), stopped=False, resumes=1)
+    resumed = replace(after(run, stopped), stopped=False, resumes=1)
     answer = step(resumed, failed(1))
     assert answer.status.sweep == SweepState(succeeded="0", again="1-2")
     assert asked_of(answer) == (2, 3)  # member 1 as soon as its old Pod is gone
-    assert asked_of(step(stored(resumed, answer))) == (1, 2, 3)
+    assert asked_of(step(after(resumed, answer))) == (1, 2, 3)
     assert answer.status.exit_code is None
 
 
@@ -333,7 +320,7 @@ def test_resumed_after_it_was_stopped_in_mid_burst_it_makes_nobody_of_an_attempt
     run.status.attempt.created = False
     stopped = step(run)
     assert stopped.status.phase is Phase.STOPPED
-    answer = step(replace(stored(run, stopped), stopped=False, resumes=1))
+    answer = step(replace(after(run, stopped), stopped=False, resumes=1))
     assert [type(action) for action in answer.actions] == [NeedsNodes]
     assert answer.status.interruptions == 0
 
@@ -344,7 +331,7 @@ def test_a_longer_array_has_more_members_and_a_shorter_one_fewer() -> None:
     assert asked_of(step(longer, member(0), member(1))) == (2,)
     shorter = replace(run, replicas=1, sweep=Sweep((0,), 1))
     answer = step(shorter, member(0), member(1))
-    assert (taken_away(answer), answer.status.members.total) == (["s-1-1"], 1)
+    assert (taken_away(answer), answer.status.members.total) == (["bert-1-1"], 1)
     assert step(shorter, member(0, SUCCEEDED), member(1)).status.phase is Phase.SUCCEEDED
 
 
@@ -385,7 +372,7 @@ def test_what_members_took_is_expected_of_the_others() -> None:
     answer = step(sweep(3), member(0, SUCCEEDED, **times), member(1), member(2))
     assert answer.status.sweep == SweepState(succeeded="0", longest_seconds=40)
     slow = member(1, started_at="2026-11-21T12:00:00Z")
-    later = step(stored(sweep(3), answer), slow, member(2), at=timedelta(seconds=100))
+    later = step(after(sweep(3), answer), slow, member(2), at=timedelta(seconds=100))
     assert later.status.sweep is not None and later.status.sweep.longest_seconds == 160
 
 
@@ -396,9 +383,9 @@ def test_it_gives_way_as_a_whole_with_all_of_its_grace_and_comes_back() -> None:
     answer = step(run, member(1), member(2))
     assert answer.status.sweep == SweepState(succeeded="0", again="1-2")
     assert answer.actions == (DeleteMembers(30, unfinished_only=True),)
-    ending = step(stored(run, answer), member(1, terminating=True), member(2, terminating=True))
+    ending = step(after(run, answer), member(1, terminating=True), member(2, terminating=True))
     assert (ending.status.reason, ending.status.interruptions, asked_of(ending)) == (Reason.PREEMPTED, 1, ())
-    gone = step(stored(run, ending))
+    gone = step(after(run, ending))
     assert (gone.status.phase, gone.status.reason, asked_of(gone)) == (Phase.QUEUED, Reason.PREEMPTED, (1, 2))
     not_any_more = step(replace(run, wanted=False), member(1), member(2))
     assert (not_any_more.status.gives_way, not_any_more.actions) == (None, ())
@@ -449,7 +436,7 @@ class World:
 
         if dies():
             return
-        self.run = stored(self.run, answer)
+        self.run = after(self.run, answer)
         for action in answer.actions:
             match action:
                 case CreateMembers(ranks):
@@ -477,7 +464,7 @@ class World:
         for rank in ranks:
             if dies():
                 return
-            name = f"s-{attempt.number}-{rank}"
+            name = f"bert-{attempt.number}-{rank}"
             if name in self.pods:
                 continue
             assert name not in self.made, f"{name} is made twice"

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from tests.helpers.gangs import FAILED, NOW, SUCCEEDED, after, member, step
 
 from kajitori.core.gang import (
     DeleteMember,
     DeleteMembers,
     Limits,
     Member,
-    MemberState,
     NeedsNodes,
     Run,
-    Step,
     Sweep,
     give_way,
     keep_waiting,
@@ -28,8 +27,6 @@ from kajitori.core.gang import (
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState
 
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
 ASKED = GivesWay(to="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z")
 WORDS = "gives way to vision/urgent (high, of ana)"
 ALL_OF_IT = DeleteMembers(60, unfinished_only=True)
@@ -41,18 +38,6 @@ def asked(type: Any = "batch", *, wanted: bool = True, **status: Any) -> Run:
     fresh = RunStatus(phase=Phase.RUNNING, attempt=attempt, attempts=1, queued_at="2026-11-21T10:00:00Z")
     intent = msgspec.structs.replace(give_way(fresh, ASKED), **status)
     return Run(type, 2, Limits(restarts=3, grace_seconds=60, restart_grace_seconds=5), intent, wanted=wanted)
-
-
-def member(rank: int, state: MemberState = RUNNING, **more: Any) -> Member:
-    return replace(Member(rank, 1, f"bert-1-{rank}", f"uid-{rank}", state, f"n{rank}"), **more)
-
-
-def step(subject: Run, *members: Member) -> Step:
-    return next_step(subject, members, NOW)
-
-
-def after(subject: Run, answer: Step) -> Run:
-    return replace(subject, status=answer.status)
 
 
 @pytest.mark.parametrize("type", ["batch", "service"])

@@ -1,0 +1,52 @@
+"""Runs and their members as the life of a run is shown them, and moments at which it looks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from kajitori.core.gang import Limits, Member, MemberState, Run, Step, next_step
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import Attempt, RunStatus
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+PENDING, RUNNING, SUCCEEDED, FAILED = MemberState
+
+
+def run(
+    *,
+    type: Literal["batch", "service"] = "batch",
+    replicas: int = 2,
+    phase: Phase = Phase.RUNNING,
+    created: bool = True,
+    restarts: int = 3,
+    **status: Any,
+) -> Run:
+    """A run whose first attempt was placed at noon."""
+    attempt = Attempt(number=1, nodes=f"n[0-{replicas - 1}]", planned_at="2026-11-21T12:00:00Z", created=created)
+    fresh = RunStatus(phase=phase, attempt=attempt, attempts=1, queued_at="2026-11-21T11:59:00Z")
+    return Run(type, replicas, Limits(restarts=restarts), msgspec.structs.replace(fresh, **status))
+
+
+def member(rank: int, state: MemberState = RUNNING, *, attempt: int = 1, **more: Any) -> Member:
+    """A member of the run bert, on a node of its own, made at noon."""
+    plain = Member(rank, attempt, f"bert-{attempt}-{rank}", f"uid-{attempt}-{rank}", state, f"n{rank}")
+    return replace(plain, **({"created_at": "2026-11-21T12:00:00Z"} | more))
+
+
+def failed(rank: int, reason: Reason = Reason.PROGRAM_FAILED, code: int | None = 1, **more: Any) -> Member:
+    """One that ended with this exit code."""
+    return member(rank, FAILED, reason=reason, exit_code=code, message=f"exit code {code}", **more)
+
+
+def step(subject: Run, *members: Member, at: timedelta = timedelta()) -> Step:
+    """What is to be done at noon or later, where these members are seen."""
+    return next_step(subject, members, NOW + at)
+
+
+def after(subject: Run, answer: Step) -> Run:
+    """The run as it is once an answer is stored."""
+    return replace(subject, status=answer.status)

@@ -1,0 +1,116 @@
+"""What `kaji gpus` and `kaji nodes` print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.cli.fake_web_api import FakeWebApi, invoke, printed
+
+BOARD = {
+    "types": [
+        {"type": "a100", "total": 64, "used": 0, "free": 64, "broken": 0},
+        {"type": "h100", "total": 64, "used": 32, "free": 24, "broken": 8},
+    ],
+    "users": [
+        {
+            "owner": "alice",
+            "gpus": 32,
+            "types": {"h100": 32},
+            "runs": [
+                {
+                    "name": "bert",
+                    "namespace": "vision",
+                    "gpus": 32,
+                    "type": "h100",
+                    "nodes": "gpu-[1-4]",
+                    "since": "2026-11-20T12:00:00Z",
+                }
+            ],
+        }
+    ],
+}
+
+
+def test_gpus_board() -> None:
+    """By type and by user, with bars."""
+    result = invoke(FakeWebApi(answers={"GET /v1/gpus": BOARD}), "gpus")
+    assert printed(result.stdout) == [
+        "TYPE   FREE   USED   BROKEN   TOTAL",
+        "a100     64      0        0      64   ░░░░░░░░░░░░░░░░░░░░",
+        "h100     24     32        8      64   ██████████▒▒░░░░░░░░",
+        "",
+        "USER    GPUS                TYPES     RUNS",
+        "alice     32   ██░░░░░░░░   32 h100   bert",
+    ]
+
+
+def test_gpus_wide_tells_since_when() -> None:
+    """Wide lists the runs that hold GPUs, where and since when."""
+    result = invoke(FakeWebApi(answers={"GET /v1/gpus": BOARD}), "gpus", "-o", "wide")
+    assert printed(result.stdout)[-2:] == [
+        "RUN    USER    GPUS   TYPE   SINCE      NODES",
+        "bert   alice     32   h100   24 hours   gpu-[1-4]",
+    ]
+
+
+def test_gpus_of_a_cluster_without() -> None:
+    """No GPUs is said in words."""
+    result = invoke(FakeWebApi(answers={"GET /v1/gpus": {"types": [], "users": []}}), "gpus")
+    assert result.stdout == "This cluster has no GPUs.\n"
+
+
+def node(name: str, **more: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": name, "ready": True, "schedulable": True, "why": "", "gpuType": "h100"}
+    document |= {"gpus": {"total": 8, "used": 8}, "cpuMillis": {"total": 64000, "used": 32500}}
+    document |= {"memoryBytes": {"total": 2**38, "used": 3 * 2**29}, "pods": {"total": 110, "used": 3}}
+    document |= {"domains": {"zone": "a", "rack": "r1"}, "taints": ["gpu=:NoSchedule"], "labels": {"a": "b"}}
+    return {**document, "createdAt": "2026-11-11T12:00:00Z", **more}
+
+
+NODES = [
+    node("gpu-1"),
+    node("gpu-2", ready=False, why="not ready for 5m", gpus={"total": 8, "used": 0}),
+    node("cpu-1", gpus={"total": 0, "used": 0}, gpuType="", schedulable=False, why="cordoned"),
+]
+
+
+def test_nodes() -> None:
+    """Used of all, and why a node takes no work."""
+    result = invoke(FakeWebApi(answers={"GET /v1/nodes": {"items": NODES}}), "nodes")
+    assert printed(result.stdout) == [
+        "NAME    STATUS            GPUS   TYPE       CPU        MEMORY    PODS   TAKES NO WORK",
+        "gpu-1   Ready              8/8   h100   32.5/64   1.5Gi/256Gi   3/110",
+        "gpu-2   NotReady           0/8   h100   32.5/64   1.5Gi/256Gi   3/110   not ready for 5m",
+        "cpu-1   Ready, cordoned                 32.5/64   1.5Gi/256Gi   3/110   cordoned",
+    ]
+
+
+def test_gpus_by_node() -> None:
+    """Only nodes with GPUs; those of a node that takes no work are broken."""
+    result = invoke(FakeWebApi(answers={"GET /v1/nodes": {"items": NODES}}), "gpus", "--nodes")
+    assert printed(result.stdout) == [
+        "NODE    TYPE   FREE   TOTAL              TAKES NO WORK",
+        "gpu-1   h100      0       8   ████████",
+        "gpu-2   h100      0       8   ▒▒▒▒▒▒▒▒   not ready for 5m",
+    ]
+
+
+def test_one_node() -> None:
+    """A node's page tells what it has and who uses it."""
+    used = {"holder": "vision/bert", "owner": "alice", "isRun": True, "pod": "bert-1-0", "rank": 0, "gpus": 8}
+    used |= {"cpuMillis": 32500, "memoryBytes": 2**30, "since": "2026-11-21T11:00:00Z"}
+    foreign = {"holder": "kube-system/proxy", "isRun": False, "pod": "proxy", "cpuMillis": 100, "memoryBytes": 2**20}
+    api = FakeWebApi(answers={"GET /v1/nodes/gpu-1": node("gpu-1", members=[used, foreign])})
+    lines = printed(invoke(api, "nodes", "gpu-1").stdout)
+    assert lines[:5] == [
+        "Name     gpu-1",
+        "Status   Ready",
+        "Created  10 days ago",
+        "GPUs     8/8 h100",
+        "CPU      32.5/64",
+    ]
+    assert lines[-3:] == [
+        "  RUN                     RANK   OWNER   GPUS    CPU   MEMORY   SINCE           POD",
+        "  vision/bert                0   alice      8   32.5      1Gi   About an hour   bert-1-0",
+        "  Pod kube-system/proxy                          0.1      1Mi                   proxy",
+    ]

@@ -1,0 +1,72 @@
+"""What `kaji results` prints of the members of a sweep."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from tests.unit.cli.fake_web_api import GRID, FakeWebApi, invoke, printed
+
+ROWS = [
+    {
+        "index": 0,
+        "state": "Succeeded",
+        "attempt": 1,
+        "exitCode": 0,
+        "node": "gpu-1",
+        "startedAt": "2026-11-21T11:00:00Z",
+        "endedAt": "2026-11-21T11:01:30Z",
+        "peakBytes": 3 << 30,
+        "result": {"loss": 0.5, "note": "a,b"},
+    },
+    {"index": 1, "state": "Failed", "restarts": 2, "exitCode": 7, "reason": "ProgramFailed", "message": "exit code 7"},
+    {"index": 2, "state": "Running", "startedAt": "2026-11-21T11:59:50Z"},
+    {"index": 3, "state": "Succeeded", "exitCode": 0, "result": "fine"},
+    {"index": 4, "state": "Waiting"},
+]
+
+
+def results_of(*args: str) -> str:
+    api = FakeWebApi([GRID])
+    pages = [{"items": ROWS[:2], "continue": "x"}, {"items": ROWS[2:], "incomplete": "no store"}]
+    api.queues["GET /v1/runs/vision/grid/results"] = [(200, page) for page in pages]
+    result = invoke(api, "results", "grid", *args)
+    assert result.exit_code == 0
+    assert "some details are missing: no store" in result.stderr
+    assert [call.query.get("continue") for call in api.calls_to("GET", "/results")] == [None, ["x"]]
+    return result.stdout
+
+
+def test_results_are_a_table() -> None:
+    """All pages of it: how each member ended, how long it took, what it said or why it failed."""
+    assert printed(results_of()) == [
+        "INDEX   STATE       EXIT   RESTARTS    TIME   RESULT",
+        "    0   Succeeded      0          0   1m30s   loss=0.5 note=a,b",
+        "    1   Failed         7          2           ProgramFailed: exit code 7",
+        "    2   Running                   0     10s",
+        "    3   Succeeded      0          0           fine",
+        "    4   Waiting                   0",
+    ]
+    wide = printed(results_of("-o", "wide"))
+    assert "MEMORY" in wide[0]
+    assert "3Gi" in wide[1]
+    assert "gpu-1" in wide[1]
+
+
+def test_results_for_programs() -> None:
+    """A column for each key of the results in CSV; in JSON as the API has them."""
+    rows = list(csv.DictReader(io.StringIO(results_of("-o", "csv"))))
+    assert [row["index"] for row in rows] == ["0", "1", "2", "3", "4"]
+    first = rows[0]
+    assert (first["result.loss"], first["result.note"], first["seconds"], first["result"]) == ("0.5", "a,b", "90", "")
+    assert (rows[1]["restarts"], rows[1]["message"], rows[3]["result"]) == ("2", "exit code 7", "fine")
+    assert json.loads(results_of("-o", "json"))["items"] == ROWS
+
+
+def test_results_of_some_states() -> None:
+    api = FakeWebApi([GRID])
+    api.answers["GET /v1/runs/vision/grid/results"] = {"items": []}
+    assert invoke(api, "results", "grid", "--state", "failed", "--state", "NOTRUN").exit_code == 0
+    assert api.calls_to("GET", "/results")[0].query["state"] == ["Failed", "NotRun"]
+    assert invoke(api, "results", "grid", "--state", "lost").exit_code == 2

@@ -1,0 +1,258 @@
+"""What people are told of runs that wait: `kaji explain`, `kaji what-if`, `kaji queue`."""
+
+from __future__ import annotations
+
+import json
+
+from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, printed, problem
+
+PLACE = {
+    "position": 4,
+    "of": 9,
+    "waitedSeconds": 7200,
+    "expectedSeconds": 900,
+    "expectedFrom": "similar",
+    "size": 0.125,
+    "userShare": 0.004,
+    "teamShare": 0.5,
+    "score": 61.44,
+    "overdue": False,
+    "boundSeconds": 172800,
+}
+
+EXPLANATION = {
+    "place": PLACE,
+    "behind": [],
+    "kept": {"nodes": "gpu-[1-4]", "expectedAt": "2026-11-21T14:00:00Z"},
+    "phase": "Queued",
+    "reason": "WaitingForGPU",
+    "message": "needs 32 h100 for 4 members; there is room for 2",
+    "members": 4,
+    "fitNow": 2,
+    "missing": {"members": 2, "gpu": 16},
+    "held": [
+        {
+            "holder": "nlp/gpt",
+            "owner": "bob",
+            "isRun": True,
+            "gpus": 16,
+            "cpuMillis": 64000,
+            "memoryBytes": 2**38,
+            "nodes": "gpu-[1-2]",
+            "since": "2026-11-18T12:00:00Z",
+            "until": "2026-11-21T12:05:00Z",
+        },
+        {
+            "holder": "nlp/web",
+            "owner": "",
+            "isRun": False,
+            "gpus": 2,
+            "cpuMillis": 1500,
+            "memoryBytes": 2**30,
+            "nodes": "gpu-3",
+            "since": "2026-11-21T11:00:00Z",
+            "until": "",
+        },
+    ],
+    "room": {"free": 2, "reserved": 0, "held": 2, "cordoned": 1, "broken": 0},
+    "toFree": [
+        {
+            "kind": "run",
+            "name": "nlp/gpt",
+            "owner": "bob",
+            "why": "",
+            "nodes": "gpu-[1-2]",
+            "gpus": 16,
+            "cpuMillis": 64000,
+            "memoryBytes": 2**38,
+            "until": "2026-11-21T12:05:00Z",
+        },
+        {
+            "kind": "broken",
+            "name": "gpu-8",
+            "owner": "",
+            "why": "not ready",
+            "nodes": "",
+            "gpus": 0,
+            "cpuMillis": 0,
+            "memoryBytes": 0,
+            "until": "",
+        },
+    ],
+    "exact": True,
+    "ahead": 3,
+    "expectedAt": "2026-11-21T14:00:00Z",
+    "blocked": [{"why": "cordoned", "nodes": "gpu-9", "count": 1}],
+    "sooner": ["--gpu-type a100", "--replicas 2"],
+}
+
+
+def test_explain() -> None:
+    """What is missing, who holds it, what stands in the way, what would start now."""
+    api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": EXPLANATION})
+    result = invoke(api, "explain", "be")
+    assert printed(result.stdout) == [
+        "bert: Queued, WaitingForGPU",
+        "  needs 32 h100 for 4 members; there is room for 2",
+        "",
+        "Room for its 4 members",
+        "  free               2",
+        "  held by others     2",
+        "  on cordoned nodes  1",
+        "",
+        "It starts once all of this has happened",
+        "  WHAT                                       FREES     EXPECTED       NODES",
+        "  nlp/gpt (bob) ends                         16 GPUs   in 5 minutes   gpu-[1-2]",
+        "  node gpu-8 (not ready) is in order again",
+        "",
+        "Held by others, too",
+        "  RUN           GPUS   CPU   MEMORY   SINCE           NODES",
+        "  Pod nlp/web      2   1.5      1Gi   About an hour   gpu-3",
+        "",
+        "Nodes that take no work",
+        "  cordoned  1: gpu-9",
+        "",
+        "It would start now with one of",
+        "  --gpu-type a100",
+        "  --replicas 2",
+        "",
+        "Queue",
+        "  place              4 of 9, 3 runs before it",
+        "  waited             2 hours",
+        "  expected to take   15 minutes: as long as similar runs of its user took lately",
+        "  asks for           12% of the cluster",
+        "  had lately         its user 0.4%, its team 50%",
+        "  score              61.4",
+        "  kept for it        gpu-[1-4]; others start there only if they do not delay it",
+        "  expected to start  in 2 hours, if all takes as long as expected",
+    ]
+    assert json.loads(invoke(api, "explain", "be", "-o", "json").stdout) == EXPLANATION
+
+
+def test_explain_whom_it_asks_to_give_way() -> None:
+    """First, since it starts by that alone."""
+    answer = EXPLANATION | {"asks": ["nlp/cheap", "nlp/cheaper"]}
+    said = printed(
+        invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer}), "explain", "be").stdout
+    )
+    place = said.index("It asks to give way, and starts once that is done")
+    assert said[place + 1 : place + 5] == [
+        "  nlp/cheap",
+        "  nlp/cheaper",
+        "",
+        "Without that it starts once all of this has happened",
+    ]
+
+
+def test_explain_where_nothing_helps() -> None:
+    """The cluster is too small, and nobody can tell when it grows."""
+    too_small = {
+        key: value for key, value in EXPLANATION.items() if key not in ("toFree", "exact", "expectedAt", "held")
+    }
+    place = PLACE | {"position": 1, "expectedFrom": "general", "overdue": True, "score": None}
+    answer = too_small | {"reason": "ClusterTooSmall", "ahead": 0, "sooner": [], "blocked": [], "place": place}
+    del answer["kept"]
+    api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer})
+    said = printed(invoke(api, "explain", "be").stdout)
+    assert said[-10:] == [
+        "Nothing starts it",
+        "  The cluster is too small for it, even with all nodes empty and in order.",
+        "",
+        "Queue",
+        "  place              1 of 9, nobody before it",
+        "  waited             2 hours; longest of all, and too long: it comes first",
+        "  expected to take   15 minutes: as most runs here; nothing is known of it",
+        "  asks for           12% of the cluster",
+        "  had lately         its user 0.4%, its team 50%",
+        "  expected to start  nobody can tell",
+    ]
+
+
+def test_explain_where_too_many_are_before_it() -> None:
+    """Nothing is made up; what is enough but perhaps too much is said to be that."""
+    unknown = {key: value for key, value in EXPLANATION.items() if key != "toFree"} | {"exact": False}
+    said = printed(
+        invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": unknown}), "explain", "be").stdout
+    )
+    assert "  Too many runs are before it to tell." in said
+    enough = EXPLANATION | {"exact": False}
+    said = printed(
+        invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": enough}), "explain", "be").stdout
+    )
+    assert "It starts once all of this has happened, perhaps sooner" in said
+
+
+def test_what_if_a_run_would_start() -> None:
+    """Where, and how near to each other its members would be; the words of kaji run are those that are sent."""
+    answer = {
+        "namespace": "vision",
+        "starts": True,
+        "nodes": "gpu-[1-4]",
+        "domains": {"topology.kubernetes.io/zone": 1, "rack": 2},
+        "findings": [],
+        "start": {"phase": "Queued", "reason": "", "message": "there is room", "fitNow": 4, "toFree": []},
+    }
+    api = FakeWebApi(RUNS, answers={"POST /v1/what-if": answer})
+    result = invoke(api, "what-if", "-d", "--rm", "-n", "4", "--gpus", "8", "bert:3", "train", "-x")
+    assert result.stdout == "It would start now: 4 members on gpu-[1-4], in 1 zone and 2 racks\n"
+    assert [(call.method, call.path) for call in api.calls] == [("POST", "/v1/what-if")]
+    assert api.calls[0].body["spec"] == {
+        "image": "bert:3",
+        "args": ["train", "-x"],
+        "replicas": 4,
+        "resources": {"gpu": 8},
+    }
+    assert json.loads(invoke(api, "what-if", "-o", "json", "bert:3").stdout) == answer
+
+
+def test_what_if_a_run_would_wait() -> None:
+    """As explain tells it of one that waits; what is refused is named by option, as kaji run names it."""
+    waits = {"namespace": "vision", "starts": False, "nodes": "", "domains": {}, "findings": [], "start": EXPLANATION}
+    api = FakeWebApi(RUNS, answers={"POST /v1/what-if": waits})
+    said = printed(invoke(api, "what-if", "bert:3").stdout)
+    assert said[:2] == ["It would wait: WaitingForGPU", "  needs 32 h100 for 4 members; there is room for 2"]
+    assert "It starts once all of this has happened" in said
+    faults = [{"field": "spec.resources.gpu", "message": "too many", "value": "9", "hint": "use 8"}]
+    refused = problem(422, "Refused", "spec.resources.gpu: too many", faults=faults)
+    api = FakeWebApi(RUNS, answers={"POST /v1/what-if": refused})
+    result = invoke(api, "what-if", "--gpus", "9", "bert:3")
+    assert result.exit_code == 2
+    assert result.stderr == "kaji: --gpus: too many\n      use 8\n"
+
+
+QUEUED = {
+    "name": "bert",
+    "namespace": "vision",
+    "owner": "ada",
+    "phase": "Queued",
+    "reason": "WaitingForGPU",
+    "priority": 0,
+    "members": 4,
+    "gpus": 32,
+    "gpuType": "h100",
+    "place": PLACE | {"position": 1},
+    "behind": [],
+    "kept": {"nodes": "gpu-[1-4]", "expectedAt": "2026-11-21T14:00:00Z"},
+    "expectedAt": "2026-11-21T14:00:00Z",
+}
+
+
+def test_the_queue() -> None:
+    """Who waits, how long that took and will, and what is special about it; wide with what makes the order."""
+    place = PLACE | {"position": 2, "expectedFrom": "limit", "overdue": True, "score": None}
+    second = QUEUED | {"name": "web", "gpus": 0, "gpuType": "", "place": place, "behind": ["vision/bert", "nlp/x"]}
+    del second["kept"], second["expectedAt"]
+    queue = {"order": "length", "formula": "", "items": [QUEUED, second]}
+    api = FakeWebApi(RUNS, answers={"GET /v1/queue": queue})
+    assert printed(invoke(api, "queue").stdout) == [
+        "#   RUN           OWNER   ASKS FOR    WAITED    EXPECTED TO TAKE     STARTS       NOTE",
+        "1   vision/bert   ada     32 h100     2 hours   15 minutes           in 2 hours   gpu-[1-4] kept for it",
+        "2   vision/web    ada     4 members   2 hours   at most 15 minutes   unknown      waited longest, too long; "
+        "would delay vision/bert and 1 more",
+    ]
+    wide = printed(invoke(api, "queue", "-o", "wide").stdout)
+    assert "PRIORITY   SIZE   USER HAD   TEAM HAD   SCORE" in wide[0]
+    assert "0    12%       0.4%        50%    61.4   gpu-[1-4] kept for it" in wide[1]
+    assert json.loads(invoke(api, "queue", "-o", "json").stdout) == queue
+    empty = FakeWebApi(RUNS, answers={"GET /v1/queue": queue | {"items": []}})
+    assert printed(invoke(empty, "queue").stdout) == ["Nobody waits."]

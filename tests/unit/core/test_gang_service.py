@@ -1,0 +1,104 @@
+"""The life of a service: members come and go one by one, and the others stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from tests.helpers.gangs import NOW, PENDING, failed, member, run, step
+
+from kajitori.core import gang
+from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, NeedsNodes, Run
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import Ran
+
+
+def service(**more: Any) -> Run:
+    return run(type="service", replicas=3, **more)
+
+
+def test_a_services_members_are_replaced_one_by_one() -> None:
+    """The others are left alone; only the lost rank gets a new attempt."""
+    lost = failed(1, Reason.EVICTED, None)
+    answer = step(service(), member(0), lost, member(2))
+    assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", 0), NeedsNodes((1,), {}, frozenset()))
+    placed = gang.place_on(answer.status, (1,), "n7", {}, 0, 3, NOW)
+    subject = replace(service(), status=placed)
+    assert step(subject, member(0), member(2)).actions == (CreateMembers((1,)),)
+    whole = step(subject, member(0), member(2), member(1, attempt=2))
+    assert whole.status.phase is Phase.RUNNING
+
+
+def test_a_service_whose_member_ate_its_nodes_memory_ends() -> None:
+    """Its successor would go to another node and eat that one's memory, too."""
+    answer = step(service(), member(0), failed(1, Reason.OUT_OF_MEMORY, code=None), member(2))
+    assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, Reason.OUT_OF_MEMORY)
+    assert answer.actions == ()
+    ended = step(replace(service(), status=answer.status), member(0), failed(1, Reason.OUT_OF_MEMORY), member(2))
+    assert [type(action) for action in ended.actions] == [DeleteMembers]
+
+
+def test_a_services_member_on_a_drained_node_moves_alone() -> None:
+    """Its successor comes when it has ended."""
+    answer = step(service(), member(0), member(1, node_draining=True), member(2))
+    assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", Limits().grace_seconds),)
+    later = step(replace(service(), status=answer.status), member(0), member(2))
+    assert later.actions == (NeedsNodes((1,), {}, frozenset()),)
+
+
+def test_a_service_does_not_start_a_second_member_while_the_first_still_ends() -> None:
+    answer = step(service(), member(0), member(1, terminating=True), member(2))
+    assert not any(isinstance(action, NeedsNodes) for action in answer.actions)
+
+
+def test_a_member_that_cannot_be_created_takes_down_only_its_own_attempt() -> None:
+    """The members of a service that run already are left alone."""
+    subject = service(phase=Phase.STARTING, created=False)
+    answer = gang.failed_to_create(subject, subject.status, Reason.QUOTA, "exceeded quota", NOW)
+    assert answer.actions == (DeleteMembers(Limits().restart_grace_seconds, attempt=1),)
+    assert (answer.status.reason, answer.status.failed_starts) == (Reason.QUOTA, 1)
+    later = replace(subject, status=answer.status)
+    older = [member(0, attempt=0), member(1, attempt=0)]
+    waiting = step(later, *older)
+    assert not any(isinstance(action, NeedsNodes | CreateMembers) for action in waiting.actions)
+    assert waiting.wake_at == NOW + timedelta(seconds=10)
+    (asked,) = step(later, *older, at=timedelta(seconds=10)).actions
+    assert isinstance(asked, NeedsNodes) and asked.ranks == (2,)
+
+
+def test_a_service_whose_members_are_refused_pauses_longer_each_time() -> None:
+    """A node that refuses member after member is not asked in a busy loop."""
+    subject = service()
+    refused = failed(1, Reason.KUBELET_REFUSED, None)
+    first = step(subject, member(0), refused, member(2))
+    assert first.status.failed_starts == 1
+    assert not any(isinstance(action, NeedsNodes) for action in first.actions)
+    again = step(replace(subject, status=first.status), member(0), refused, member(2))
+    assert again.status.failed_starts == 1
+    after = step(replace(subject, status=first.status), member(0), member(2), at=timedelta(seconds=10))
+    assert [type(action) for action in after.actions] == [NeedsNodes]
+
+
+def test_a_services_member_that_never_starts_is_replaced() -> None:
+    """A pinned Pod that the scheduler refuses would wait for its next look; others wait for the start deadline."""
+    subject = service(phase=Phase.STARTING)
+    unscheduled = member(1, PENDING, reason=Reason.UNSCHEDULED, node="")
+    assert step(subject, member(0), unscheduled, member(2), at=timedelta(seconds=29)).wake_at == NOW + timedelta(
+        seconds=30
+    )
+    answer = step(subject, member(0), unscheduled, member(2), at=timedelta(seconds=31))
+    assert [type(action) for action in answer.actions] == [DeleteMember]
+    assert answer.status.failed_starts == 1
+    pulling = member(1, PENDING, reason=Reason.IMAGE_PULL)
+    patient = step(subject, member(0), pulling, member(2), at=timedelta(seconds=31))
+    assert not patient.actions
+    late = step(subject, member(0), pulling, member(2), at=timedelta(seconds=601))
+    assert [type(action) for action in late.actions] == [DeleteMember]
+
+
+def test_a_service_has_run_from_its_first_start_to_its_end() -> None:
+    served = service(started_at="2026-11-21T11:00:00Z", phase=Phase.RUNNING)
+    assert step(served, member(0), failed(1), member(2)).status.ran is None
+    ended = step(replace(served, stopped=True))
+    assert (ended.status.phase, ended.status.ran) == (Phase.STOPPED, Ran(seconds=3600, until="2026-11-21T12:00:00Z"))
