@@ -25,6 +25,9 @@ from kajitori.kube.ticket_key import ensure_ticket_key
 DELETED_TOGETHER = 250
 """Members that one request deletes, of a larger run: it takes a second or so."""
 
+DELETIONS_AT_A_TIME = 4
+"""Such requests. The API server takes turns with those it has: with all at a time none would end before the last."""
+
 
 class StartRefused(Exception):
     """The API server refused a member for good: trying the same again changes nothing."""
@@ -258,12 +261,15 @@ async def delete_members(
         ranks = sorted({pod.member.rank for pod in pods if pod.member is not None})
         starts = range(0, len(ranks), DELETED_TOGETHER)
         parts = [f",{names.LABEL_RANK} in ({','.join(map(str, ranks[i : i + DELETED_TOGETHER]))})" for i in starts]
-    await _all_of(
-        client.delete_collection(
-            PODS, namespace, label_selector=selector + part, field_selector=fields, grace_seconds=grace_seconds
-        )
-        for part in parts
-    )
+    turns = asyncio.Semaphore(DELETIONS_AT_A_TIME)
+
+    async def delete(part: str) -> None:
+        async with turns:
+            await client.delete_collection(
+                PODS, namespace, label_selector=selector + part, field_selector=fields, grace_seconds=grace_seconds
+            )
+
+    await _all_of(delete(part) for part in parts)
 
 
 async def _all_of(requests: Iterable[Coroutine[Any, Any, object]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import msgspec
@@ -9,7 +10,13 @@ import pytest
 from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving, status_of
 
-from kajitori.controllers.attempts import DELETED_TOGETHER, StartRefused, delete_members, key_of_tickets
+from kajitori.controllers.attempts import (
+    DELETED_TOGETHER,
+    DELETIONS_AT_A_TIME,
+    StartRefused,
+    delete_members,
+    key_of_tickets,
+)
 from kajitori.core import first_step, names
 from kajitori.core.gang import DeleteMembers
 from kajitori.core.reasons import Reason
@@ -47,9 +54,14 @@ class Deleting:
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
+        self.at_a_time = self.most_at_a_time = 0
 
     async def delete_collection(self, resource: object, namespace: str, **asked: Any) -> None:
         self.asked.append(asked)
+        self.at_a_time += 1
+        self.most_at_a_time = max(self.at_a_time, self.most_at_a_time)
+        await asyncio.sleep(0)
+        self.at_a_time -= 1
 
 
 def members(count: int, attempt: int = 3) -> list[Pod]:
@@ -59,7 +71,7 @@ def members(count: int, attempt: int = 3) -> list[Pod]:
     return msgspec.convert(made, list[Pod])
 
 
-@pytest.mark.parametrize("count", [1, DELETED_TOGETHER, DELETED_TOGETHER + 1, 3 * DELETED_TOGETHER])
+@pytest.mark.parametrize("count", [1, DELETED_TOGETHER, DELETED_TOGETHER + 1, 9 * DELETED_TOGETHER])
 async def test_each_member_of_a_large_run_is_in_one_part_of_what_is_deleted(count: int) -> None:
     """A small run is one collection that finds also what the mirror does not show yet."""
     client = Deleting()
@@ -73,3 +85,4 @@ async def test_each_member_of_a_large_run_is_in_one_part_of_what_is_deleted(coun
         assert not any(selector.matches({**labels, names.LABEL_ATTEMPT: "4"}) for selector in selectors)
     unseen = names.member_labels("bert", "u1", 3, count)
     assert any(selector.matches(unseen) for selector in selectors) is (count <= DELETED_TOGETHER)
+    assert client.most_at_a_time == min(len(selectors), DELETIONS_AT_A_TIME)
