@@ -1,4 +1,4 @@
-"""Writes the generated reference, docs/reference: command line, Run, policy file, Web API. `make docs` runs it.
+"""Writes the generated reference, docs/reference: command line, Run, operators' files, Web API. `make docs` runs it.
 
 Everything comes from the code that the user meets: click's commands, the types of Run and policy, the definition of the
 custom resource, the OpenAPI document. The same code always gives the same text.
@@ -24,7 +24,7 @@ from kajitori.api.context import ApiDependencies
 from kajitori.cli.app import SECTIONS, kaji
 from kajitori.core.crd import custom_resource_definition
 from kajitori.core.names import API_VERSION, KIND
-from kajitori.core.policy_docs import policy_reference
+from kajitori.core.policy_docs import networks_reference, policy_reference
 from kajitori.core.reasons import COUNTS_AS_RESTART, NEVER_COUNTED, NEVER_RESTARTED, START_FAILURES, Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.status import Attempt, Finding, MemberCounts, Notable, RunStatus
@@ -45,6 +45,7 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "run.md": run_page(),
         "policy.md": _page(policy_reference()),
+        "networks.md": _page(networks_reference()),
         "api.md": api_page(openapi()),
     }
 

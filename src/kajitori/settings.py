@@ -48,6 +48,8 @@ class UpOptions:
     context: str | None = None
     policy: Path | None = None
     """None: the policy of one's own machine (embedded), or the strict default one (an existing cluster)."""
+    networks: Path | None = None
+    """The address registry; None: `networks.yaml` in the data folder, if there is one."""
     kubelet: bool = True
     """Whether this machine is a node of the embedded cluster."""
     in_memory: bool = False
@@ -62,7 +64,7 @@ class UpOptions:
         faults = [
             *_port_faults(("--port", self.port), ("--kube-port", self.kube_port)),
             *_simulation_faults(self.nodes, self.gpus, least_nodes=0),
-            *_file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy)),
+            *_file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy), ("--networks", self.networks)),
             *_namespace_faults(self.namespace),
         ]
         if self.kubeconfig is not None and (self.nodes or self.kube_port or self.in_memory):
@@ -100,6 +102,8 @@ class ServerOptions(ClusterOptions):
     host: str = "127.0.0.1"
     port: int = 8600
     policy: Path | None = None
+    networks: Path | None = None
+    """The address registry; None: there is none."""
     namespace: str = "default"
     controller_namespace: str = LEASE_NAMESPACE
     """Where the controller keeps the key of members' tickets."""
@@ -112,6 +116,7 @@ class ServerOptions(ClusterOptions):
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
         faults = [*_port_faults(("--port", self.port)), *_file_faults(*files), *_namespace_faults(self.namespace)]
+        faults += _file_faults(("--networks", self.networks))
         faults += _file_faults(("--tls-cert", self.certificate), ("--tls-key", self.key))
         if (self.certificate is None) != (self.key is None):
             faults.append(Fault("--tls-cert", "certificate and key go together", hint="give both, or neither"))

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -35,6 +35,7 @@ from kajitori.kube.outlook import Outlook
 from kajitori.kube.resources import NODES, RUNS, Resource
 from kajitori.kube.ticket_key import TicketReader
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
+from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import LEASE_NAMESPACE
 from kajitori.store.code import CodeStore
@@ -56,15 +57,16 @@ class ApiDependencies:
     """What the Web API is made of. All of it belongs to the event loop that serves the API.
 
     client: the server's own credentials; mirror: Nodes, Pods and Runs, started by whoever made it; policy: the policy
-    in force; user_client: a client for a caller's own token, by default the same API server with that token;
-    namespace: where runs go that name none, by default the client's own; controller_namespace: where the controller
-    keeps the key of members' tickets; kept_logs: logs of Pods that are gone; code: what people uploaded; now: by
-    default the API server's time.
+    in force; networks: the address registry in force, by default an empty one; user_client: a client for a caller's own
+    token, by default the same API server with that token; namespace: where runs go that name none, by default the
+    client's own; controller_namespace: where the controller keeps the key of members' tickets; kept_logs: logs of Pods
+    that are gone; code: what people uploaded; now: by default the API server's time.
     """
 
     client: KubeClient
     mirror: Mirror
     policy: PolicyFile
+    networks: NetworksFile = field(default_factory=lambda: NetworksFile(None))
     user_client: Callable[[str], KubeClient] | None = None
     namespace: str = ""
     controller_namespace: str = LEASE_NAMESPACE
@@ -82,6 +84,7 @@ class Api:
         self.client = deps.client
         self.mirror = deps.mirror
         self.policy = deps.policy
+        self.networks = deps.networks
         self.kept_logs = deps.kept_logs
         self.code = deps.code
         self.uploads = Uploads()

@@ -502,6 +502,41 @@ class PolicyCheck(View):
     policy: dict[str, Any]
 
 
+class NetworkRange(View, omit_defaults=True):
+    """A range of addresses, whose it is, and how it is reached from outside of its cluster."""
+
+    cidr: str
+    kind: Literal["researchers", "nodes", "pods", "services"]
+    cluster: str = ""
+    """Empty for researchers."""
+    public: str = ""
+    """The range that stands for it outside; empty where the addresses themselves do, or where there is no way."""
+    via: list[str] = []
+    """Next hops from the hub; empty where the network around it routes by itself."""
+    nat_host: str = ""
+
+
+class NetworksView(View):
+    """The address registry in force. With faults, the newest file was not taken and an older registry counts."""
+
+    path: str
+    """The file that it was read from, or that has the faults; empty where there is none."""
+    version: int
+    networks: dict[str, Any]
+    """As the file says it, with what it leaves out."""
+    ranges: list[NetworkRange]
+    faults: list[Fault]
+    findings: list[Finding]
+    """What may not be meant so."""
+
+
+class NetworksCheck(View):
+    """A registry without faults, with its defaults."""
+
+    networks: dict[str, Any]
+    findings: list[Finding]
+
+
 class Version(View):
     """Versions of this server and of Kubernetes, and who the caller is."""
 

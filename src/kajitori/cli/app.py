@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "queue": "Show who waits for nodes, in order.",
         "nodes": "Show the nodes and why some take no work.",
         "policy": "Show the policy in force, or check a file.",
+        "network": "Show whose every address is, and check a file of them.",
         "drain": "Empty nodes: runs on them go elsewhere.",
         "uncordon": "Let nodes take work again.",
         "preflight": "Test nodes; those that fail leave the pool.",

@@ -37,6 +37,13 @@ def policy_option(function: F) -> F:
     )
 
 
+def networks_option(function: F) -> F:
+    """`--networks`."""
+    return click.option(
+        "--networks", type=FILE, metavar="FILE", help="Address registry of all clusters; read again when it changes."
+    )(function)
+
+
 def blobs_option(default: str) -> Callable[[F], F]:
     """`--blobs`; what happens without it, in words."""
     return click.option(

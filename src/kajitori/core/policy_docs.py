@@ -1,4 +1,4 @@
-"""The reference of the policy file, made from the policy's own types."""
+"""The reference of the files that operators write, made from the types that read them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from kajitori.core.network.registry_model import Networks
 from kajitori.core.policy_model import Policy
 from kajitori.core.run import RunSpec
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyField:
-    """One field of the policy file: its path, its default as YAML's flow style, and what it does."""
+    """One field of such a file: its path, its default as YAML's flow style, and what it does."""
 
     path: str
     default: str
@@ -32,10 +33,19 @@ def policy_fields() -> list[PolicyField]:
 
 
 def policy_reference() -> str:
-    """The reference as a Markdown page."""
-    lines = ["# The policy file", "", " ".join((Policy.__doc__ or "").split())]
+    """The reference of the policy file as a Markdown page."""
+    return _reference("# The policy file", Policy)
+
+
+def networks_reference() -> str:
+    """The reference of the address registry as a Markdown page."""
+    return _reference("# The networks file", Networks)
+
+
+def _reference(title: str, model: type[BaseModel]) -> str:
+    lines = [title, "", " ".join((model.__doc__ or "").split())]
     section = ""
-    for field in policy_fields():
+    for field in _fields(model, ""):
         head = field.path.split(".")[0].removesuffix("[]")
         if head != section:
             section = head

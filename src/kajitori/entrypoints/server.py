@@ -9,6 +9,7 @@ from kajitori.entrypoints.process import existing, run_until_told, say, stop_sig
 from kajitori.entrypoints.stores import blobs_of, code_limits
 from kajitori.kube.install import install
 from kajitori.kube.mirror import Mirror
+from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import ServerOptions
 from kajitori.store.code import CodeStore
@@ -23,6 +24,7 @@ def server(options: ServerOptions) -> int:
         async with existing(options.kubeconfig, options.context) as client:
             await install(client)
             policy = PolicyFile(options.policy, required=True)
+            networks = NetworksFile(options.networks, required=True)
             blobs = await blobs_of(options.blobs)
             async with Mirror(client) as mirror:
                 await mirror.wait_synced()
@@ -31,6 +33,7 @@ def server(options: ServerOptions) -> int:
                         client=client,
                         mirror=mirror,
                         policy=policy,
+                        networks=networks,
                         namespace=options.namespace,
                         controller_namespace=options.controller_namespace,
                         kept_logs=KeptLogs(blobs) if blobs is not None else None,

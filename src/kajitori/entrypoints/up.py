@@ -36,6 +36,7 @@ from kajitori.local.kubelet.kubelet import Kubelet
 from kajitori.local.kubelet.machine import try_mounts
 from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.local.sim import SimulatedNodes
+from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import LEASE_NAMESPACE, UpOptions
 from kajitori.store.blobs import Blobs, open_blobs
@@ -217,6 +218,8 @@ async def _web_api(
     blobs: Blobs,
 ) -> WebApi:
     """Serves on the port that is asked for; else on the last one of this folder, if it is free; else on any."""
+    named, own = options.networks, options.data / "networks.yaml"
+    networks = NetworksFile(named or own, required=named is not None)
     last = last_port(options.data, "web")
     for port in [options.port] if options.port else [last, 0] if last else [0]:
         app = create_app(
@@ -224,6 +227,7 @@ async def _web_api(
                 client=client,
                 mirror=mirror,
                 policy=policy,
+                networks=networks,
                 user_client=user_client,
                 namespace=options.namespace,
                 kept_logs=KeptLogs(blobs),

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.core.documents import MAX_BYTES
 from kajitori.core.formula import Formula
 from kajitori.core.ordering import Rules
 from kajitori.core.policy import (
-    MAX_POLICY_BYTES,
     Policy,
     default_policy,
     own_machine_policy,
@@ -84,7 +84,7 @@ def test_every_fault_with_its_line() -> None:
         ("a: " + "[" * 100_000, "line 1", "nested"),
         ("\0", "policy", "not YAML"),
         ("a: 1\n---\nb: 2", "line 2, column 1", "not YAML"),
-        ("a: " + "x" * MAX_POLICY_BYTES, "policy", "bytes"),
+        ("a: " + "x" * MAX_BYTES, "policy", "bytes"),
         ("!!python/object:os.system {}", "line 1, column 1", "not YAML"),
         ("? [1]\n: 2", "line 1, column 3", "not YAML"),
         (b"\xff\xfe\xff", "policy", "not YAML"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import FILE, blobs_option, kubeconfig_options, log_level_option, policy_option
+from kajitori.cli.parts import FILE, blobs_option, kubeconfig_options, log_level_option, networks_option, policy_option
 
 
 @click.command(epilog="\b\nExample:\n  kaji server --kubeconfig ~/.kube/config --policy policy.yaml")
@@ -14,6 +14,7 @@ from kajitori.cli.parts import FILE, blobs_option, kubeconfig_options, log_level
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
 @click.option("--port", type=int, default=8600, show_default=True, metavar="P", help="0 takes a free one.")
 @policy_option
+@networks_option
 @blobs_option("else there is neither")
 @click.option(
     "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."

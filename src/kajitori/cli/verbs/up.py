@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import FILE, blobs_option, data_default, gpu_type_option, log_level_option, policy_option
+from kajitori.cli.parts import (
+    FILE,
+    blobs_option,
+    data_default,
+    gpu_type_option,
+    log_level_option,
+    networks_option,
+    policy_option,
+)
 
 
 @click.command(
@@ -26,6 +34,7 @@ from kajitori.cli.parts import FILE, blobs_option, data_default, gpu_type_option
 @click.option("--kubeconfig", type=FILE, metavar="FILE", help="Serve this cluster instead of an embedded one.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig; else its current one.")
 @policy_option
+@networks_option
 @blobs_option("else a folder beside the rest")
 @click.option(
     "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."

@@ -1,0 +1,129 @@
+"""`kaji network`: whose every address is, and what makes hubs and NAT hosts of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import output_option, server_options
+
+if TYPE_CHECKING:
+    from kajitori.core.network.registry import Networks
+
+
+@click.group(epilog="\b\nExamples:\n  kaji network ls\n  kaji network ls 10.16.3.4    # whose is it?")
+def command() -> None:
+    """Show whose every address is, and check a file of them."""
+
+
+@command.command(epilog="\b\nExamples:\n  kaji network ls\n  kaji network ls 10.16.3.4")
+@click.argument("address", metavar="[ADDRESS]", required=False)
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def ls(cli: Cli, address: str | None, output: str | None) -> None:
+    """List the ranges of every cluster, and how each is reached from outside of it.
+
+    With an ADDRESS only those that it lies in, as its cluster uses it or as it is seen from outside.
+    """
+    from kajitori.cli.output import print_document
+    from kajitori.cli.problems import say
+
+    with cli.api() as api:
+        view = api.get("/v1/networks")
+    if address is not None:
+        view["ranges"] = _around(view["ranges"], address)
+    if output is not None:
+        print_document(view, output)
+        return
+    if view["faults"]:
+        say(f"{view['path']} is faulty; this older registry stays in force:")
+        for fault in view["faults"]:
+            say(f"  {fault['field']}: {fault['message']}")
+    if view["ranges"]:
+        _print_ranges(cli, view["ranges"])
+    elif address is not None and view["path"]:
+        click.echo(f"{address} is in no range of {view['path']}.")
+    else:
+        click.echo("No addresses are registered: the server was started without --networks.")
+    if address is None:
+        for finding in view["findings"]:
+            say(f"note: {finding['message']}")
+
+
+def _around(ranges: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """The ranges that an address lies in."""
+    from ipaddress import ip_address, ip_network
+
+    from kajitori.errors import InvalidInput
+
+    try:
+        address = ip_address(text)
+    except ValueError:
+        message = f"{text!r:.80} is not an address"
+        raise InvalidInput.one("ADDRESS", message, value=text, hint="such as 10.16.3.4") from None
+    return [
+        each
+        for each in ranges
+        if any(address in ip_network(cidr) for cidr in (each["cidr"], each.get("public")) if cidr)
+    ]
+
+
+def _print_ranges(cli: Cli, ranges: list[dict[str, Any]]) -> None:
+    from kajitori.cli.output import Column, print_table
+
+    columns = [Column("CLUSTER"), Column("WHAT"), Column("RANGE"), Column("ADDRESSES", right=True)]
+    columns += [Column("FROM OUTSIDE"), Column("THROUGH", flexible=True)]
+    rows = []
+    for each in ranges:
+        through = ", ".join(each.get("via") or ())
+        if each.get("natHost"):
+            through = f"{each['natHost']} ({through})"
+        outside = "not reached" if each["kind"] == "services" else "as it is"
+        row = [each.get("cluster") or "-", each["kind"], each["cidr"], _count(each["cidr"])]
+        rows.append([*row, each.get("public") or outside, through])
+    print_table(cli, columns, rows)
+
+
+def _count(cidr: str) -> str:
+    from ipaddress import ip_network
+
+    network = ip_network(cidr)
+    bits = network.max_prefixlen - network.prefixlen
+    return f"{network.num_addresses:,}" if bits <= 32 else f"2^{bits}"
+
+
+@command.command(epilog="\b\nExample:\n  kaji network validate networks.yaml")
+@click.argument("file", metavar="FILE")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing where it is right.")
+def validate(file: str, quiet: bool) -> None:
+    """Check a file of addresses; needs no server.
+
+    Names every fault at once, with its line, and what may not be meant so; `-` reads stdin.
+    """
+    from kajitori.cli.problems import say
+    from kajitori.core.network.registry import findings
+
+    networks = read_networks(file)
+    if quiet:
+        return
+    for finding in findings(networks):
+        say(f"note: {finding.field}: {finding.message}")
+    click.echo(f"{file} is a registry without faults.")
+
+
+def read_networks(file: str) -> Networks:
+    """The registry in a file; `-` is stdin. Raises InvalidInput."""
+    import sys
+
+    from kajitori.core.network.registry import parse_networks
+    from kajitori.errors import InvalidInput
+
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidInput.one("FILE", f"{file} can't be read: {error.strerror}", hint="check the path") from error
+    return parse_networks(text)

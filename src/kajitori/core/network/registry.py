@@ -1,0 +1,318 @@
+"""The registry file: reading it, and everything that speaks against what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from kajitori.core.documents import parse_document
+from kajitori.core.network.registry_model import Address, Cluster, NatHost, Network, Networks
+from kajitori.core.network.wellknown import WELL_KNOWN
+from kajitori.core.status import Finding
+from kajitori.core.suggest import did_you_mean
+from kajitori.errors import Fault
+
+__all__ = ["Networks", "findings", "overlap", "parse_networks"]
+
+_ROOMY = 0.8
+"""Of a range, in use: above it, growth needs another one soon."""
+
+
+def parse_networks(text_or_document: str | bytes | Mapping[str, Any]) -> Networks:
+    """The registry that a YAML text or a document says; an empty one has no clusters.
+
+    Raises InvalidInput with every fault at once: those of single fields or, where there are none, those that ranges
+    have with each other.
+    """
+    return parse_document(
+        Networks, text_or_document, "networks", "researchers, hub, natHosts and clusters", check=_faults
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A range and whose it is: `field` as in the file, `owner` in words."""
+
+    field: str
+    owner: str
+    network: Network
+    cluster: int | None = None
+    kind: str = ""
+
+
+def held(networks: Networks) -> list[Held]:
+    """Every range of the registry, in the file's order; an address is a range of one."""
+    found = [Held(f"researchers[{i}]", "researchers", each) for i, each in enumerate(networks.researchers)]
+    for index, cluster in enumerate(networks.clusters):
+        for kind, position, network in cluster.ranges():
+            field = f"clusters[{index}].{kind}[{position}]"
+            found.append(Held(field, f"{_KINDS[kind]} of {cluster.name}", network, index, kind))
+    return found
+
+
+_KINDS = {"nodes": "nodes", "pods": "Pods", "services": "Services", "publicServices": "public Services"}
+
+
+def overlap(one: Network, other: Network) -> bool:
+    """Whether they share an address; ranges of different families never do."""
+    return one.version == other.version and one.overlaps(other)
+
+
+def inside(address: Address, network: Network) -> bool:
+    return address.version == network.version and address in network
+
+
+def _faults(networks: Networks) -> Iterator[Fault]:
+    yield from _names(networks)
+    yield from _overlaps(networks)
+    yield from _impossible(networks)
+    yield from _hosts(networks)
+    for index, cluster in enumerate(networks.clusters):
+        field = f"clusters[{index}]"
+        yield from _translation(networks, cluster, field)
+        yield from _gateways(cluster, field)
+        yield from _too_small(cluster, field)
+        yield from _probes(cluster, field)
+
+
+def _names(networks: Networks) -> Iterator[Fault]:
+    clusters, hosts = ([each.name for each in named] for named in (networks.clusters, networks.nat_hosts))
+    for field, names in (("clusters", clusters), ("natHosts", hosts)):
+        for index, name in enumerate(names):
+            first = names.index(name)
+            if first < index:
+                message = f"{name} is the name of {field}[{first}], too"
+                yield Fault(f"{field}[{index}].name", message, name, "give each a name of its own", "NameTaken")
+
+
+def _overlaps(networks: Networks) -> Iterator[Fault]:
+    """Ranges sorted by where they begin: only neighbours in that order can overlap, or what a large one spans."""
+    for version in (4, 6):
+        ranges = sorted(
+            (each for each in held(networks) if each.network.version == version),
+            key=lambda each: (int(each.network.network_address), each.network.prefixlen),
+        )
+        spanning: list[Held] = []
+        for each in ranges:
+            spanning = [other for other in spanning if overlap(other.network, each.network)]
+            for other in spanning:
+                if not _may_share(networks, other, each):
+                    yield _overlap_fault(other, each)
+            spanning.append(each)
+
+
+def _may_share(networks: Networks, one: Held, other: Held) -> bool:
+    """Services of different clusters may have the same addresses, where outside of them others stand for both and each
+    has a translator of its own."""
+    if one.kind != "services" or other.kind != "services" or one.cluster is None or other.cluster is None:
+        return False
+    first, second = networks.clusters[one.cluster], networks.clusters[other.cluster]
+    return first is not second and first.nat_host != second.nat_host and None not in (first.nat_host, second.nat_host)
+
+
+def _overlap_fault(first: Held, second: Held) -> Fault:
+    one, other = sorted((first, second), key=lambda each: each.field)
+    what = "is the same as" if one.network == other.network else "overlaps"
+    message = f"{other.network} ({other.owner}) {what} {one.network} ({one.owner}, {one.field})"
+    hint = "give each range to one purpose of one cluster"
+    if one.kind == other.kind == "services":
+        hint += "; Services of two clusters may share theirs if each has publicServices and a natHost of its own"
+    return Fault(other.field, message, str(other.network), hint, "Overlap")
+
+
+def _impossible(networks: Networks) -> Iterator[Fault]:
+    for each in held(networks):
+        for known in WELL_KNOWN:
+            if known.impossible and overlap(each.network, known.network):
+                message = f"{each.network} ({each.owner}) collides with {known.network}: {known.what}"
+                hint = "use private addresses: 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, fd00::/8"
+                yield Fault(each.field, message, str(each.network), hint, "WellKnown")
+
+
+def _hosts(networks: Networks) -> Iterator[Fault]:
+    """Addresses of hub and NAT hosts are nobody else's, and one of each family is enough."""
+    hosts = [("hub", networks.hub.addresses)] if networks.hub is not None else []
+    hosts += [(f"natHosts[{index}]", host.addresses) for index, host in enumerate(networks.nat_hosts)]
+    seen: dict[Address, str] = {}
+    for field, addresses in hosts:
+        yield from _one_of_each_family(addresses, f"{field}.addresses")
+        for index, address in enumerate(addresses):
+            where = f"{field}.addresses[{index}]"
+            if address in seen:
+                message = f"{address} is also {seen[address]}"
+                yield Fault(where, message, str(address), "each host has addresses of its own", "Overlap")
+            seen.setdefault(address, where)
+            for each in held(networks):
+                if each.kind in ("pods", "services", "publicServices") and inside(address, each.network):
+                    message = f"{address} lies within {each.network} ({each.owner}, {each.field})"
+                    yield Fault(where, message, str(address), "hosts need addresses outside of such ranges", "Overlap")
+
+
+def _one_of_each_family(addresses: list[Address], field: str) -> Iterator[Fault]:
+    for one, other in combinations(addresses, 2):
+        if one.version == other.version:
+            message = f"{one} and {other} are both IPv{one.version}"
+            yield Fault(field, message, str(other), "name at most one of each family", "TwoOfAFamily")
+
+
+def _translation(networks: Networks, cluster: Cluster, field: str) -> Iterator[Fault]:
+    hosts = {host.name: host for host in networks.nat_hosts}
+    if not cluster.public_services:
+        if cluster.nat_host is not None:
+            hint = "add publicServices, or leave natHost out"
+            yield Fault(f"{field}.natHost", "there is nothing to translate", cluster.nat_host, hint, "NothingToDo")
+        return
+    if cluster.nat_host is None:
+        hint = "name one of natHosts" if hosts else "add a host under natHosts, and name it here"
+        yield Fault(f"{field}.natHost", "publicServices need a host that translates", "", hint, "NoNatHost")
+    elif cluster.nat_host not in hosts:
+        hint = did_you_mean(cluster.nat_host, hosts) or "natHosts lists them"
+        yield Fault(f"{field}.natHost", f"there is no NAT host {cluster.nat_host}", cluster.nat_host, hint, "NoNatHost")
+    else:
+        yield from _of_the_same_family(cluster, hosts[cluster.nat_host], field)
+    if len(cluster.public_services) != len(cluster.services):
+        message = f"{_count(cluster.public_services)} for {_count(cluster.services)} of services"
+        hint = "one for each, in the same order"
+        yield Fault(f"{field}.publicServices", message, "", hint, "PrefixMismatch")
+    for index, (outside, within) in enumerate(cluster.translations):
+        if outside.version != within.version:
+            message = f"{outside} is IPv{outside.version}, but stands for {within}"
+        elif outside.prefixlen != within.prefixlen:
+            message = f"{outside} has length {outside.prefixlen}, but stands for {within} of length {within.prefixlen}"
+        else:
+            continue
+        hint = f"one address stands for one address: use an IPv{within.version} range of length {within.prefixlen}"
+        yield Fault(f"{field}.publicServices[{index}]", message, str(outside), hint, "PrefixMismatch")
+
+
+def _of_the_same_family(cluster: Cluster, host: NatHost, field: str) -> Iterator[Fault]:
+    have = {address.version for address in host.addresses}
+    for version in sorted({outside.version for outside, _ in cluster.translations} - have):
+        message = f"the NAT host {host.name} has no IPv{version} address"
+        yield Fault(f"{field}.natHost", message, host.name, f"add one to natHosts: {host.name}", "NoAddress")
+
+
+def _count(ranges: list[Network]) -> str:
+    return "1 range" if len(ranges) == 1 else f"{len(ranges)} ranges"
+
+
+def _gateways(cluster: Cluster, field: str) -> Iterator[Fault]:
+    yield from _one_of_each_family(cluster.gateways, f"{field}.gateways")
+    for name, addresses in (("gateways", cluster.gateways), ("serviceGateways", cluster.service_gateways)):
+        for index, address in enumerate(addresses):
+            for network in (*cluster.pods, *cluster.services, *cluster.public_services):
+                if inside(address, network):
+                    message = f"{address} lies within {network}, which is reached through it"
+                    hint = "name a host's own address"
+                    yield Fault(f"{field}.{name}[{index}]", message, str(address), hint, "Overlap")
+
+
+def _too_small(cluster: Cluster, field: str) -> Iterator[Fault]:
+    size = cluster.size
+    if size is None:
+        return
+    for version, node_prefix in ((4, size.node_prefix), (6, size.node_prefix6)):
+        nodes = [each for each in cluster.nodes if each.version == version]
+        pods = [each for each in cluster.pods if each.version == version]
+        room = addresses_of(nodes)
+        if nodes and room < size.nodes:
+            message = f"{room:,} addresses for {size.nodes:,} nodes"
+            hint = f"add a range, or use one of length {smallest_prefix(size.nodes, version)}"
+            yield Fault(f"{field}.nodes", message, str(nodes[0]), hint, "TooSmall")
+        if not pods:
+            continue
+        if node_prefix is None:
+            needed, room = size.nodes * size.pods_per_node, addresses_of(pods)
+            if room < needed:
+                message = f"{room:,} addresses for {size.nodes:,} nodes of {size.pods_per_node:,} Pods: {needed:,}"
+                hint = f"add a range, or use one of length {smallest_prefix(needed, version)}"
+                yield Fault(f"{field}.pods", message, str(pods[0]), hint, "TooSmall")
+            continue
+        bits = pods[0].max_prefixlen
+        name = f"{field}.size.nodePrefix{'' if version == 4 else '6'}"
+        if node_prefix > bits:
+            yield Fault(name, f"{node_prefix} is above {bits}", str(node_prefix), "24 is usual", "OutOfRange")
+            continue
+        if 2 ** (bits - node_prefix) < size.pods_per_node:
+            message = f"/{node_prefix} has {2 ** (bits - node_prefix):,} addresses for {size.pods_per_node:,} Pods"
+            hint = f"use {smallest_prefix(size.pods_per_node, version)} at most"
+            yield Fault(name, message, str(node_prefix), hint, "TooSmall")
+        ranges = node_ranges(pods, node_prefix)
+        if ranges < size.nodes:
+            message = f"{ranges:,} ranges of length {node_prefix} for {size.nodes:,} nodes"
+            length = node_prefix - (size.nodes - 1).bit_length()
+            hint = f"add a range, or use one of length {length}" if length > 0 else "give each node a smaller range"
+            yield Fault(f"{field}.pods", message, str(pods[0]), hint, "TooSmall")
+
+
+def addresses_of(ranges: Sequence[Network]) -> int:
+    """How many addresses there are in ranges that do not overlap."""
+    return sum(each.num_addresses for each in ranges)
+
+
+def node_ranges(pods: Sequence[Network], node_prefix: int) -> int:
+    """How many nodes can have a range of that length out of these."""
+    return sum(2 ** (node_prefix - each.prefixlen) for each in pods if each.prefixlen <= node_prefix)
+
+
+def smallest_prefix(addresses: int, version: int) -> int:
+    """Length of the smallest range that has so many addresses."""
+    return (32 if version == 4 else 128) - max(0, addresses - 1).bit_length()
+
+
+def _probes(cluster: Cluster, field: str) -> Iterator[Fault]:
+    from kajitori.core.network.probes import read_endpoint
+
+    for index, text in enumerate(cluster.probes):
+        try:
+            address, _ = read_endpoint(text)
+        except ValueError as error:
+            yield Fault(f"{field}.probes[{index}]", str(error), text, "write 10.1.0.4:22 or [fd00:1::4]:22")
+            continue
+        if not any(inside(address, each) for each in (*cluster.nodes, *cluster.pods, *cluster.services)):
+            message = f"{address} is in no range of {cluster.name}"
+            yield Fault(f"{field}.probes[{index}]", message, text, "name an address of this cluster", "NotHere")
+
+
+def findings(networks: Networks) -> list[Finding]:
+    """What may not be meant so, though it can be done."""
+    return [*_well_known(networks), *_nearly_full(networks), *_unreachable(networks)]
+
+
+def _well_known(networks: Networks) -> Iterator[Finding]:
+    for each in held(networks):
+        known = [known for known in WELL_KNOWN if not known.impossible and overlap(each.network, known.network)]
+        for one in known:
+            message = f"{each.network} ({each.owner}) overlaps {one.network}: {one.what}; see {one.source}"
+            yield Finding("WellKnown", message, each.field)
+        if not known and each.network.is_global:
+            message = f"{each.network} ({each.owner}) is public: hosts that own these addresses cannot be reached"
+            yield Finding("PublicAddresses", message, each.field)
+
+
+def _nearly_full(networks: Networks) -> Iterator[Finding]:
+    for index, cluster in enumerate(networks.clusters):
+        size = cluster.size
+        pods = [each for each in cluster.pods if each.version == 4]
+        if size is None or not pods:
+            continue
+        if size.node_prefix is None:
+            share = size.nodes * size.pods_per_node / addresses_of(pods)
+        else:
+            share = size.nodes / node_ranges(pods, size.node_prefix)
+        if share > _ROOMY:
+            message = f"{cluster.name} will use {share:.0%} of its IPv4 addresses for Pods: plan its next range now"
+            yield Finding("NearlyFull", message, f"clusters[{index}].pods")
+
+
+def _unreachable(networks: Networks) -> Iterator[Finding]:
+    for index, cluster in enumerate(networks.clusters):
+        if cluster.services and not cluster.public_services:
+            message = f"Services of {cluster.name} can't be reached from outside: it has no publicServices"
+            yield Finding("ServicesInside", message, f"clusters[{index}].services")
+        for field in ("nodes", "pods"):
+            if not getattr(cluster, field):
+                message = f"{cluster.name} has no range of {field}: nobody can tell whose these addresses are"
+                yield Finding("NothingSaid", message, f"clusters[{index}].{field}")

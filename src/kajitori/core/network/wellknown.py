@@ -1,0 +1,63 @@
+"""Ranges of addresses that already mean something, and what happens to a cluster that uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from kajitori.core.network.registry_model import Network
+
+
+@dataclass(frozen=True, slots=True)
+class WellKnown:
+    """A range, what it is, and where that stands. What is `impossible` cannot be routed between hosts at all."""
+
+    network: Network
+    what: str
+    source: str
+    impossible: bool = False
+
+
+def _impossible(cidr: str, what: str, source: str) -> WellKnown:
+    return WellKnown(ip_network(cidr), what, source, impossible=True)
+
+
+def _used(cidr: str, what: str, source: str) -> WellKnown:
+    return WellKnown(ip_network(cidr), what, source)
+
+
+_IANA4 = "https://www.iana.org/assignments/iana-ipv4-special-registry"
+_IANA6 = "https://www.iana.org/assignments/iana-ipv6-special-registry"
+_DOCKER = "https://docs.docker.com/engine/network/drivers/bridge/"
+_KUBEADM = "https://kubernetes.io/docs/reference/setup-tools/kubeadm/kubeadm-init/"
+_AKS = "https://learn.microsoft.com/azure/aks/concepts-network-legacy-cni"
+
+WELL_KNOWN: tuple[WellKnown, ...] = (
+    _impossible("0.0.0.0/8", "'this network' (RFC 791)", _IANA4),
+    _impossible("127.0.0.0/8", "loopback (RFC 1122)", _IANA4),
+    _impossible("169.254.0.0/16", "link-local (RFC 3927), where clouds have their metadata service", _IANA4),
+    _impossible("224.0.0.0/4", "multicast (RFC 5771)", _IANA4),
+    _impossible("240.0.0.0/4", "reserved (RFC 1112)", _IANA4),
+    _impossible("::/127", "unspecified and loopback (RFC 4291)", _IANA6),
+    _impossible("::ffff:0:0/96", "IPv4-mapped (RFC 4291)", _IANA6),
+    _impossible("fe80::/10", "link-local (RFC 4291)", _IANA6),
+    _impossible("ff00::/8", "multicast (RFC 4291)", _IANA6),
+    _impossible("fd00:ec2::/32", "the metadata service of AWS", "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/"),
+    _used(
+        "100.64.0.0/10",
+        "shared with carriers (RFC 6598); some clouds and VPNs use it",
+        _IANA4,
+    ),
+    _used("192.0.0.0/24", "IETF protocol assignments (RFC 6890)", _IANA4),
+    _used("192.0.2.0/24", "for documentation (RFC 5737); AKS refuses it", _AKS),
+    _used("198.18.0.0/15", "for benchmarks (RFC 2544)", _IANA4),
+    _used("198.51.100.0/24", "for documentation (RFC 5737)", _IANA4),
+    _used("203.0.113.0/24", "for documentation (RFC 5737)", _IANA4),
+    _used("2001:db8::/32", "for documentation (RFC 3849)", _IANA6),
+    _used("172.17.0.0/16", "docker's own bridge on every machine that has docker", _DOCKER),
+    _used("172.30.0.0/16", "refused by AKS", _AKS),
+    _used("172.31.0.0/16", "the default VPC of AWS; refused by AKS", _AKS),
+    _used("10.96.0.0/12", "the Service range of kubeadm where nobody chose one", _KUBEADM),
+    _used("10.244.0.0/16", "the Pod range of flannel where nobody chose one", "https://github.com/flannel-io/flannel"),
+    _used("192.168.122.0/24", "libvirt's own network", "https://libvirt.org/formatnetwork.html"),
+)

@@ -1,0 +1,58 @@
+"""The address registry over the Web API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.api.conftest import World
+
+from kajitori.networksfile import NetworksFile
+
+GOOD = b"""
+researchers: [10.200.0.0/16]
+natHosts: [{name: nat, addresses: [10.255.0.9]}]
+clusters:
+- {name: alpha, nodes: [10.1.0.0/16], pods: [10.16.0.0/13], services: [10.96.0.0/16], publicServices: [10.132.0.0/16],
+   natHost: nat, gateways: [10.255.0.11]}
+"""
+
+
+async def test_whose_every_address_is(world: World, tmp_path: Path) -> None:
+    """Ranges with the way to each, and what may not be meant so; a faulty file is told, and the old one stays."""
+    empty = (await world.http.get("/v1/networks")).json()
+    assert (empty["path"], empty["ranges"]) == ("", [])
+    path = tmp_path / "networks.yaml"
+    path.write_bytes(GOOD)
+    world.api.networks = NetworksFile(path)
+    view = (await world.http.get("/v1/networks")).json()
+    assert view["ranges"] == [
+        {"cidr": "10.200.0.0/16", "kind": "researchers"},
+        {"cidr": "10.1.0.0/16", "kind": "nodes", "cluster": "alpha", "via": ["10.255.0.11"]},
+        {"cidr": "10.16.0.0/13", "kind": "pods", "cluster": "alpha", "via": ["10.255.0.11"]},
+        {
+            "cidr": "10.96.0.0/16",
+            "kind": "services",
+            "cluster": "alpha",
+            "public": "10.132.0.0/16",
+            "via": ["10.255.0.9"],
+            "natHost": "nat",
+        },
+    ]
+    assert [finding["code"] for finding in view["findings"]] == ["WellKnown"]
+    path.write_bytes(GOOD.replace(b"10.16.0.0/13", b"10.1.0.0/24"))
+    faulty = (await world.http.get("/v1/networks")).json()
+    assert faulty["ranges"] == view["ranges"]
+    assert [fault["code"] for fault in faulty["faults"]] == ["Overlap"]
+
+
+async def test_a_check_changes_nothing(world: World) -> None:
+    good = await world.http.post("/v1/networks/check", content=GOOD)
+    assert good.json()["networks"]["clusters"][0]["name"] == "alpha"
+    bad = await world.http.post("/v1/networks/check", content=GOOD.replace(b"natHost: nat,", b"natHost: not,"))
+    assert bad.status_code == 422
+    assert [fault["field"] for fault in bad.json()["faults"]] == ["clusters[0].natHost (line 6)"]
+    assert (await world.http.get("/v1/networks")).json()["ranges"] == []
+
+
+async def test_strangers_are_not_told(world: World) -> None:
+    assert (await world.http.get("/v1/networks", headers={"Authorization": ""})).status_code == 401

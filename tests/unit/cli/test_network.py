@@ -1,0 +1,82 @@
+"""`kaji network`: tables and documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.unit.cli.fake_web_api import FakeWebApi, invoke
+
+VIEW = {
+    "path": "/etc/kajitori/networks.yaml",
+    "version": 1,
+    "networks": {},
+    "ranges": [
+        {"cidr": "10.200.0.0/16", "kind": "researchers"},
+        {"cidr": "10.1.0.0/16", "kind": "nodes", "cluster": "alpha", "via": ["10.255.0.11"]},
+        {"cidr": "fd00:1::/64", "kind": "pods", "cluster": "alpha"},
+        {
+            "cidr": "10.96.0.0/24",
+            "kind": "services",
+            "cluster": "alpha",
+            "public": "10.132.0.0/24",
+            "via": ["10.255.0.9"],
+            "natHost": "nat",
+        },
+        {"cidr": "10.97.0.0/24", "kind": "services", "cluster": "beta"},
+    ],
+    "faults": [],
+    "findings": [{"code": "WellKnown", "message": "10.96.0.0/24 is kubeadm's", "field": "clusters[0].services[0]"}],
+}
+
+
+def test_whose_every_address_is() -> None:
+    """A line for each range, with the way to it from outside; findings stand on stderr."""
+    result = invoke(FakeWebApi(answers={"GET /v1/networks": VIEW}), "network", "ls")
+    assert result.stdout.splitlines() == [
+        "CLUSTER   WHAT          RANGE           ADDRESSES   FROM OUTSIDE    THROUGH",
+        "-         researchers   10.200.0.0/16      65,536   as it is",
+        "alpha     nodes         10.1.0.0/16        65,536   as it is        10.255.0.11",
+        "alpha     pods          fd00:1::/64          2^64   as it is",
+        "alpha     services      10.96.0.0/24          256   10.132.0.0/24   nat (10.255.0.9)",
+        "beta      services      10.97.0.0/24          256   not reached",
+    ]
+    assert "note: 10.96.0.0/24 is kubeadm's" in result.stderr
+
+
+def test_whose_one_address_is() -> None:
+    """Found by what it is inside and by what stands for it outside."""
+    for address in ("10.96.0.7", "10.132.0.7"):
+        result = invoke(FakeWebApi(answers={"GET /v1/networks": VIEW}), "network", "ls", address, "-o", "json")
+        assert [each["cidr"] for each in json.loads(result.stdout)["ranges"]] == ["10.96.0.0/24"]
+    nobody = invoke(FakeWebApi(answers={"GET /v1/networks": VIEW}), "network", "ls", "10.9.9.9")
+    assert nobody.stdout == "10.9.9.9 is in no range of /etc/kajitori/networks.yaml.\n"
+    wrong = invoke(FakeWebApi(answers={"GET /v1/networks": VIEW}), "network", "ls", "alpha")
+    assert wrong.exit_code == 2
+    assert "'alpha' is not an address" in wrong.stderr
+
+
+def test_an_older_registry_in_force_is_told() -> None:
+    faulty = VIEW | {"faults": [{"field": "clusters[0].pods", "message": "too small"}]}
+    result = invoke(FakeWebApi(answers={"GET /v1/networks": faulty}), "network", "ls")
+    assert (
+        "networks.yaml is faulty; this older registry stays in force:\n  clusters[0].pods: too small" in result.stderr
+    )
+    empty = {"path": "", "version": 1, "networks": {}, "ranges": [], "faults": [], "findings": []}
+    assert "without --networks" in invoke(FakeWebApi(answers={"GET /v1/networks": empty}), "network", "ls").stdout
+
+
+def test_a_file_is_checked_without_a_server(tmp_path: Path) -> None:
+    """Every fault with its line and exit code 2; findings are no faults."""
+    path = tmp_path / "networks.yaml"
+    path.write_text("clusters:\n- {name: alpha, nodes: [10.1.0.0/16], pods: [172.17.0.0/16]}\n")
+    good = invoke(FakeWebApi(), "network", "validate", str(path))
+    assert good.exit_code == 0
+    assert good.stdout == f"{path} is a registry without faults.\n"
+    assert "note: clusters[0].pods[0]: 172.17.0.0/16 (Pods of alpha) overlaps 172.17.0.0/16: docker's" in good.stderr
+    path.write_text("clusters:\n- {name: alpha, nodes: [10.1.0.0/16], pods: [10.1.0.0/24]}\n- {name: alpha}\n")
+    bad = invoke(FakeWebApi(), "network", "validate", str(path))
+    assert bad.exit_code == 2
+    assert "clusters[0].pods[0] (line 2)" in bad.stderr
+    assert "clusters[1].name (line 3)" in bad.stderr
+    assert invoke(FakeWebApi(), "network", "validate", str(tmp_path / "no")).exit_code == 2

@@ -1,0 +1,236 @@
+"""The address registry: every fault at once with its line, and what it says that may not be meant."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.network.registry import (
+    findings,
+    held,
+    node_ranges,
+    overlap,
+    parse_networks,
+    smallest_prefix,
+)
+from kajitori.core.network.registry_model import Networks
+from kajitori.core.policy_docs import networks_reference
+from kajitori.errors import Fault, InvalidInput
+
+GOOD = """
+researchers: [10.200.0.0/16, "fd00:200::/48"]
+hub: {addresses: [10.255.0.1, "fd00:255::1"]}
+natHosts:
+- {name: nat, addresses: [10.255.0.9, "fd00:255::9"]}
+clusters:
+- name: alpha
+  nodes: [10.1.0.0/16, "fd00:1::/64"]
+  pods: [10.16.0.0/13, "fd00:1:1::/48"]
+  services: [10.32.0.0/16, "fd00:1:2::/112"]
+  publicServices: [10.132.0.0/16, "fd00:132::/112"]
+  natHost: nat
+  gateways: [10.255.0.11, "fd00:255::11"]
+  size: {nodes: 2000, podsPerNode: 30, nodePrefix: 24, nodePrefix6: 64}
+  probes: ["10.1.0.4:22", "[fd00:1::4]:22"]
+- name: beta
+  nodes: [10.2.0.0/16]
+  pods: [10.24.0.0/14]
+  services: [10.33.0.0/16]
+"""
+
+
+def faults(text: str) -> dict[str, Fault]:
+    """The faults of a registry by field."""
+    with pytest.raises(InvalidInput) as caught:
+        parse_networks(text)
+    return {fault.field: fault for fault in caught.value.faults}
+
+
+def cluster(name: str = "gamma", **fields: Any) -> dict[str, Any]:
+    return {"name": name, **fields}
+
+
+def codes(**document: Any) -> dict[str, str]:
+    """Code of each fault by field."""
+    with pytest.raises(InvalidInput) as caught:
+        parse_networks(document)
+    assert all(fault.hint for fault in caught.value.faults), "each fault names a way out"
+    return {fault.field: fault.code for fault in caught.value.faults}
+
+
+def test_a_good_file_says_what_it_says() -> None:
+    """Both families, several ranges each; what is written out reads back the same."""
+    networks = parse_networks(GOOD)
+    alpha = networks.clusters[0]
+    assert alpha.translations[0] == (ip_network("10.132.0.0/16"), ip_network("10.32.0.0/16"))
+    assert ip_network("10.32.0.0/16") not in alpha.own_ranges
+    assert len(held(networks)) == 2 + 8 + 3
+    assert parse_networks(networks.model_dump(mode="json", by_alias=True, exclude_none=True)) == networks
+
+
+def test_an_empty_file_has_no_clusters() -> None:
+    assert parse_networks("") == Networks()
+
+
+def test_all_faults_of_single_fields_come_at_once_with_their_lines() -> None:
+    """Each with what stands there and the way out."""
+    text = GOOD.replace("10.1.0.0/16", "10.1.0.7/16").replace("10.2.0.0/16", "10.2.0.0/33").replace("gateways", "gates")
+    found = faults(text)
+    assert found["clusters[0].nodes[0] (line 8)"].hint == "write 10.1.0.0/16"
+    assert found["clusters[0].nodes[0] (line 8)"].code == "HostBitsSet"
+    assert "ADDRESS/LENGTH" in found["clusters[1].nodes[0] (line 17)"].hint
+    assert "gateways" in found["clusters[0].gates (line 13)"].hint
+
+
+def test_faults_between_fields_have_lines_too() -> None:
+    """An overlap names both ranges, and whose they are."""
+    (field, fault), *more = faults(GOOD.replace("10.24.0.0/14", "10.1.128.0/24")).items()
+    assert not more
+    assert field == "clusters[1].pods[0] (line 18)"
+    assert fault.message == "10.1.128.0/24 (Pods of beta) overlaps 10.1.0.0/16 (nodes of alpha, clusters[0].nodes[0])"
+
+
+@pytest.mark.parametrize("bad", [5, "10.1.0.4", "ten", "10.0.0.0/8/8", ""])
+def test_what_is_no_range_is_refused(bad: object) -> None:
+    assert list(codes(researchers=[bad])) == ["researchers[0]"]
+
+
+def test_a_small_range_inside_a_large_one_is_found_past_others() -> None:
+    """Not only neighbours in the order of addresses are compared."""
+    clusters = [cluster("a", pods=["10.0.0.0/8"]), cluster("b", nodes=["10.1.0.0/24"], pods=["10.9.0.0/24"])]
+    assert codes(clusters=clusters) == {"clusters[1].nodes[0]": "Overlap", "clusters[1].pods[0]": "Overlap"}
+
+
+def test_service_ranges_may_be_the_same_behind_translators_of_their_own() -> None:
+    """The default Service range of an installer is in every cluster; outside others stand for it."""
+    hosts = [{"name": name, "addresses": [f"10.255.0.{n}"]} for n, name in enumerate(("n1", "n2"), 1)]
+    one = cluster("a", services=["10.96.0.0/16"], publicServices=["10.130.0.0/16"], natHost="n1")
+    two = cluster("b", services=["10.96.0.0/16"], publicServices=["10.131.0.0/16"], natHost="n2")
+    assert parse_networks({"natHosts": hosts, "clusters": [one, two]}).clusters
+    assert codes(natHosts=hosts, clusters=[one, two | {"natHost": "n1"}]) == {"clusters[1].services[0]": "Overlap"}
+    without = cluster("c", services=["10.96.0.0/16"])
+    assert codes(natHosts=hosts, clusters=[one, without]) == {"clusters[1].services[0]": "Overlap"}
+
+
+@pytest.mark.parametrize(
+    "cidr", ["169.254.0.0/24", "127.0.0.0/8", "224.0.0.0/8", "fe80::/64", "fd00:ec2::/64", "::/0", "0.0.0.0/0"]
+)
+def test_what_no_host_can_be_reached_at_is_refused(cidr: str) -> None:
+    """Link-local, loopback, multicast, metadata services."""
+    assert codes(clusters=[cluster(nodes=[cidr])]) == {"clusters[0].nodes[0]": "WellKnown"}
+
+
+@pytest.mark.parametrize(
+    ("cidr", "said"),
+    [
+        ("100.64.0.0/16", "RFC 6598"),
+        ("172.17.128.0/20", "docker"),
+        ("172.16.0.0/12", "AWS"),
+        ("10.96.0.0/16", "kubeadm"),
+        ("10.240.0.0/12", "flannel"),
+        ("8.8.0.0/16", "public"),
+        ("2001:db8::/48", "documentation"),
+    ],
+)
+def test_what_others_use_is_a_finding(cidr: str, said: str) -> None:
+    """It can be done, and somebody should know."""
+    found = findings(parse_networks({"clusters": [cluster(pods=[cidr], nodes=["10.1.0.0/24"])]}))
+    assert any(said in finding.message and finding.field == "clusters[0].pods[0]" for finding in found), found
+
+
+def test_a_quiet_registry_has_no_findings() -> None:
+    """Services that are reached, ranges that are large enough and nobody else's."""
+    networks = parse_networks(GOOD)
+    assert [finding.code for finding in findings(networks)] == ["NearlyFull", "ServicesInside"]
+    assert "98%" in findings(networks)[0].message
+    alone = networks.clusters[0].model_copy(update={"size": None})
+    assert findings(networks.model_copy(update={"clusters": [alone]})) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"nodes": ["10.1.0.0/24"], "size": {"nodes": 300}}, {"nodes": "TooSmall"}),
+        ({"pods": ["10.8.0.0/16"], "size": {"nodes": 300, "podsPerNode": 300}}, {"pods": "TooSmall"}),
+        ({"pods": ["10.8.0.0/16"], "size": {"nodes": 300, "nodePrefix": 24}}, {"pods": "TooSmall"}),
+        ({"pods": ["10.8.0.0/16"], "size": {"nodes": 3, "nodePrefix": 26}}, {"size.nodePrefix": "TooSmall"}),
+        ({"pods": ["10.8.0.0/16"], "size": {"nodes": 3, "nodePrefix": 99}}, {"size.nodePrefix": "OutOfRange"}),
+        ({"pods": ["fd00::/112"], "size": {"nodes": 2000, "nodePrefix6": 120}}, {"pods": "TooSmall"}),
+        ({"services": ["10.8.0.0/16"], "publicServices": ["10.9.0.0/17"]}, {"publicServices[0]": "PrefixMismatch"}),
+        ({"services": ["10.8.0.0/16"], "publicServices": ["fd00::/112"]}, {"publicServices[0]": "PrefixMismatch"}),
+        ({"services": [], "publicServices": ["10.9.0.0/16"]}, {"publicServices": "PrefixMismatch"}),
+        ({"pods": ["10.8.0.0/16"], "gateways": ["10.8.0.1"]}, {"gateways[0]": "Overlap"}),
+        ({"gateways": ["10.8.0.1", "10.8.0.2"]}, {"gateways": "TwoOfAFamily"}),
+        ({"natHost": "nat"}, {"natHost": "NothingToDo"}),
+        (
+            {"nodes": ["10.1.0.0/16"], "probes": ["10.1.0.4", "10.2.0.4:22"]},
+            {"probes[0]": "Invalid", "probes[1]": "NotHere"},
+        ),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused(fields: dict[str, Any], expected: dict[str, str]) -> None:
+    """Too small for its nodes and Pods, translated unevenly, reached through itself."""
+    if fields.get("publicServices"):
+        fields = fields | {"natHost": "nat"}
+    hosts = [{"name": "nat", "addresses": ["10.255.0.9", "fd00:255::9"]}]
+    found = codes(natHosts=hosts, clusters=[cluster(**fields)])
+    assert found == {f"clusters[0].{field}": code for field, code in expected.items()}
+
+
+def test_a_translator_has_to_be_there_and_speak_the_family() -> None:
+    hosts = [{"name": "nat", "addresses": ["10.255.0.9"]}]
+    six = cluster(services=["fd00::/112"], publicServices=["fd01::/112"], natHost="nat")
+    assert codes(natHosts=hosts, clusters=[six]) == {"clusters[0].natHost": "NoAddress"}
+    four = cluster(services=["10.8.0.0/16"], publicServices=["10.9.0.0/16"])
+    assert codes(clusters=[four]) == {"clusters[0].natHost": "NoNatHost"}
+    assert codes(natHosts=hosts, clusters=[four | {"natHost": "nut"}]) == {"clusters[0].natHost": "NoNatHost"}
+
+
+def test_hosts_and_names_are_nobody_elses() -> None:
+    hosts = [{"name": "n", "addresses": ["10.8.0.9"]}, {"name": "n", "addresses": ["10.255.0.1"]}]
+    clusters = [cluster("a", pods=["10.8.0.0/16"]), cluster("a")]
+    assert codes(hub={"addresses": ["10.255.0.1"]}, natHosts=hosts, clusters=clusters) == {
+        "clusters[1].name": "NameTaken",
+        "natHosts[1].name": "NameTaken",
+        "natHosts[0].addresses[0]": "Overlap",
+        "natHosts[1].addresses[0]": "Overlap",
+    }
+
+
+@given(st.lists(st.tuples(st.integers(0, 63), st.integers(26, 32)), min_size=1, max_size=8))
+def test_exactly_what_overlaps_is_refused(blocks: list[tuple[int, int]]) -> None:
+    """Against the obvious comparison of each with each."""
+    ranges = [
+        ip_network((int(ip_network("10.0.0.0/26").network_address) + start, length), strict=False)
+        for start, length in blocks
+    ]
+    document = {"clusters": [cluster(f"c{n}", pods=[str(each)]) for n, each in enumerate(ranges)]}
+    pairs = sum(overlap(one, other) for n, one in enumerate(ranges) for other in ranges[:n])
+    if not pairs:
+        parse_networks(document)
+        return
+    with pytest.raises(InvalidInput) as caught:
+        parse_networks(document)
+    assert len(caught.value.faults) == pairs
+
+
+@given(st.integers(1, 2**20), st.integers(8, 24), st.integers(8, 30))
+def test_arithmetic_of_ranges(addresses: int, length: int, node_prefix: int) -> None:
+    """The smallest range holds what it has to, half of it does not; and ranges of nodes are those that can be cut."""
+    prefix = smallest_prefix(addresses, 4)
+    assert 2 ** (32 - prefix) >= addresses
+    assert addresses == 1 or 2 ** (31 - prefix) < addresses
+    pods = ip_network((0, length))
+    cut = len(list(pods.subnets(new_prefix=node_prefix))) if length <= node_prefix <= length + 10 else None
+    assert cut is None or node_ranges([pods], node_prefix) == cut
+
+
+def test_every_field_is_documented() -> None:
+    """The reference is made from the texts, and shows no field without one."""
+    lines = [line for line in networks_reference().splitlines() if line.startswith("- ")]
+    assert len(lines) > 20
+    assert not [line for line in lines if line.endswith("`: ")]

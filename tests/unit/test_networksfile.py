@@ -1,0 +1,31 @@
+"""The address registry in force follows its file, but never into a fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kajitori.core.network.registry import Networks
+from kajitori.errors import InvalidInput
+from kajitori.networksfile import NetworksFile
+
+
+def test_it_follows_the_file_but_not_into_a_fault(tmp_path: Path) -> None:
+    """Without a file it is empty; a faulty file says its faults and changes nothing."""
+    path = tmp_path / "networks.yaml"
+    source = NetworksFile(path)
+    assert source.current().networks == Networks()
+    path.write_text("clusters: [{name: alpha, nodes: [10.1.0.0/16]}]")
+    good = source.current()
+    assert [each.name for each in good.networks.clusters] == ["alpha"]
+    path.write_text("clusters: [{name: alpha, nodes: [10.1.0.0/16, 10.1.2.0/24]}]")
+    bad = source.current()
+    assert (bad.networks, bad.version) == (good.networks, good.version)
+    assert [fault.field for fault in bad.faults] == ["clusters[0].nodes[1] (line 1)"]
+
+
+def test_one_that_is_named_has_to_be_there(tmp_path: Path) -> None:
+    """Nothing is started with addresses that nobody meant."""
+    with pytest.raises(InvalidInput, match=r"networks\.yaml can't be read"):
+        NetworksFile(tmp_path / "networks.yaml", required=True)
