@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.helpers.world import GPUS, SIM, World, this_machine
 
-from kajitori.controllers.attempts import write_status
+from kajitori.controllers.statuses import write_status
 from kajitori.core import gang, names
 from kajitori.core.policy_model import Policy
 from kajitori.core.preemption_policy import Preemption

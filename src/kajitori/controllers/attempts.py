@@ -15,11 +15,11 @@ from kajitori.core.quota import quota_shortage
 from kajitori.core.reasons import Reason
 from kajitori.core.refused_pods import is_said_by_webhook, may_be_limit_range, name_limit_ranges, reason_of_refusal
 from kajitori.core.run import RunSpec
-from kajitori.core.status import Attempt, RunStatus, to_document
+from kajitori.core.status import Attempt
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import CLAIMS, LIMIT_RANGES, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
+from kajitori.kube.resources import CLAIMS, LIMIT_RANGES, PODS, RESOURCE_QUOTAS, SERVICES
 from kajitori.kube.ticket_key import ensure_ticket_key
 
 DELETED_TOGETHER = 250
@@ -38,28 +38,6 @@ class StartRefused(Exception):
         self.reason = reason
         self.message = message
         self.begun = begun
-
-
-async def write_status(client: KubeClient, run: RunObject, status: RunStatus, *, resource_version: str = "") -> str:
-    """Stores a Run's status by compare-and-swap; answers the new resource version.
-
-    Raises kajitori.errors.Conflict where the Run is not the one that was read.
-    """
-    meta = run.metadata
-    document = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "metadata": {
-            "name": meta.name,
-            "namespace": meta.namespace,
-            "uid": meta.uid,
-            "resourceVersion": resource_version or meta.resource_version,
-        },
-        "spec": run.spec,
-        "status": to_document(status),
-    }
-    written = await client.replace(RUNS, document, subresource="status")
-    return str(written["metadata"]["resourceVersion"])
 
 
 async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None) -> None:

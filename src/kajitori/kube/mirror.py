@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
@@ -133,6 +133,10 @@ class Mirror:
         now = self._clock()
         ages = [now - s.stale_since for s in self._states.values() if s.stale_since is not None and s.stale_until > now]
         return max(ages, default=0.0)
+
+    def shown_until(self, now: datetime) -> datetime:
+        """`now`; while it is cut off, the last moment that it shows: no deadline passes unseen."""
+        return now - timedelta(seconds=self.age_seconds())
 
     def now(self) -> datetime:
         """The API server's time: all who judge by the same Runs have to go by the same clock."""

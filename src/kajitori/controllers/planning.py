@@ -1,0 +1,248 @@
+"""Plans all that wait as one queue: starts what fits, has others give way, asks for nodes, says why the rest waits."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+
+import msgspec
+
+from kajitori.controllers.provisioning import Asking, Provisioning
+from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Cycle, Queue, Waiting
+from kajitori.controllers.starting import Starter
+from kajitori.controllers.statuses import STATUS_INTERVAL, Statuses
+from kajitori.controllers.workqueue import REST, Key, WorkQueue
+from kajitori.core import gang
+from kajitori.core.explain import Explainer
+from kajitori.core.giving_way import Request
+from kajitori.core.planner import Placement, Shortage
+from kajitori.core.status import GivesWay, RunStatus
+from kajitori.kube.applicants import request_of
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.giving_way import ASKS, key_of
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import RunObject
+
+WAITING_INTERVAL = timedelta(seconds=5)
+"""How often the words of a waiting run are renewed while its reason stays the same."""
+
+WAITING_WRITES_PER_SECOND = 10
+"""Of all waiting runs together, for such words: where many wait, each is renewed less often."""
+
+TOLD_AT_ONCE = 32
+"""Waiting runs that are being told why, at a time: where many wait, what starts and what ends goes before words."""
+
+
+class Planning:
+    """The runs that wait, and when they are looked at again."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        cluster: ClusterView,
+        work: WorkQueue,
+        statuses: Statuses,
+        starter: Starter,
+        provisioning: Provisioning,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self._work = work
+        self._statuses = statuses
+        self._starter = starter
+        self._provisioning = provisioning
+        self._now = now
+        self._queue = Queue(mirror, cluster)
+        self._changed = False
+        """Something changed that may let a run start."""
+        self._only_heads_seen = False
+        """The whole queue is to be looked at again, as soon as that has rested."""
+        self._rests_until = 0.0
+        self._heads_rest_until = 0.0
+        self._passed_over: set[Key] = set()
+        """Runs that were being worked on when they might have been started, or asked to give way."""
+        self._being_told: set[Key] = set()
+        self._asked_under = 0
+        """The version of the policy that all who wait were asked about last."""
+        self.look_again_at: datetime | None = None
+        """When the queue is looked at again though nothing changes."""
+
+    # ------------------------------------------------------------------------------------------ who waits
+
+    def add(
+        self, key: Key, run: RunObject, admitted: Admitted, status: RunStatus, needs: gang.NeedsNodes, version: str
+    ) -> None:
+        """The run needs nodes; `status` is stored under `version`."""
+        if admitted.decision is None:
+            self._queue.leave(key)
+            return  # refused; the next look ends it
+        request = request_of(run, admitted.decision, needs, status)
+        if self._queue.wait(Waiting(key, run, admitted, status, request, version)):
+            self._changed = True
+        if admitted.policy_version < self._cluster.policy_version:  # it changed while this run was looked at
+            self._work.add(key)
+
+    def leave(self, key: Key) -> None:
+        """The run does not need nodes now."""
+        self._queue.leave(key)
+
+    def forget(self, key: Key) -> None:
+        """The run is gone."""
+        self._queue.forget(key)
+        self._changed = True
+
+    def note_change(self) -> None:
+        """Something changed that may let a run start."""
+        self._changed = True
+
+    def note_done(self, key: Key) -> None:
+        """This run is not being worked on any more."""
+        if key in self._passed_over:
+            self._passed_over.discard(key)
+            self._changed = True
+
+    def rest_seconds(self) -> float | None:
+        """How long until it is time to plan what changed; None where nothing did."""
+        if not len(self._queue) or not (self._changed or self._only_heads_seen):
+            return None
+        until = min(self._rests_until, self._heads_rest_until if self._changed else math.inf)
+        return until - asyncio.get_running_loop().time()
+
+    # ------------------------------------------------------------------------------------------ planning
+
+    def plan(self) -> None:
+        """Looks at the whole queue if it is time to; else, where something has changed, at its heads alone. Each rests
+        for a multiple of what it takes."""
+        if not len(self._queue):
+            return
+        loop, is_due = asyncio.get_running_loop(), self.look_again_at is not None and self._now() >= self.look_again_at
+        began = loop.time()
+        if began >= self._rests_until:
+            if self._changed or self._only_heads_seen or is_due:
+                self._changed = self._only_heads_seen = False
+                self._plan_all()
+                self._rests_until = loop.time() + REST * (loop.time() - began)
+        elif self._changed and began >= self._heads_rest_until:
+            self._changed, self._only_heads_seen = False, True
+            self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts()))
+            self._heads_rest_until = loop.time() + REST * (loop.time() - began)
+
+    def _plan_all(self) -> None:
+        """Starts what fits, and tells the others why they wait."""
+        self.look_again_at = None
+        in_force = self._cluster.policy_version
+        outdated = self._queue.decided_before(in_force)
+        if outdated and in_force != self._asked_under:  # policy is asked for each attempt, and it is another one now
+            self._asked_under = in_force
+            self._work.add(*outdated)
+        cycle = self._queue.plan(self._work.busy | outdated, self._time_of_facts())
+        self._passed_over.update(cycle.busy)
+        for key in cycle.doubtful:
+            self._work.wake(key, DOUBT_PATIENCE)
+        self._begin_all(cycle)
+        for request in cycle.requests.requests:
+            self._make_way(request)
+        if cycle.requests.look_again_in_seconds < math.inf:
+            self._plan_at(self._now() + timedelta(seconds=cycle.requests.look_again_in_seconds))
+        if cycle.look_again_at is not None:
+            self._plan_at(cycle.look_again_at)
+        others_give_way = self._queue.giving_way.words_for
+        asking = self._provisioning.plan(cycle, self._time_of_facts(), lambda key: ASKS in others_give_way(key))
+        if asking.demand.look_again_at is not None:
+            self._plan_at(asking.demand.look_again_at)
+        if cycle.explainer is not None:
+            for waiting, shortage in (each for each in cycle.waits if each[0].key not in self._work.busy):
+                self._explain(waiting, shortage, cycle.explainer, asking)
+
+    def _plan_at(self, moment: datetime) -> None:
+        """The queue is looked at again then, or earlier."""
+        self.look_again_at = min(moment, self.look_again_at or moment)
+
+    def _time_of_facts(self) -> datetime:
+        return self._mirror.shown_until(self._now())
+
+    # ------------------------------------------------------------------------------------------ who starts
+
+    def _begin_all(self, cycle: Cycle) -> None:
+        """Starts what has its nodes."""
+        taken = self._starter.ports_in_use() if cycle.starts else set()
+        for waiting, placement in cycle.starts:
+            self._work.begin(waiting.key, partial(self._start, waiting, placement, taken))
+
+    async def _start(self, waiting: Waiting, placement: Placement, taken: set[int]) -> None:
+        """A new attempt."""
+        try:
+            status, version = await self._starter.place(waiting, placement, taken)
+        except BaseException:
+            self._queue.doubt(waiting.key, self._now())
+            raise
+        await self._starter.create(waiting.run, waiting.admitted, status, placement.ranks, version)
+
+    # ------------------------------------------------------------------------------------------ who gives way
+
+    def _make_way(self, request: Request) -> None:
+        """Has all of these give way; nobody for now if one of them is being worked on, and may be another soon."""
+        keys = [key_of(victim.key) for victim in request.victims]
+        waiting, runs = self._mirror.runs.get(key_of(request.key)), [self._mirror.runs.get(key) for key in keys]
+        busy = self._work.busy & set(keys)
+        if busy or waiting is None:
+            self._passed_over.update(busy)
+            return
+        asked = self._queue.giving_way.intent(request, waiting, self._now())
+        for key, run in zip(keys, runs, strict=True):
+            if run is not None:
+                self._queue.giving_way.note_asking(key, asked, run.metadata.resource_version)
+                self._work.begin(key, partial(self._give_way, key, run, asked))
+
+    async def _give_way(self, key: Key, run: RunObject, asked: GivesWay) -> None:
+        """Writes that this run gives way; its life does the rest."""
+        try:
+            assert run.status is not None
+            await self._statuses.write(run, gang.give_way(run.status, asked))
+        except BaseException:
+            self._queue.giving_way.note_failed(key)
+            self._changed = True
+            raise
+
+    # ------------------------------------------------------------------------------------------ why the others wait
+
+    def _explain(self, waiting: Waiting, shortage: Shortage, explainer: Explainer, asking: Asking) -> None:
+        """Tells a new reason at once, new words for the same reason only now and then."""
+        told = waiting.status
+        why = asking.reason_for(waiting) or explainer.reason(waiting.request, shortage)
+        reason, request = gang.why_it_waits(told, why), asking.request_of(waiting)
+        asks = self._queue.giving_way.words_for(waiting.request.key)
+        is_told = gang.is_told(told, reason) and (ASKS in asks) == (ASKS in told.message)
+        asked = request == told.node_request and not asking.lacks(waiting)
+        if is_told and asked and not self._may_retell(waiting.key):
+            return
+        if len(self._being_told) >= TOLD_AT_ONCE:
+            self._plan_at(self._now() + STATUS_INTERVAL)
+            return
+        explanation = explainer.explain(waiting.request, shortage)
+        message = "; ".join(each for each in (asks, asking.words_for(waiting), explanation.message) if each)
+        status = gang.keep_waiting(msgspec.structs.replace(told, node_request=request), why, message)
+        if status != told or not asked:
+            self._being_told.add(waiting.key)
+            self._work.begin(waiting.key, partial(self._tell, waiting, status))
+
+    def _may_retell(self, key: Key) -> bool:
+        """Whether a waiting run's words may be renewed now; else they are looked at when the time has come."""
+        written_at = self._statuses.written_at(key)
+        if written_at is None:
+            return True
+        due = written_at + max(WAITING_INTERVAL, timedelta(seconds=len(self._queue) / WAITING_WRITES_PER_SECOND))
+        if self._now() >= due:
+            return True
+        self._plan_at(due)
+        return False
+
+    async def _tell(self, waiting: Waiting, status: RunStatus) -> None:
+        try:
+            await self._provisioning.tell(waiting, status, self._statuses.write)
+        finally:
+            self._being_told.discard(waiting.key)

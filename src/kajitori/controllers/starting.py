@@ -1,0 +1,124 @@
+"""Begins attempts: what is intended stands in the Run's status before the first Pod exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from kajitori.controllers.attempts import StartRefused, create_members, delete_members, key_of_tickets, prepare
+from kajitori.controllers.provisioning import Provisioning
+from kajitori.controllers.queue import Admitted, Waiting
+from kajitori.controllers.statuses import Statuses
+from kajitori.core import gang, manifests, names, nodelist
+from kajitori.core.planner import Placement
+from kajitori.core.ports import choose_port
+from kajitori.core.reasons import Reason
+from kajitori.core.status import RunStatus
+from kajitori.kube.client import KubeClient
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import RunObject
+
+
+class Starter:
+    """Stores where a run's next attempt is to be, and makes its Pods."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        mirror: Mirror,
+        cluster: ClusterView,
+        statuses: Statuses,
+        provisioning: Provisioning,
+        namespace: str,
+        now: Callable[[], datetime],
+    ) -> None:
+        """`namespace` is where the key of members' tickets lies."""
+        self._client = client
+        self._mirror = mirror
+        self._cluster = cluster
+        self._statuses = statuses
+        self._provisioning = provisioning
+        self._namespace = namespace
+        self._now = now
+
+    def ports_in_use(self) -> set[int]:
+        """Ports that members of other runs meet on."""
+        return {
+            other.status.attempt.port
+            for other in self._mirror.runs.values()
+            if other.status and other.status.attempt and not other.status.phase.is_final
+        }
+
+    async def place(self, waiting: Waiting, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
+        """Stores placement and template of a new attempt (rule 2); answers the status and its resource version.
+
+        The port that its members meet on is none of `taken`; from now on it is one of them.
+        """
+        run, (spec, decision) = waiting.run, waiting.admitted.resolved()
+        nodes, told, now = nodelist.compress(placement.nodes), waiting.status, self._now()
+        template = self._provisioning.template_of(waiting, placement.nodes, decision.template)
+        how: Any = {"launcher": manifests.launcher_of(spec), "bind_direct": decision.bind_direct}
+        if spec.array is not None:
+            status = gang.place_sweep(told, placement.ranks, nodes, template, now, **how)
+        else:
+            port = self._choose_port(run, waiting.status.attempts + 1, taken)
+            status = gang.place_on(told, placement.ranks, nodes, template, port, spec.replicas, now, **how)
+        return status, await self._statuses.write(run, status, waiting.version, before=waiting.status)
+
+    def _choose_port(self, run: RunObject, number: int, taken: set[int]) -> int:
+        ports = self._cluster.policy.rendezvous
+        port = choose_port(run.metadata.uid, number, taken, ports.first_port, ports.last_port)
+        taken.add(port)
+        return port
+
+    async def create(
+        self, run: RunObject, admitted: Admitted, status: RunStatus, ranks: Sequence[int], version: str
+    ) -> None:
+        """The burst. What is refused for good takes the attempt down; else the attempt is marked as created."""
+        attempt = status.attempt
+        if attempt is None:
+            return
+        spec, decision = admitted.spec, admitted.decision
+        try:
+            if spec is None:
+                raise StartRefused(Reason.ADMISSION, "its spec was edited meanwhile, and can't be read any more")
+            await prepare(self._client, run, spec, decision.claim if decision else None)
+            ticket_key = await key_of_tickets(self._client, attempt, self._namespace)
+            created = await create_members(self._client, run, attempt, ranks, ticket_key=ticket_key)
+        except StartRefused as refused:
+            await self._give_up(run, admitted, status, ranks, version, refused)
+            return
+        meta = run.metadata
+        self._statuses.note_made((meta.namespace, meta.name), created)
+        whole = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
+        if len(created) < len(ranks):
+            made = {names.pod_name(meta.name, attempt.number, rank): rank for rank in ranks}
+            whole = gang.made_in_part(whole, [rank for name, rank in made.items() if name not in created])
+        await self._statuses.write(run, whole, version, before=status)
+
+    async def _give_up(
+        self,
+        run: RunObject,
+        admitted: Admitted,
+        status: RunStatus,
+        ranks: Sequence[int],
+        version: str,
+        refused: StartRefused,
+    ) -> None:
+        """The attempt is taken down; of a sweep, which goes on with those that were made, the rest waits."""
+        now = self._now()
+        if admitted.life.sweep is not None:
+            not_made = () if refused.begun else ranks
+            paused = gang.sweep_refused(admitted.life, status, refused.reason, refused.message, not_made, now)
+            await self._statuses.write(run, paused, version, before=status)
+            return
+        step = gang.failed_to_create(admitted.life, status, refused.reason, refused.message, now)
+        await self._statuses.write(run, step.status, version, before=status)
+        meta = run.metadata
+        for action in step.actions:
+            if isinstance(action, gang.DeleteMembers):
+                await delete_members(self._client, meta.namespace, meta.uid, self._mirror.pods_of_run(meta.uid), action)

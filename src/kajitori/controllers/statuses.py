@@ -1,0 +1,153 @@
+"""Writes the status of Runs, and knows what of it the mirror does not show yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from kajitori.controllers.workqueue import Key
+from kajitori.core import names
+from kajitori.core.reasons import Phase
+from kajitori.core.status import RunStatus, to_document
+from kajitori.kube.client import KubeClient
+from kajitori.kube.events import About, EventRecorder
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import RUNS
+
+STATUS_INTERVAL = timedelta(seconds=1)
+"""A Run is written at most this often while only its counts change (rule 8)."""
+
+UNSEEN_PATIENCE = timedelta(seconds=10)
+"""How long the mirror may take to show what was just written before it is believed all the same."""
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was written of one run; nothing that a restart may not forget."""
+
+    version: int = 0
+    at: datetime | None = None
+    unseen_pods: set[str] = field(default_factory=set)
+    unseen_since: datetime | None = None
+
+
+class Statuses:
+    """The one way in which the controllers write what a Run's status says."""
+
+    def __init__(self, client: KubeClient, mirror: Mirror, events: EventRecorder, now: Callable[[], datetime]) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._events = events
+        self._now = now
+        self._written: dict[Key, _Written] = {}
+
+    async def write(
+        self, run: RunObject, status: RunStatus, version: str = "", *, before: RunStatus | None = None
+    ) -> str:
+        """Stores the status by compare-and-swap, with an Event where it is a turn; answers the new resource version.
+
+        `version` and `before` are what it replaces, where that is newer than what `run` shows.
+        """
+        meta = run.metadata
+        version = await write_status(self._client, run, status, resource_version=version)
+        written = self._written.setdefault((meta.namespace, meta.name), _Written())
+        written.version = int(version)
+        written.at = self._now()
+        old = before or run.status or RunStatus(phase=Phase.QUEUED, queued_at="-")
+        if (status.phase, status.reason) != (old.phase, old.reason) or run.status is None:
+            setbacks = (status.interruptions, status.restarts) != (old.interruptions, old.restarts)
+            kind = "Warning" if status.phase is Phase.FAILED or setbacks else "Normal"
+            about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
+            reason = status.reason.value or status.phase.value
+            self._events.say(about, kind, reason, status.message or status.phase.value)
+        return version
+
+    def may_write(self, key: Key, old: RunStatus | None, new: RunStatus) -> bool:
+        """Turning points are written at once, counts at most once a second; so is that a run runs by now, where others
+        wait for the API server to start or to end."""
+        at = self.written_at(key)
+        if old is None or at is None:
+            return True
+        runs_now = (old.phase, new.phase) == (Phase.STARTING, Phase.RUNNING) and self._client.limiter.is_full
+        if not runs_now and _turning_point(old) != _turning_point(new):
+            return True
+        return self._now() - at >= STATUS_INTERVAL
+
+    def written_at(self, key: Key) -> datetime | None:
+        """When a run's status was written last; None where it was not written here."""
+        written = self._written.get(key)
+        return written.at if written is not None else None
+
+    def note_made(self, key: Key, pods: Iterable[str]) -> None:
+        """These Pods of a run were made: the mirror is to show them before anything is decided."""
+        written = self._written.setdefault(key, _Written())
+        written.unseen_pods = {name for name in pods if (key[0], name) not in self._mirror.pods}
+        written.unseen_since = self._now()
+
+    def note_seen(self, key: Key, pod: str) -> None:
+        """The mirror shows that something became of this Pod."""
+        written = self._written.get(key)
+        if written is not None:
+            written.unseen_pods.discard(pod)
+
+    def is_shown(self, run: RunObject) -> bool:
+        """Whether the mirror shows what was written of a run last; deciding on older facts would do things twice."""
+        written = self._written.get((run.metadata.namespace, run.metadata.name))
+        if written is None:
+            return True
+        if int(run.metadata.resource_version or 0) < written.version:
+            return False
+        since = written.unseen_since
+        if written.unseen_pods and since and self._mirror.shown_until(self._now()) - since < UNSEEN_PATIENCE:
+            return False
+        written.unseen_pods.clear()
+        return True
+
+    async def doubt(self, run: RunObject) -> None:
+        """What is not seen for long may be lost: an API server that was given a backup's data knows nothing of it."""
+        written = self._written.get((run.metadata.namespace, run.metadata.name))
+        if written is None or written.at is None or self._now() - written.at < UNSEEN_PATIENCE:
+            return
+        found = await self._client.get(RUNS, run.metadata.name, run.metadata.namespace)
+        if int(found["metadata"]["resourceVersion"]) < written.version:
+            written.version = 0
+
+    def forget(self, key: Key) -> None:
+        """The run is gone."""
+        self._written.pop(key, None)
+
+
+async def write_status(client: KubeClient, run: RunObject, status: RunStatus, *, resource_version: str = "") -> str:
+    """Stores a Run's status by compare-and-swap; answers the new resource version.
+
+    Raises kajitori.errors.Conflict where the Run is not the one that was read.
+    """
+    meta = run.metadata
+    document = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+            "resourceVersion": resource_version or meta.resource_version,
+        },
+        "spec": run.spec,
+        "status": to_document(status),
+    }
+    written = await client.replace(RUNS, document, subresource="status")
+    return str(written["metadata"]["resourceVersion"])
+
+
+def _turning_point(status: RunStatus) -> tuple[object, ...]:
+    attempt = status.attempt
+    return (
+        status.phase,
+        status.reason,
+        status.restarts,
+        status.interruptions,
+        attempt and (attempt.number, attempt.created, attempt.started_at),
+        status.finished_at,
+    )

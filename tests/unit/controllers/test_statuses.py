@@ -1,0 +1,101 @@
+"""What the controllers believe of what they wrote, and how often they write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from aiohttp import web
+from tests.unit.kube.fake_api import client_of, serving
+
+from kajitori.controllers.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
+from kajitori.core.reasons import Phase
+from kajitori.core.status import MemberCounts, RunStatus
+from kajitori.kube.events import EventRecorder
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+
+KEY = ("vision", "bert")
+START = datetime(2026, 11, 21, tzinfo=UTC)
+MOMENT = timedelta(milliseconds=1)
+RUNNING = RunStatus(phase=Phase.RUNNING, queued_at="2026-11-21T00:00:00Z")
+
+
+class Scene:
+    """An API server that stores under version 9, and one that writes there; its clock is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.stored = "9"
+
+    async def answer(self, request: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"name": "bert", "namespace": "vision", "resourceVersion": self.stored}})
+
+    @asynccontextmanager
+    async def statuses(self) -> AsyncIterator[tuple[Statuses, Mirror]]:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self.answer)
+        async with serving(app) as url, client_of(url) as client:
+            mirror = Mirror(client)
+            events = EventRecorder(client, "test", clock=lambda: self.now)
+            yield Statuses(client, mirror, events, lambda: self.now), mirror
+
+
+def run_of(version: str, status: RunStatus | None = RUNNING) -> RunObject:
+    meta = ObjectMeta(name="bert", namespace="vision", uid="u1", resource_version=version)
+    return RunObject(metadata=meta, spec=msgspec.Raw(b"{}"), status=status)
+
+
+@pytest.mark.parametrize(("stored", "is_believed"), [("5", True), ("9", False)])
+async def test_a_write_that_a_backup_took_back_is_not_waited_for(stored: str, is_believed: bool) -> None:
+    """The API server is asked, after a while; where it has the write, the mirror is only slow."""
+    scene, old = Scene(), run_of("5")
+    async with scene.statuses() as (statuses, _):
+        assert statuses.is_shown(old), "nothing was written here"
+        assert await statuses.write(old, RUNNING) == "9"
+        assert not statuses.is_shown(old)
+        assert statuses.is_shown(run_of("9"))
+        scene.stored = stored
+        scene.now += UNSEEN_PATIENCE - MOMENT
+        await statuses.doubt(old)
+        assert not statuses.is_shown(old), "it may still come"
+        scene.now += MOMENT
+        await statuses.doubt(old)
+        assert statuses.is_shown(old) == is_believed
+
+
+async def test_pods_that_were_made_are_waited_for_but_not_for_ever() -> None:
+    """Those that the mirror shows already are not; whatever became of one, it was seen."""
+    scene, run = Scene(), run_of("9")
+    async with scene.statuses() as (statuses, mirror):
+        mirror.pods["vision", "bert-1-0"] = Pod(metadata=ObjectMeta(name="bert-1-0", namespace="vision"))
+        statuses.note_made(KEY, ["bert-1-0", "bert-1-1"])
+        assert not statuses.is_shown(run)
+        statuses.note_seen(KEY, "bert-1-1")
+        assert statuses.is_shown(run)
+        statuses.note_made(KEY, ["bert-1-2"])
+        scene.now += UNSEEN_PATIENCE - MOMENT
+        assert not statuses.is_shown(run)
+        scene.now += MOMENT
+        assert statuses.is_shown(run)
+        statuses.note_made(KEY, ["bert-1-3"])
+        statuses.forget(KEY)
+        assert statuses.is_shown(run), "another run of that name has nothing to do with it"
+
+
+async def test_turning_points_are_written_at_once_and_counts_once_a_second() -> None:
+    scene, run = Scene(), run_of("9")
+    more = msgspec.structs.replace(RUNNING, members=MemberCounts(total=4, running=4))
+    over = msgspec.structs.replace(RUNNING, phase=Phase.SUCCEEDED)
+    async with scene.statuses() as (statuses, _):
+        assert statuses.may_write(KEY, RUNNING, more), "nothing was written yet"
+        await statuses.write(run, RUNNING)
+        scene.now += STATUS_INTERVAL - MOMENT
+        assert not statuses.may_write(KEY, RUNNING, more)
+        assert statuses.may_write(KEY, RUNNING, over)
+        assert statuses.may_write(KEY, None, more)
+        scene.now += MOMENT
+        assert statuses.may_write(KEY, RUNNING, more)
