@@ -3,8 +3,9 @@
 Gangs are looked at in the queue's order. The first that does not fit gets a reservation: the earliest time at which
 enough of what runs is expected to have ended, and nodes for that time. Others may pass it if they are expected to have
 ended by then, or if they leave it what it needs. Where gangs want different nodes (another GPU type, another pool), the
-first of each such group has a reservation of its own. What nobody knows the end of, foreign Pods and services, never
-frees anything; a gang that waits for it has no reservation, and holds nothing back.
+first of each such group has a reservation of its own. Before anybody of lower priority is looked at, the others have
+one too: equals may delay them, who has lower priority may not. What nobody knows the end of, foreign Pods and services,
+never frees anything; a gang that waits for it has no reservation, and holds nothing back.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ LIKELY = 0.8
 expected length ends before a reservation, unless that is of an overdue gang: then all of it has to, or the reservation
 could slip for ever. Chosen with the order's other constants, see docs/queue.md."""
 
-
 SOON_SECONDS = 1.0
 """What is expected is never less, however long it takes already: so near, nobody knows when a reservation begins."""
+
+FURTHER = 32
+"""So many gangs of one priority have nodes kept from those of lower priority, besides the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def schedule(
             placements.append(placement)
         elif reserve:
             cycle.reserve(queued, shape)
-    return Schedule(tuple(placements), tuple(cycle.shortages()), tuple(cycle.reservations))
+    return Schedule(tuple(placements), tuple(cycle.shortages()), tuple(claim.reservation for claim in cycle.claims))
 
 
 @dataclass(eq=False, slots=True)
@@ -127,11 +130,35 @@ class _Shape:
     shortage: Shortage | None = None
     pass_by: float = math.inf
     likely_by: float = math.inf
-    """The earliest start of a reservation on nodes that these could use, of an overdue gang and of another."""
-    heeds: tuple[Reservation, ...] = ()
-    """All reservations on such nodes."""
+    """By when such gangs have to have ended, wholly or most likely, so that they delay no reservation."""
+    heeds: list[_Claim] = field(default_factory=list)
+    """All reservations on nodes that these could use."""
     hopeless: int = 1 << 62
     """So many members never find room, as far as ends are expected."""
+    _meets: dict[_Shape, bool] = field(default_factory=dict)
+
+    def meets(self, other: _Shape) -> bool:
+        """Whether both could use the same node."""
+        known = self._meets.get(other)
+        if known is None:
+            known = self._meets[other] = bool((self.candidates & other.candidates).any())
+        return known
+
+
+@dataclass(eq=False, slots=True)
+class _Claim:
+    """A reservation, and whose it is."""
+
+    reservation: Reservation
+    holder: _Shape
+    priority: int
+
+    def strictly_by(self, priority: int) -> float | None:
+        """When gangs of this priority have to have ended wholly, so that they do not delay one that is overdue or has a
+        higher priority; None where most of what is expected will do."""
+        if self.priority > priority:
+            return self.reservation.starts_at - SOON_SECONDS
+        return self.reservation.starts_at if self.reservation.overdue else None
 
 
 @dataclass(slots=True)
@@ -211,8 +238,11 @@ class _Releases:
         self._amounts = np.array([member.amounts for member in members], dtype=np.float64).reshape(-1, 4)[which]
         self._alone = np.array([member.alone for member in members], dtype=bool)[which]
 
-    def earliest(self, state: Snapshot, room_now: int, need: int) -> tuple[float, Snapshot, Counts] | None:
-        """When `need` members find room at the earliest, what is used then, and the room; None for never.
+    def earliest(
+        self, state: Snapshot, reserved: Snapshot | None, need: int, missing: int
+    ) -> tuple[float, Snapshot, Counts] | None:
+        """When `need` members find room at the earliest, beside what others have reserved; what is used then, and the
+        room; None for never. missing: for so many there is no room yet, as far as that is known.
 
         Room only grows as runs end, so it is a search over their ends: first where room is expected if every member
         that ends makes room for as much as it had, which is exact where all are alike; then by halves.
@@ -220,9 +250,11 @@ class _Releases:
         times = np.unique(self._times)
         found = None
         low, high = 0, len(times)
-        probe, is_guess = self._guess(times, need - room_now), True
+        probe, is_guess = self._guess(times, missing), True
         while low < high:
             then = self._after(state, float(times[probe]))
+            if reserved is not None:
+                then.add(reserved)
             room = room_of(then, self._shape.member, self._shape.candidates)
             if int(room.sum()) >= need:
                 found = float(times[probe]), then, room
@@ -268,23 +300,24 @@ class _Cycle:
     endings: Sequence[Ending]
     now: float
     likely: float
-    reservations: list[Reservation] = field(default_factory=list)
-    _reserved_for: list[_Shape] = field(default_factory=list)
-    """The shape of each of them."""
+    claims: list[_Claim] = field(default_factory=list)
+    """The reservations."""
     _priority: int | None = None
     """Of the gangs that are looked at now."""
-    _above: int = 0
-    """So many of the reservations, the first, are of gangs of higher priority."""
+    _behind: list[tuple[Queued, _Shape]] = field(default_factory=list)
+    """Those of this priority that do not start, and have no reservation because another has one on such nodes."""
     _started: list[Ending] = field(default_factory=list)
     _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
     _by_identity: dict[int, _Shape] = field(default_factory=dict)
     _free: _Rooms = field(init=False)
-    _left: list[tuple[GangRequest, _Shape, tuple[str, ...]]] = field(default_factory=list)
-    """Gangs that do not start, each with whom it would delay if there is room for it."""
+    _left: list[tuple[Queued, _Shape, int]] = field(default_factory=list)
+    """Gangs that do not start. Of reservations that their shape heeds they may delay so many, the first."""
     _kept: _Rooms | None = None
     """As `_free`, but without what reservations need."""
     _floor: Snapshot | None = None
     """What is used of reserved nodes once the reservations have begun; nothing of other nodes."""
+    _reserved: Snapshot | None = None
+    """What the reservations will take."""
 
     def __post_init__(self) -> None:
         self._free = _Rooms(self.snapshot.copy())
@@ -293,9 +326,19 @@ class _Cycle:
         """From now on gangs of this priority are looked at; the queue goes from the highest to the lowest."""
         if priority == self._priority:
             return
-        self._priority, self._above = priority, len(self.reservations)
+        behind, self._behind = self._behind[:FURTHER], []
+        releases: dict[_Shape, _Releases] = {}
+        for queued, shape in behind:
+            if queued.gang.least < shape.hopeless:
+                if shape not in releases:
+                    releases[shape] = _Releases([*self.endings, *self._started], shape)
+                self._claim(queued, shape, releases[shape])
+        self._priority = priority
         for shape in self._shapes.values():
-            self._heed_reservations(shape)
+            heeded, shape.heeds = shape.heeds, []
+            shape.pass_by = shape.likely_by = math.inf
+            for claim in heeded:
+                self._heed(shape, claim)
 
     def shape_of(self, gang: GangRequest) -> _Shape:
         """The gang's shape; members that are the same object are not compared."""
@@ -306,7 +349,8 @@ class _Cycle:
             if shape is None:
                 eligible = nodes_for(self.snapshot.table, gang)
                 shape = _Shape(gang.member, eligible, eligible & self.snapshot.table.usable_by(gang.member.tolerations))
-                self._heed_reservations(shape)
+                for claim in self.claims:
+                    self._heed(shape, claim)
                 self._shapes[key] = shape
             if not gang.avoid:
                 self._by_identity[id(gang.member)] = shape
@@ -320,7 +364,7 @@ class _Cycle:
         rooms = self._kept if lasts and self._kept is not None else self._free
         known = rooms.of(shape) if rooms.may_hold(shape, need) else None
         if known is None or known.total < need:
-            self._left.append((queued.gang, shape, self._delayed_by(queued, shape) if lasts else ()))
+            self._left.append((queued, shape, len(shape.heeds) if lasts else 0))
             return None
         # Reserved nodes look full among those that are kept free: what has ended by then takes them first.
         leftover = (self._kept or self._free).leftover
@@ -331,21 +375,18 @@ class _Cycle:
             self._started.append(Ending(shape.member, rows, self.now + seconds))
         return placement_of(self.snapshot.table, gang, rows)
 
-    def _delayed_by(self, queued: Queued, shape: _Shape) -> tuple[str, ...]:
-        """Whose reservation begins before this gang is expected to have ended."""
+    def _delayed_by(self, queued: Queued, claims: Sequence[_Claim]) -> tuple[str, ...]:
+        """Whose reservation of these begins before this gang is expected to have ended."""
         ends, likely = self.now + queued.expected_seconds, self.now + self._likely(queued)
         return tuple(
-            reservation.key
-            for reservation in shape.heeds
-            if (likely > reservation.starts_at if (by := self._strictly_by(reservation)) is None else ends > by)
+            claim.reservation.key
+            for claim in claims
+            if (
+                likely > claim.reservation.starts_at
+                if (by := claim.strictly_by(queued.gang.priority)) is None
+                else ends > by
+            )
         )
-
-    def _strictly_by(self, reservation: Reservation) -> float | None:
-        """When gangs that are looked at now have to have ended wholly, so that they do not delay one that is overdue
-        or has a higher priority; None where most of what is expected will do."""
-        if any(each is reservation for each in self.reservations[: self._above]):
-            return reservation.starts_at - SOON_SECONDS
-        return reservation.starts_at if reservation.overdue else None
 
     def _likely(self, queued: Queued) -> float:
         """How much of its expected length has to end before a reservation. Of what takes what it gets, and comes again
@@ -366,63 +407,63 @@ class _Cycle:
         """Gangs that last find of these rows what is free both now and once the reservations have begun."""
         assert self._kept is not None and self._floor is not None
         kept, free, floor = self._kept.state, self._free.state, self._floor
-        kept.used[rows] = np.maximum(free.used[rows], floor.used[rows])
-        kept.members[rows] = np.maximum(free.members[rows], floor.members[rows])
-        kept.alone[rows] = free.alone[rows] | floor.alone[rows]
+        kept.used[rows], kept.members[rows], kept.alone[rows] = free.used[rows], free.members[rows], free.alone[rows]
+        kept.raise_to(floor, rows)
         self._kept.note(rows)
 
     def reserve(self, queued: Queued, shape: _Shape) -> None:
-        """Keeps nodes for a gang that does not fit, unless one before it has some of those that it could use."""
+        """Keeps nodes for a gang that does not fit; where one before it has some of those that it could use, only from
+        who has lower priority."""
+        if min(shape.pass_by, shape.likely_by) < math.inf:
+            self._behind.append((queued, shape))
+        elif queued.gang.least < shape.hopeless:
+            self._claim(queued, shape, _Releases([*self.endings, *self._started], shape))
+
+    def _claim(self, queued: Queued, shape: _Shape, releases: _Releases) -> None:
         gang = queued.gang.fitting(queued.gang.least)
-        need = len(gang.ranks)
-        if min(shape.pass_by, shape.likely_by) < math.inf or need >= shape.hopeless:
-            return
-        found = _Releases([*self.endings, *self._started], shape).earliest(
-            self._free.state, self._free.of(shape).total, need
-        )
+        need, before = len(gang.ranks), sum(len(claim.reservation.placement.ranks) for claim in shape.heeds)
+        missing = need + before - self._free.of(shape).total
+        found = releases.earliest(self._free.state, self._reserved, need, missing)
         if found is None:
             shape.hopeless = need
             return
         starts_at, then, room = found
         rows = rows_for(self.snapshot.table, gang, room, self._free.leftover)
         occupy_rows(then, shape.member, rows)
-        reserved = np.unique(rows)
-        if self._floor is None:
-            self._floor = Snapshot.empty(self.snapshot.table)
+        if self._floor is None or self._reserved is None:
+            self._floor, self._reserved = Snapshot.empty(self.snapshot.table), Snapshot.empty(self.snapshot.table)
             self._kept = _Rooms(self._free.state.copy())
-        self._floor.used[reserved] = then.used[reserved]
-        self._floor.members[reserved] = then.members[reserved]
-        self._floor.alone[reserved] = then.alone[reserved]
+        occupy_rows(self._reserved, shape.member, rows)
+        reserved = np.unique(rows)
+        self._floor.raise_to(then, reserved)
         self._keep(reserved)
         placement = placement_of(self.snapshot.table, gang, rows)
-        self.reservations.append(Reservation(placement, max(self.now, starts_at), queued.overdue))
-        self._reserved_for.append(shape)
+        reservation = Reservation(placement, max(self.now, starts_at), queued.overdue)
+        claim = _Claim(reservation, shape, queued.gang.priority)
+        self.claims.append(claim)
         for each in self._shapes.values():
-            self._heed_reservations(each)
+            self._heed(each, claim)
 
-    def _heed_reservations(self, shape: _Shape) -> None:
-        """Finds out before which time gangs of this shape have to end, if they take what is free."""
-        shape.pass_by = shape.likely_by = math.inf
-        shape.heeds = tuple(
-            reservation
-            for reservation, holder in zip(self.reservations, self._reserved_for, strict=True)
-            if (holder.candidates & shape.candidates).any()
-        )
-        for reservation in shape.heeds:
-            by = self._strictly_by(reservation)
-            if by is not None:
-                shape.pass_by = min(shape.pass_by, by)
-            else:
-                shape.likely_by = min(shape.likely_by, reservation.starts_at)
+    def _heed(self, shape: _Shape, claim: _Claim) -> None:
+        """Gangs of this shape are not to delay that reservation, if they could use some of its holder's nodes."""
+        if not shape.meets(claim.holder):
+            return
+        shape.heeds.append(claim)
+        by = claim.strictly_by(self._priority or 0)
+        if by is not None:
+            shape.pass_by = min(shape.pass_by, by)
+        else:
+            shape.likely_by = min(shape.likely_by, claim.reservation.starts_at)
 
     def shortages(self) -> Iterator[Shortage]:
         """Why gangs do not start, by what is left when all have been looked at. What holds for all of a shape is worked
         out once."""
-        for gang, shape, behind in self._left:
-            total = self._free.of(shape).total
-            fit_now = min(total, gang.least)
+        for queued, shape, heeded in self._left:
+            gang, total = queued.gang, self._free.of(shape).total
+            least = gang.least
+            fit_now = min(total, least)
             known = shape.shortage
             if known is None:
                 known = shape.shortage = shortage_of(self.snapshot.table, gang, shape.eligible, fit_now)
-            behind = behind if total >= gang.least else ()
-            yield Shortage(gang.key, gang.least, fit_now, known.fit_ever, known.fit_repaired, known.eligible, behind)
+            behind = self._delayed_by(queued, shape.heeds[:heeded]) if heeded and total >= least else ()
+            yield Shortage(gang.key, least, fit_now, known.fit_ever, known.fit_repaired, known.eligible, behind)

@@ -207,6 +207,18 @@ class Snapshot:
         """An independent snapshot for a what-if."""
         return Snapshot(self.table, self.used.copy(), self.members.copy(), self.alone.copy())
 
+    def add(self, other: Snapshot) -> None:
+        """What is used there is used here, too; in place."""
+        self.used += other.used
+        self.members += other.members
+        self.alone |= other.alone
+
+    def raise_to(self, other: Snapshot, rows: npt.NDArray[np.int64]) -> None:
+        """Of these rows as much is used as here or there, whichever is more; in place."""
+        self.used[rows] = np.maximum(self.used[rows], other.used[rows])
+        self.members[rows] = np.maximum(self.members[rows], other.members[rows])
+        self.alone[rows] |= other.alone[rows]
+
     @property
     def free(self) -> Counts:
         """(nodes, 4) amounts that are left; never negative."""

@@ -200,12 +200,16 @@ def test_without_reservations_it_is_the_plan(
     assert found == [(s.key, s.members, s.fit_now, s.fit_ever, s.fit_repaired) for s in plain.shortages]
 
 
-@given(busy, mixed)
+@given(busy, mixed, st.lists(st.integers(0, 10), max_size=2))
 def test_nothing_is_given_twice_and_no_reservation_is_delayed(
-    running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]]
+    running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]], lower_from: list[int]
 ) -> None:
-    """If all ends come when they are expected, every reserved gang finds its nodes at its time."""
+    """If all ends come when they are expected, every reserved gang finds its nodes at its time, beside all that are to
+    have begun by then."""
     cluster, queue = cluster_with(running), queue_of(wanted)
+    for place, each in enumerate(queue):
+        priority = -sum(start <= place for start in lower_from)
+        queue[place] = replace(each, gang=replace(each.gang, priority=priority))
     by_key = {each.gang.key: each for each in queue}
     answer = cluster.schedule(*queue)
     assert {p.key for p in answer.placements} | {s.key for s in answer.shortages} == set(by_key)
@@ -223,8 +227,10 @@ def test_nothing_is_given_twice_and_no_reservation_is_delayed(
         for ends_at, member, rows in ends:
             if ends_at <= reservation.starts_at:
                 np.subtract.at(then.used, rows, member.amounts)
-        rows = np.array([index[name] for name in reservation.placement.nodes])
-        np.add.at(then.used, rows, by_key[reservation.key].gang.member.amounts)
+        for other in answer.reservations:
+            if other.starts_at <= reservation.starts_at:
+                rows = np.array([index[name] for name in other.placement.nodes])
+                np.add.at(then.used, rows, by_key[other.key].gang.member.amounts)
         assert (then.used <= then.table.total).all()
 
 
@@ -288,6 +294,38 @@ def test_who_has_lower_priority_may_delay_nobody() -> None:
         assert started(cluster.schedule(large, like, likely=0.8)) == ["small"]
     (shortage,) = cluster.schedule(large, queued(1, HOUR, key="small", priority=50)).shortages[1:]
     assert shortage.behind == ("bert",)
+
+
+def test_all_that_wait_with_a_higher_priority_have_nodes_kept_from_those_of_lower() -> None:
+    """Each its own, from when they are free. Equals may have what is kept for nobody but the first."""
+    cluster = Cluster(nodes(3))
+    for row, hours in enumerate((2, 1, 3)):
+        cluster.runs(f"h100-{row}", hours * HOUR, gpus=1)
+    large = [queued(1, HOUR, key=key, priority=100) for key in ("a", "b", "c", "d")]
+    small = queued(1, FOR_EVER, key="small", gpus=1, priority=50)
+    answer = cluster.schedule(*large, small)
+    assert [(each.key, each.starts_at, *each.placement.nodes) for each in answer.reservations] == [
+        ("a", HOUR, "h100-1"),
+        ("b", 2 * HOUR, "h100-0"),
+        ("c", 3 * HOUR, "h100-2"),
+    ]
+    assert started(answer) == []
+    assert started(cluster.schedule(*large, replace(small, expected_seconds=HOUR - 2))) == ["small"]
+    like = replace(small, gang=replace(small.gang, priority=100))
+    assert started(cluster.schedule(*large, like)) == ["small"]
+    assert started(cluster.schedule(*large, replace(like, expected_seconds=HOUR), small)) == ["small"]
+
+
+def test_a_node_that_several_wait_for_is_kept_for_as_many_as_it_holds() -> None:
+    """The second waits for the rest of what the first leaves; what is over then may be had by anybody."""
+    cluster = Cluster(nodes(1))
+    cluster.runs("h100-0", HOUR, gpus=4)
+    cluster.runs("h100-0", 2 * HOUR, gpus=3)
+    waiting = [queued(1, HOUR, key=key, gpus=gpus, priority=100) for key, gpus in (("a", 4), ("b", 3))]
+    low = [queued(1, FOR_EVER, key=f"low-{number}", gpus=1, priority=50) for number in range(2)]
+    answer = cluster.schedule(*waiting, *low)
+    assert [(each.key, each.starts_at) for each in answer.reservations] == [("a", HOUR), ("b", 2 * HOUR)]
+    assert started(answer) == ["low-0"]
 
 
 def test_a_sweep_takes_what_fits_and_keeps_nothing_of_what_is_reserved() -> None:
