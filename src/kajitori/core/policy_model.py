@@ -38,6 +38,7 @@ from kajitori.core.quantity import parse_memory_bytes
 from kajitori.core.queue_policy import QueuePolicy
 from kajitori.core.run import Toleration
 from kajitori.core.sweep_policy import Sweeps
+from kajitori.core.traffic_policy import TrafficPolicy
 from kajitori.core.validation import Document, FieldError
 
 PriorityWord = Literal["high", "normal", "low"]
@@ -482,6 +483,7 @@ class Policy(Document):
     code: StoredCode = StoredCode()
     logs: Logs = Logs()
     sweeps: Sweeps = Sweeps()
+    traffic: TrafficPolicy = TrafficPolicy()
     node_health: NodeHealth = NodeHealth()
     preflight: Preflight = Preflight()
     node_pools: NodePools = Field(default_factory=dict)

@@ -1,0 +1,235 @@
+"""Traffic of Pods: from what counters in the kernel show to totals that are true, whoever was killed in between.
+
+Counters in the kernel only grow, and the agent never sets one back. A ledger remembers of each how much of it is in the
+totals already, so a read-out adds what is new and nothing twice: kept whole in one file, an older ledger is as good as
+the newest, since the kernel still has what it lacks. A counter is told from another of the same name by its identity.
+
+Totals of a Pod leave with it. Those of its run stay for a while, those of its namespace and its user for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import msgspec
+
+Direction = Literal["in", "out"]
+"""As the Pod sees it."""
+
+DIRECTIONS: tuple[Direction, ...] = ("in", "out")
+HOST = "host"
+"""Stands for a Pod's UID in counters of the node itself: what its own programs and Pods without a network of their own
+send and receive."""
+
+
+class Count(NamedTuple):
+    """So much traffic. Of large packets that network cards cut or join, the kernel sees one."""
+
+    bytes: int = 0
+    packets: int = 0
+
+    def plus(self, other: Count) -> Count:
+        """Both together."""
+        return Count(self.bytes + other.bytes, self.packets + other.packets)
+
+
+class Kind(NamedTuple):
+    """One of the figures that there are of each Pod."""
+
+    address_class: str
+    direction: Direction
+
+    def __str__(self) -> str:
+        return f"{self.address_class}.{self.direction}"
+
+
+class CounterName(NamedTuple):
+    """Whose counter it is: its name in the kernel says all, so that an agent without memory still knows."""
+
+    uid: str
+    interface: int
+    """Index of the Pod's interface on its node, which is not used again before the node restarts; 0: counted by
+    address."""
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"pod.{self.uid}.{self.interface}.{self.kind}"
+
+
+def read_counter_name(text: str) -> CounterName | None:
+    """Whose counter bears this name; None where it is none of ours."""
+    first, _, rest = text.partition(".")
+    parts = rest.rsplit(".", 3)
+    if first != "pod" or len(parts) != 4 or parts[3] not in DIRECTIONS or not parts[1].isdecimal():
+        return None
+    uid, interface, address_class, direction = parts
+    return CounterName(uid, int(interface), Kind(address_class, "in" if direction == "in" else "out"))
+
+
+class Counter(NamedTuple):
+    """A counter of the kernel, as it was read."""
+
+    identity: str
+    """Never that of another counter, not after a restart of the machine either."""
+    value: Count
+
+
+class Pod(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """A Pod on this node, and where its packets are found."""
+
+    uid: str
+    namespace: str
+    name: str
+    run: str = ""
+    run_uid: str = ""
+    user: str = ""
+    """Who submitted the run."""
+    interface: str = ""
+    """The end of its network that is on the node; empty where it has none of its own."""
+    addresses: tuple[str, ...] = ()
+    """Its own; none where it uses the node's."""
+
+
+Totals = dict[str, Count]
+"""By kind: `internal.in`."""
+
+
+class PodAccount(msgspec.Struct, frozen=True, rename="camel"):
+    """What a Pod received and sent so far."""
+
+    pod: Pod
+    totals: Totals
+
+
+class RunAccount(msgspec.Struct, frozen=True, rename="camel"):
+    """What the Pods of a run received and sent on this node."""
+
+    namespace: str
+    run: str
+    run_uid: str
+    user: str
+    totals: Totals
+    seen_at: float
+    """When a Pod of it was here last, in seconds since 1970."""
+
+
+class Ledger(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What an agent remembers. Changed as a whole, kept as a whole."""
+
+    seen: dict[str, Counter] = {}
+    """By counter: how much of it is in the totals."""
+    closing: frozenset[str] = frozenset()
+    """Counters that are about to be deleted: nobody misses them."""
+    pods: dict[str, PodAccount] = {}
+    """By UID."""
+    runs: dict[str, RunAccount] = {}
+    """By UID of the run."""
+    namespaces: dict[str, Totals] = {}
+    users: dict[str, Totals] = {}
+    host: Totals = {}
+    strangers: Totals = {}
+    """Of counters whose Pods nobody knows any more, because an earlier ledger was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Counters that somebody else took away or set back since they were read last; what they had counted since then
+    is in no total."""
+
+    deleted: tuple[str, ...] = ()
+    reset: tuple[str, ...] = ()
+
+
+def opened(ledger: Ledger, pods: Iterable[Pod]) -> Ledger:
+    """The ledger with these Pods in it: kept before anything counts for them, so that every counter has an owner."""
+    accounts = dict(ledger.pods)
+    for pod in pods:
+        known = accounts.get(pod.uid)
+        accounts[pod.uid] = PodAccount(pod, known.totals if known is not None else {})
+    return msgspec.structs.replace(ledger, pods=accounts)
+
+
+def accounted(ledger: Ledger, reading: Mapping[str, Counter], now: float) -> tuple[Ledger, Lost]:
+    """The ledger with what counters show now, and what was lost. The same reading again adds nothing."""
+    fresh: dict[str, Totals] = {}
+    reset: list[str] = []
+    for name, counter in reading.items():
+        whose = read_counter_name(name)
+        if whose is None:
+            continue
+        before = ledger.seen.get(name)
+        new = counter.value
+        if before is not None and before.identity == counter.identity:
+            if new.bytes >= before.value.bytes and new.packets >= before.value.packets:
+                new = Count(new.bytes - before.value.bytes, new.packets - before.value.packets)
+            else:
+                reset.append(name)
+        if new.bytes or new.packets:
+            _add(fresh.setdefault(whose.uid, {}), str(whose.kind), new)
+    deleted = [
+        name
+        for name, before in ledger.seen.items()
+        if name not in ledger.closing and (name not in reading or reading[name].identity != before.identity)
+    ]
+    seen = {name: counter for name, counter in reading.items() if read_counter_name(name) is not None}
+    ledger = msgspec.structs.replace(_booked(ledger, fresh, now), seen=seen, closing=ledger.closing & seen.keys())
+    return ledger, Lost(tuple(deleted), tuple(reset))
+
+
+def closed(ledger: Ledger, living: Collection[str]) -> Ledger:
+    """The ledger when nothing counts any more for Pods (UIDs) that are not living, and their counters were read: their
+    accounts are closed. What is to be deleted in the kernel, once this is kept, is in `closing`."""
+    stays = {HOST, *living}
+    gone = frozenset(name for name in ledger.seen if _uid(name) not in stays)
+    pods = {uid: account for uid, account in ledger.pods.items() if uid in living}
+    return msgspec.structs.replace(ledger, pods=pods, closing=gone)
+
+
+def without_old_runs(ledger: Ledger, now: float, keep_seconds: float) -> Ledger:
+    """The ledger without the totals of runs that had no Pod here for so long. Their namespaces' and users' stay."""
+    runs = {uid: run for uid, run in ledger.runs.items() if now - run.seen_at <= keep_seconds}
+    return msgspec.structs.replace(ledger, runs=runs)
+
+
+def _booked(ledger: Ledger, fresh: Mapping[str, Totals], now: float) -> Ledger:
+    pods, runs = dict(ledger.pods), dict(ledger.runs)
+    namespaces, users = dict(ledger.namespaces), dict(ledger.users)
+    host, strangers = ledger.host, ledger.strangers
+    for uid, account in ledger.pods.items():
+        pod, new = account.pod, fresh.get(uid, {})
+        if pod.run_uid:
+            before = runs.get(pod.run_uid)
+            totals = _sum(before.totals if before is not None else {}, new)
+            runs[pod.run_uid] = RunAccount(pod.namespace, pod.run, pod.run_uid, pod.user, totals, now)
+        if new:
+            pods[uid] = PodAccount(pod, _sum(account.totals, new))
+            namespaces[pod.namespace] = _sum(namespaces.get(pod.namespace, {}), new)
+            if pod.user:
+                users[pod.user] = _sum(users.get(pod.user, {}), new)
+    for uid, new in fresh.items():
+        if uid == HOST:
+            host = _sum(host, new)
+        elif uid not in ledger.pods:
+            strangers = _sum(strangers, new)
+    return msgspec.structs.replace(
+        ledger, pods=pods, runs=runs, namespaces=namespaces, users=users, host=host, strangers=strangers
+    )
+
+
+def _uid(name: str) -> str:
+    whose = read_counter_name(name)
+    assert whose is not None  # nothing else is in a ledger
+    return whose.uid
+
+
+def _add(totals: Totals, kind: str, count: Count) -> None:
+    totals[kind] = totals.get(kind, Count()).plus(count)
+
+
+def _sum(totals: Totals, new: Totals) -> Totals:
+    both = dict(totals)
+    for kind, count in new.items():
+        _add(both, kind, count)
+    return both
