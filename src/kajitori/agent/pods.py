@@ -1,0 +1,77 @@
+"""Which Pods are on this node, as whoever gives them their network says: never asked of the API server.
+
+A folder with one file for each Pod (`{uid}.json`, a `core.traffic.Pod`), put there before its first program starts and
+taken away with its network. The process kubelet keeps one; so can any other network of Pods.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from kajitori.core.traffic import HOST, Pod
+
+log = logging.getLogger(__name__)
+
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{0,15}", re.ASCII)
+
+
+class PodSource(Protocol):
+    """Where an agent learns of its node's Pods."""
+
+    def stamp(self) -> object:
+        """Another one whenever Pods came or went; asking costs next to nothing."""
+        ...
+
+    def pods(self) -> dict[str, Pod]:
+        """The Pods of this node, by UID. Raises OSError where that can't be told now."""
+        ...
+
+
+class PodFolder:
+    """The Pods that files in a folder tell of. A folder that is not there yet has none."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, tuple[tuple[int, int], Pod | None]] = {}
+
+    def stamp(self) -> object:
+        try:
+            return self._folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def pods(self) -> dict[str, Pod]:
+        known: dict[str, tuple[tuple[int, int], Pod | None]] = {}
+        try:
+            files = [file for file in self._folder.iterdir() if file.suffix == ".json"]
+        except FileNotFoundError:
+            files = []
+        for file in files:
+            try:
+                status = file.stat()
+                state = (status.st_mtime_ns, status.st_ino)
+                before = self._known.get(file.name)
+                known[file.name] = before if before is not None and before[0] == state else (state, _read(file))
+            except FileNotFoundError:
+                continue  # gone meanwhile
+        self._known = known
+        return {pod.uid: pod for _, pod in known.values() if pod is not None}
+
+
+def _read(file: Path) -> Pod | None:
+    """The Pod that a file tells of; None, and a line in the log, where it tells of none."""
+    try:
+        pod = msgspec.json.decode(file.read_bytes(), type=Pod)
+    except msgspec.DecodeError as error:
+        log.error("%s tells of no Pod, which is not counted: %s", file, error)
+        return None
+    if pod.uid == HOST or not _UID.fullmatch(pod.uid) or not _INTERFACE.fullmatch(pod.interface):
+        log.error("%s: uid %.80r or interface %.80r can't be; its Pod is not counted", file, pod.uid, pod.interface)
+        return None
+    return pod

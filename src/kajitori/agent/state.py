@@ -1,0 +1,64 @@
+"""What an agent remembers over its own death: one file, swapped in whole."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from kajitori.core.traffic import Ledger
+from kajitori.errors import Conflict
+from kajitori.privatefile import lock_alone, write_private
+
+log = logging.getLogger(__name__)
+
+
+class LedgerFile:
+    """The ledger of a node."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "traffic.json"
+        self._written = b""
+
+    def load(self) -> Ledger:
+        """The ledger as it was kept last; a new one where there is none, or none that can be read."""
+        try:
+            content = self._path.read_bytes()
+            ledger = msgspec.json.decode(content, type=Ledger)
+        except FileNotFoundError:
+            return Ledger()
+        except msgspec.DecodeError as error:
+            aside = self._path.with_suffix(".unreadable")
+            log.error("%s can't be read and is put aside as %s; totals begin anew: %s", self._path, aside.name, error)
+            self._path.replace(aside)
+            return Ledger()
+        self._written = content
+        return ledger
+
+    def save(self, ledger: Ledger) -> None:
+        """Keeps the ledger; it is on the disk when this returns. Raises OSError; then the old one is still there."""
+        content = msgspec.json.encode(ledger)
+        if content != self._written:
+            write_private(self._path, content)
+            self._written = content
+
+    def remove(self) -> None:
+        """As if there never had been one."""
+        self._path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Makes the folder, and has it for this process alone. Raises Conflict where another agent has it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not lock_alone(handle):
+            raise Conflict(f"another agent counts with {folder}", hint="one agent counts for a node: stop the other")
+        yield
+    finally:
+        os.close(handle)
