@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from kajitori.controllers.provisioning import Asking, Provisioning
+from kajitori.controllers.provisioning import Ask, Provisioning
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Cycle, Queue, Waiting
 from kajitori.controllers.starting import Starter
 from kajitori.controllers.statuses import STATUS_INTERVAL, Statuses
@@ -150,13 +150,22 @@ class Planning:
             self._plan_at(self._now() + timedelta(seconds=cycle.requests.look_again_in_seconds))
         if cycle.look_again_at is not None:
             self._plan_at(cycle.look_again_at)
-        others_give_way = self._queue.giving_way.words_for
-        asking = self._provisioning.plan(cycle, self._time_of_facts(), lambda key: ASKS in others_give_way(key))
-        if asking.demand.look_again_at is not None:
-            self._plan_at(asking.demand.look_again_at)
+        freed = self._freed(cycle)
+        freed_for = [key for key, words in freed.items() if ASKS in words]
+        asking = self._provisioning.plan(cycle, self._time_of_facts(), freed_for)
+        if asking.look_again_at is not None:
+            self._plan_at(asking.look_again_at)
         if cycle.explainer is not None:
             for waiting, shortage in (each for each in cycle.waits if each[0].key not in self._work.busy):
-                self._explain(waiting, shortage, cycle.explainer, asking)
+                name = waiting.request.key
+                self._explain(waiting, shortage, cycle.explainer, freed.get(name, ""), asking.of(name))
+
+    def _freed(self, cycle: Cycle) -> dict[str, str]:
+        """By the gang's key: who gives way to those that wait, in words."""
+        if not self._queue.giving_way.is_asked:
+            return {}
+        keys = (waiting.request.key for waiting, _ in cycle.waits)
+        return {key: words for key in keys if (words := self._queue.giving_way.words_for(key))}
 
     def _plan_at(self, moment: datetime) -> None:
         """The queue is looked at again then, or earlier."""
@@ -210,23 +219,20 @@ class Planning:
 
     # ------------------------------------------------------------------------------------------ why the others wait
 
-    def _explain(self, waiting: Waiting, shortage: Shortage, explainer: Explainer, asking: Asking) -> None:
-        """Tells a new reason at once, new words for the same reason only now and then."""
+    def _explain(self, waiting: Waiting, shortage: Shortage, explainer: Explainer, freed: str, ask: Ask) -> None:
+        """Tells a new reason at once, new words for the same reason only now and then. freed: who gives way to it."""
         told = waiting.status
-        why = asking.reason_for(waiting) or explainer.reason(waiting.request, shortage)
-        reason, request = gang.why_it_waits(told, why), asking.request_of(waiting)
-        asks = self._queue.giving_way.words_for(waiting.request.key)
-        is_told = gang.is_told(told, reason) and (ASKS in asks) == (ASKS in told.message)
-        asked = request == told.node_request and not asking.lacks(waiting)
-        if is_told and asked and not self._may_retell(waiting.key):
+        why = ask.reason or explainer.reason(waiting.request, shortage)
+        is_told = gang.is_told(told, gang.why_it_waits(told, why)) and (ASKS in freed) == (ASKS in told.message)
+        if is_told and ask.is_done and not self._may_retell(waiting.key):
             return
         if len(self._being_told) >= TOLD_AT_ONCE:
             self._plan_at(self._now() + STATUS_INTERVAL)
             return
         explanation = explainer.explain(waiting.request, shortage)
-        message = "; ".join(each for each in (asks, asking.words_for(waiting), explanation.message) if each)
-        status = gang.keep_waiting(msgspec.structs.replace(told, node_request=request), why, message)
-        if status != told or not asked:
+        message = "; ".join(each for each in (freed, ask.words, explanation.message) if each)
+        status = gang.keep_waiting(msgspec.structs.replace(told, node_request=ask.request), why, message)
+        if status != told or not ask.is_done:
             self._being_told.add(waiting.key)
             self._work.begin(waiting.key, partial(self._tell, waiting, status))
 
@@ -242,7 +248,16 @@ class Planning:
         return False
 
     async def _tell(self, waiting: Waiting, status: RunStatus) -> None:
+        """Writes why a run waits. What it does not ask for any more is taken back before, what it asks for from now on
+        is made after that."""
+        run, version, request = waiting.run, waiting.version, status.node_request
         try:
-            await self._provisioning.tell(waiting, status, self._statuses.write)
+            await self._provisioning.keep_only(run, request)
+            if status != waiting.status:
+                version = await self._statuses.write(run, status, version, before=waiting.status)
+            made = await self._provisioning.make(waiting, request)
+            if made != request:
+                failed = msgspec.structs.replace(status, node_request=made)
+                await self._statuses.write(run, failed, version, before=status)
         finally:
             self._being_told.discard(waiting.key)

@@ -87,7 +87,7 @@ class RunController:
         self._budgets = BudgetKeeper(client)
         self._peaks = MemoryKeeper(client, mirror, self._note_peak, now)
         self._spared = Spared(client)
-        self._provisioning = Provisioning(client, cluster, self._events, self._note_request)
+        self._provisioning = Provisioning(client, cluster, self._note_request)
         self._health = HealthKeeper(client, mirror, cluster, self._events, now)
         self._work = WorkQueue(now, self._note_done)
         self._statuses = Statuses(client, mirror, self._events, now)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from kajitori.controllers.workqueue import Key
 from kajitori.core import names
+from kajitori.core.node_request import RequestState, says
 from kajitori.core.reasons import Phase
 from kajitori.core.status import RunStatus, to_document
 from kajitori.kube.client import KubeClient
@@ -21,6 +22,14 @@ STATUS_INTERVAL = timedelta(seconds=1)
 
 UNSEEN_PATIENCE = timedelta(seconds=10)
 """How long the mirror may take to show what was just written before it is believed all the same."""
+
+
+_REQUESTS = {
+    RequestState.PROVISIONED: ("Normal", "NodesProvisioned"),
+    RequestState.FAILED: ("Warning", "NodesNotProvisioned"),
+    RequestState.UNAVAILABLE: ("Warning", "NodesNotProvisioned"),
+}
+"""Type and reason of the Events that tell of requests for nodes, where the run's own reason does not."""
 
 
 @dataclass(slots=True)
@@ -55,14 +64,21 @@ class Statuses:
         written = self._written.setdefault((meta.namespace, meta.name), _Written())
         written.version = int(version)
         written.at = self._now()
-        old = before or run.status or RunStatus(phase=Phase.QUEUED, queued_at="-")
+        self._announce(run, before or run.status, status)
+        return version
+
+    def _announce(self, run: RunObject, before: RunStatus | None, status: RunStatus) -> None:
+        """Turns of a run, and of what it asked an autoscaler for, as Events."""
+        meta, old = run.metadata, before or RunStatus(phase=Phase.QUEUED, queued_at="-")
+        about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
         if (status.phase, status.reason) != (old.phase, old.reason) or run.status is None:
             setbacks = (status.interruptions, status.restarts) != (old.interruptions, old.restarts)
             kind = "Warning" if status.phase is Phase.FAILED or setbacks else "Normal"
-            about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
             reason = status.reason.value or status.phase.value
             self._events.say(about, kind, reason, status.message or status.phase.value)
-        return version
+        request, last = status.node_request, old.node_request
+        if request is not None and request.state in _REQUESTS and (last is None or last.state is not request.state):
+            self._events.say(about, *_REQUESTS[request.state], says(request))
 
     def may_write(self, key: Key, old: RunStatus | None, new: RunStatus) -> bool:
         """Turning points are written at once, counts at most once a second; so is that a run runs by now, where others

@@ -12,7 +12,8 @@ from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving
 
 from kajitori.controllers.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
-from kajitori.core.reasons import Phase
+from kajitori.core.node_request import NodeRequest, RequestState
+from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror import Mirror
@@ -99,3 +100,30 @@ async def test_turning_points_are_written_at_once_and_counts_once_a_second() -> 
         assert statuses.may_write(KEY, None, more)
         scene.now += MOMENT
         assert statuses.may_write(KEY, RUNNING, more)
+
+
+async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the run, and of what it asked an autoscaler for; words alone are no turn."""
+    scene, told = Scene(), list[tuple[str, str]]()
+    waits = RunStatus(phase=Phase.QUEUED, reason=Reason.PROVISIONING_NODES, queued_at="2026-11-21T00:00:00Z")
+    asked = NodeRequest(pool="spot", nodes=2, attempt=1, number=1)
+    states = [RequestState.ASKED, RequestState.PROVISIONED, RequestState.PROVISIONED, RequestState.FAILED]
+    monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: told.append((kind, reason)))
+    async with scene.statuses() as (statuses, _):
+        before: RunStatus | None = None
+        for message, state in enumerate(states):
+            request = msgspec.structs.replace(asked, state=state)
+            after = msgspec.structs.replace(waits, node_request=request, message=str(message))
+            await statuses.write(run_of("9", before), after)
+            before = after
+        assert told == [
+            ("Normal", "ProvisioningNodes"),
+            ("Normal", "NodesProvisioned"),
+            ("Warning", "NodesNotProvisioned"),
+        ]
+        told.clear()
+        assert before is not None
+        again = msgspec.structs.replace(before, phase=Phase.QUEUED, reason=Reason.NODE_LOST, interruptions=1)
+        await statuses.write(run_of("9", before), again)
+        await statuses.write(run_of("9", again), msgspec.structs.replace(again, phase=Phase.FAILED))
+        assert told == [("Warning", "NodeLost"), ("Warning", "NodeLost")]
