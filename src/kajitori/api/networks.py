@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
-from kajitori.api.context import Shared, answer, describes
-from kajitori.api.views import NetworkRange, NetworksCheck, NetworksView
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.views import NetworkRange, NetworksCheck, NetworksView, NetworkUse, NodeNetwork
 from kajitori.core.network.registry import Networks, findings, parse_networks
+from kajitori.core.network.use import NodeUse, shortages
+from kajitori.kube.objects import Node
+from kajitori.kube.usage import amount_of
 
 router = APIRouter(tags=["network"])
 
@@ -31,6 +35,39 @@ async def get_networks(api: Shared, user: Caller) -> Response:
         findings=findings(networks),
     )
     return answer(view)
+
+
+@router.get("/v1/networks/use", responses=describes(NetworkUse), summary="Addresses for Pods on each node")
+async def get_use(api: Shared, user: Caller) -> Response:
+    """With the nodes that run out of them: now, or before they have as many Pods as they may."""
+    body = api.remembered.get("networks/use", lambda: msgspec.json.encode(_use(api)))
+    return Response(body, media_type="application/json")
+
+
+def _use(api: Api) -> NetworkUse:
+    nodes = [_node_use(api, node) for node in api.mirror.nodes.values()]
+    short = {shortage.node.name: shortage.why for shortage in shortages(nodes)}
+    items = [
+        NodeNetwork(
+            name=node.name,
+            pod_cidrs=list(node.pod_cidrs),
+            addresses=node.addresses,
+            most_pods=node.most_pods,
+            pods=node.pods,
+            runs_out=short.get(node.name, ""),
+        )
+        for node in sorted(nodes, key=lambda node: node.name)
+    ]
+    return NetworkUse(items=items)
+
+
+def _node_use(api: Api, node: Node) -> NodeUse:
+    spec, amounts = node.spec, node.status.allocatable or node.status.capacity
+    cidrs = spec.pod_cidrs or ((spec.pod_cidr,) if spec.pod_cidr else ())
+    there = [pod for pod in api.mirror.pods_on_node(node.metadata.name) if not pod.is_finished]
+    nodes_own = {address.address for address in node.status.addresses}
+    own = sum(pod.status.pod_ip not in nodes_own for pod in there)  # others have the node's network
+    return NodeUse(node.metadata.name, cidrs, amount_of("pods", amounts.get("pods", "0")), own)
 
 
 @router.post(

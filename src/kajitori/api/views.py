@@ -530,6 +530,28 @@ class NetworksView(View):
     """What may not be meant so."""
 
 
+class NodeNetwork(View):
+    """Addresses for Pods on one node."""
+
+    name: str
+    pod_cidrs: list[str]
+    """Its own ranges; none where addresses are given one by one."""
+    addresses: int | None
+    """For Pods; null where the node has no range of its own."""
+    most_pods: int
+    """That its kubelet takes."""
+    pods: int
+    """There now, with an address of their own."""
+    runs_out: str
+    """Why its addresses do not suffice; empty where they do."""
+
+
+class NetworkUse(View):
+    """How addresses for Pods are used on the nodes that are there."""
+
+    items: list[NodeNetwork]
+
+
 class NetworksCheck(View):
     """A registry without faults, with its defaults."""
 

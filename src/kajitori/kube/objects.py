@@ -176,6 +176,7 @@ class NodeSpec(_Wire, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     pod_cidr: str = msgspec.field(name="podCIDR", default="")
+    pod_cidrs: tuple[str, ...] = msgspec.field(name="podCIDRs", default=())
 
 
 class NodeAddress(_Wire, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import node, pod, run
 
 from kajitori.networksfile import NetworksFile
 
@@ -56,3 +57,27 @@ async def test_a_check_changes_nothing(world: World) -> None:
 
 async def test_strangers_are_not_told(world: World) -> None:
     assert (await world.http.get("/v1/networks", headers={"Authorization": ""})).status_code == 401
+
+
+async def test_addresses_in_use_by_node(world: World) -> None:
+    """Of Pods with addresses of their own; a node whose range is too small for its Pods is named."""
+    small = node("small")
+    small["spec"]["podCIDRs"] = ["10.16.0.0/26"]
+    small["status"]["addresses"] = [{"type": "InternalIP", "address": "10.0.0.7"}]
+    world.kubernetes.put("nodes", small)
+    made = world.kubernetes.put("runs", run("bert"))
+    for rank, address in enumerate(("10.16.0.2", "10.16.0.3", "10.0.0.7")):
+        member = pod(made, node="small", rank=rank)
+        member["status"]["podIP"] = address
+        world.kubernetes.put("pods", member)
+    await world.caught_up()
+    items = {each["name"]: each for each in (await world.http.get("/v1/networks/use")).json()["items"]}
+    assert items["small"] == {
+        "name": "small",
+        "podCidrs": ["10.16.0.0/26"],
+        "addresses": 61,
+        "mostPods": 110,
+        "pods": 2,
+        "runsOut": "its kubelet takes 110 Pods, but 10.16.0.0/26 has 61 addresses for them",
+    }
+    assert (items["n1"]["addresses"], items["n1"]["runsOut"]) == (None, "")

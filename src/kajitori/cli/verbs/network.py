@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog="\b\nExamples:\n  kaji network ls\n  kaji network ls 10.16.3.4    # whose is it?")
 def command() -> None:
-    """Show whose every address is, and check a file of them."""
+    """Show whose every address is."""
 
 
 @command.command(epilog="\b\nExamples:\n  kaji network ls\n  kaji network ls 10.16.3.4")

@@ -1,0 +1,70 @@
+"""What clouds and Kubernetes publish about how large a network may be: each figure with where it stands, and when.
+
+Nothing here is measured or guessed. `as_of` is the date that the page gives for itself, else the day it was read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that somebody publishes."""
+
+    value: int
+    what: str
+    source: str
+    as_of: str
+
+
+_AZURE = "https://github.com/MicrosoftDocs/azure-docs/blob/04cb4ea/includes/azure-virtual-network-limits.md"
+_AZURE_MTU = "https://learn.microsoft.com/azure/virtual-network/how-to-virtual-machine-mtu"
+_AKS_OVERLAY = "https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay"
+_AKS_POD_SUBNET = "https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-pod-subnet"
+_AWS = "https://github.com/awsdocs/amazon-vpc-user-guide/blob/06e98d9/doc_source/amazon-vpc-limits.md"
+_AWS_PREFIX = "https://docs.aws.amazon.com/eks/latest/best-practices/prefix-mode-linux.html"
+_AWS_MTU = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/network_mtu.html"
+_GKE = "https://cloud.google.com/kubernetes-engine/quotas"
+_GKE_PODS = "https://cloud.google.com/kubernetes-engine/docs/how-to/flexible-pod-cidr"
+_GCP_MTU = "https://docs.cloud.google.com/vpc/docs/mtu"
+_GCP_ROUTES = "https://github.com/gardener/gardener-extension-provider-gcp/issues/558"
+_KUBERNETES = "https://kubernetes.io/docs/setup/best-practices/cluster-large/"
+_READ = "2026-11-22"
+
+AZURE_ADDRESSES = Figure(65_536, "private IP addresses per virtual network", _AZURE, "2022-12-05")
+AZURE_PER_MACHINE = Figure(256, "private IP addresses per virtual machine", _AZURE, "2022-12-05")
+AZURE_ROUTES = Figure(400, "user-defined routes per route table", _AZURE, "2022-12-05")
+AZURE_OVERLAY_NODES = Figure(5_000, "nodes with Azure CNI Overlay", _AKS_OVERLAY, "2024-05-14")
+AZURE_OVERLAY_PODS = Figure(250, "Pods per node with Azure CNI Overlay", _AKS_OVERLAY, "2024-05-14")
+AZURE_OVERLAY_BLOCK = Figure(
+    24, "length of each node's range with Azure CNI Overlay, fixed", _AKS_OVERLAY, "2024-05-14"
+)
+AZURE_KUBENET_PODS = Figure(250, "Pods per node with kubenet", _AKS_OVERLAY, "2024-05-14")
+AZURE_BLOCK = Figure(
+    16, "addresses of a block (/28) given to a node, which counts as one", _AKS_POD_SUBNET, "2024-05-21"
+)
+AZURE_BLOCK_SUBNET = Figure(2**20, "addresses of the largest subnet for blocks (/12)", _AKS_POD_SUBNET, "2024-05-21")
+AZURE_MTU = Figure(1_500, "MTU of a machine unless it is set", _AZURE_MTU, _READ)
+AZURE_MTU_MOST = Figure(3_900, "largest MTU within a virtual network with ConnectX interfaces", _AZURE_MTU, _READ)
+
+AWS_USAGE = Figure(64_000, "network address usage units per VPC", _AWS, _READ)
+AWS_USAGE_RAISED = Figure(256_000, "network address usage units per VPC, on request", _AWS, _READ)
+AWS_ROUTES = Figure(50, "routes per route table", _AWS, _READ)
+AWS_ROUTES_RAISED = Figure(1_000, "routes per route table, on request ('performance might be impacted')", _AWS, _READ)
+AWS_PREFIX = Figure(16, "addresses of a prefix (/28) given to an interface, which counts as one", _AWS_PREFIX, _READ)
+AWS_WARM_PREFIXES = Figure(1, "prefixes that a node keeps beyond need (WARM_PREFIX_TARGET)", _AWS_PREFIX, _READ)
+AWS_MTU = Figure(9_001, "MTU within a VPC (1,500 through a gateway)", _AWS_MTU, _READ)
+
+GCP_NODES = Figure(15_000, "nodes per cluster (above 5,000 on request)", _GKE, _READ)
+GCP_NODES_UNASKED = Figure(5_000, "nodes per cluster without asking", _GKE, _READ)
+GCP_PODS_PER_NODE = Figure(256, "Pods per node", _GKE, _READ)
+GCP_PODS = Figure(200_000, "Pods per cluster", _GKE, _READ)
+GCP_SPARE = Figure(2, "addresses that a node's range has for each Pod, at least", _GKE_PODS, _READ)
+GCP_ROUTES = Figure(300, "static routes per network, by default", _GCP_ROUTES, "2023-02-21")
+GCP_MTU = Figure(1_460, "MTU of a network unless it is set (8,896 at most)", _GCP_MTU, _READ)
+GCP_MTU_MOST = Figure(8_896, "largest MTU of a network", _GCP_MTU, _READ)
+
+PRIVATE_ADDRESSES = Figure(2**24, "addresses of 10.0.0.0/8", "https://www.rfc-editor.org/rfc/rfc1918", "1996-02")
+KUBERNETES_NODES = Figure(5_000, "nodes that Kubernetes is tested with", _KUBERNETES, _READ)
+ETHERNET_MTU = Figure(1_500, "MTU of Ethernet (IEEE 802.3)", "https://www.rfc-editor.org/rfc/rfc894", "1984-04")

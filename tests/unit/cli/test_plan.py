@@ -1,0 +1,66 @@
+"""`kaji plan network`: tables, documents, and what is wrong with a question."""
+
+from __future__ import annotations
+
+import json
+
+from tests.unit.cli.fake_web_api import FakeWebApi, invoke
+
+WANTED = ("plan", "network", "--nodes", "7500", "--pods-per-node", "30")
+
+
+def test_each_kind_of_network_in_a_line() -> None:
+    """Needs no server; says plainly what stops which kind, where, and from what page that is known."""
+    result = invoke(FakeWebApi(), *WANTED, "--growth", "2x/year", "-o", "wide")
+    assert result.exit_code == 0
+    lines = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line[:1].isalpha()}
+    assert lines["azure-routes"][1:6] == ["no", "400", "too", "small", "now"]
+    assert lines["azure-blocks"][1:5] == ["yes", "21,845", "19", "months"]
+    assert "azure-routes: Azure, a route for each node; stops at 400 nodes (400 user-defined routes" in result.stdout
+    assert "each node takes a route, and at the number of routes it stops" in result.stdout
+    assert "https://www.rfc-editor.org/rfc/rfc7348" in result.stdout
+
+
+def test_the_same_for_programs() -> None:
+    document = json.loads(invoke(FakeWebApi(), *WANTED, "--compare", "-o", "json").stdout)
+    kinds = {each["kind"]: each for each in document["kinds"]}
+    assert kinds["gcp-routes"]["carries"] == "no"
+    assert kinds["gcp-routes"]["stops"][0]["limit"]["value"] == 300
+    compared = {each["kind"]: each["nodes"] for each in document["comparison"]}
+    assert compared["overlay-vxlan"] == {**dict.fromkeys(compared["overlay-vxlan"], "yes"), "100000": "no"}
+
+
+def test_comparing_numbers_of_nodes() -> None:
+    lines = invoke(FakeWebApi(), *WANTED, "--compare").stdout.splitlines()
+    assert lines[2].split()[1:] == ["250", "1,000", "2,500", "5,000", "7,500", "15,000", "30,000", "65,000", "100,000"]
+    assert next(line for line in lines if line.startswith("azure-overlay")).split()[1:6] == ["yes"] * 4 + ["no"]
+
+
+def test_beginning_with_the_nodes_that_are_there() -> None:
+    """Their number, what their kubelets take, and which of them run out."""
+    good = {"name": "n1", "podCidrs": ["10.16.0.0/24"], "addresses": 253, "mostPods": 110, "pods": 20, "runsOut": ""}
+    short = good | {"name": "n2", "podCidrs": ["10.16.1.0/26"], "addresses": 61, "runsOut": "it is too small"}
+    native = good | {"name": "n3", "podCidrs": [], "addresses": None}
+    api = FakeWebApi(answers={"GET /v1/networks/use": {"items": [good, short, native]}})
+    result = invoke(api, "plan", "network", "--from-cluster")
+    assert result.stdout.splitlines()[:3] == [
+        "There are 3 nodes with 60 Pods that have addresses of their own, and room for 314.",
+        "1 node without a range of addresses: Kubernetes does not know how many are left.",
+        "  n2: it is too small",
+    ]
+    assert "3 nodes with 110 Pods each" in result.stdout
+    fine = FakeWebApi(answers={"GET /v1/networks/use": {"items": [good]}})
+    assert "No node runs out" in invoke(fine, "plan", "network", "--from-cluster", "--nodes", "9").stdout
+
+
+def test_a_question_without_a_number_or_with_a_wrong_one() -> None:
+    for more, said in (
+        ((), "how many nodes is not said"),
+        (("--nodes", "200000"), "200,000 can't be planned with"),
+        (("--nodes", "5", "--growth", "fast"), "'fast' is no growth"),
+    ):
+        result = invoke(FakeWebApi(), "plan", "network", *more)
+        assert result.exit_code == 2
+        assert said in result.stderr
+    empty = FakeWebApi(answers={"GET /v1/networks/use": {"items": []}})
+    assert "this cluster has no nodes" in invoke(empty, "plan", "network", "--from-cluster").stderr

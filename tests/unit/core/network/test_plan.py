@@ -1,0 +1,185 @@
+"""The address planner: what each kind of network needs, what stops it, when, and what packets carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.network import limits
+from kajitori.core.network.encapsulation import ENCAPSULATIONS, throughput
+from kajitori.core.network.growth import Growth, parse_growth
+from kajitori.core.network.kinds import FAMILIES, KINDS
+from kajitori.core.network.limits import Figure
+from kajitori.core.network.plan import MOST_NODES, Plan, Wanted, notes, plan_all
+from kajitori.core.network.use import NodeUse, shortages, usual_pods_per_node
+from kajitori.errors import InvalidInput
+
+
+def plans(nodes: int = 7_500, pods: int = 30, growth: str = "2x/year", **more: int) -> dict[str, Plan]:
+    wanted = Wanted(nodes=nodes, pods_per_node=pods, growth=parse_growth(growth), **more)
+    return {plan.kind.key: plan for plan in plan_all(wanted)}
+
+
+def test_the_clusters_of_the_articles() -> None:
+    """7,500 nodes with 30 Pods: some 200,000 addresses, far beyond any route limit; told by hand from the figures."""
+    found = plans()
+    assert {key: plan.verdict for key, plan in found.items()} == {
+        "azure-native": "no",
+        "azure-blocks": "yes",
+        "aws-eni": "on request",
+        "aws-prefix": "yes",
+        "gcp-alias": "no",
+        "azure-routes": "no",
+        "aws-routes": "no",
+        "gcp-routes": "no",
+        "azure-overlay": "no",
+        "overlay-vxlan": "yes",
+        "overlay-geneve": "yes",
+        "overlay-ipip": "yes",
+        "overlay-wireguard": "yes",
+    }
+    assert found["azure-native"].pod_addresses == 225_000
+    assert found["azure-native"].most_nodes == 65_536 // 31
+    assert found["azure-blocks"].per_node == 32
+    assert found["azure-blocks"].most_nodes == 65_536 // 3
+    assert found["aws-eni"].most_nodes == 256_000 // 31
+    assert found["aws-prefix"].per_node == (2 + 1) * 16
+    assert found["gcp-alias"].per_node == 64
+    assert found["gcp-alias"].most_nodes == 200_000 // 30
+    assert (found["overlay-vxlan"].node_prefix, found["overlay-vxlan"].pod_prefix) == (19, 11)
+    assert (found["overlay-vxlan"].nodes_later, found["overlay-vxlan"].pod_prefix_later) == (60_000, 8)
+
+
+def test_route_based_networks_stop_at_their_routes() -> None:
+    """Whatever addresses are left: one node more than there are routes is too many."""
+    routes = {"azure-routes": 400, "aws-routes": 1_000, "gcp-routes": 300}
+    for key, most in routes.items():
+        assert plans(nodes=most)[key].verdict in ("yes", "on request")
+        assert plans(nodes=most + 1)[key].verdict == "no"
+    assert plans(nodes=50)["aws-routes"].verdict == "yes"
+    assert plans(nodes=51)["aws-routes"].verdict == "on request"
+
+
+def test_two_thousand_and_five_hundred_nodes_that_double() -> None:
+    """The year in which it is full follows from the growth."""
+    found = plans(nodes=1_057, growth="2x/year")["azure-native"]
+    assert found.verdict == "yes"
+    assert found.years_left == pytest.approx(1.0)
+    assert plans(nodes=2_000, growth="+120/year")["azure-native"].years_left == pytest.approx(114 / 120)
+    assert plans(nodes=2_000, growth="1x/year")["azure-native"].years_left is None
+
+
+def test_a_range_that_is_there_is_full_one_day() -> None:
+    """A /12 holds 4,096 ranges of length 24; smaller ranges for each node make more of it."""
+    found = plans(nodes=2_048, pod_prefix=12)["overlay-vxlan"]
+    assert found.prefix_nodes == 4_096
+    assert found.prefix_years_left == pytest.approx(1.0)
+    small = plans(nodes=2_048, pod_prefix=12, node_prefix=26)["overlay-vxlan"]
+    assert small.prefix_nodes == 4 * 4_096
+    assert plans(nodes=5_000, pod_prefix=12)["overlay-vxlan"].prefix_years_left == 0
+
+
+def test_more_pods_than_a_node_may_have_stop_a_kind_at_once() -> None:
+    found = plans(nodes=10, pods=251)
+    assert found["azure-overlay"].most_nodes == 0
+    assert found["azure-overlay"].stops[0].figure is limits.AZURE_OVERLAY_PODS
+    assert found["overlay-vxlan"].verdict == "yes"
+
+
+@given(st.integers(1, MOST_NODES), st.integers(1, 500), st.integers(0, 2_000))
+def test_more_is_never_easier(nodes: int, pods: int, more: int) -> None:
+    """Further nodes or Pods need no less addresses and are carried by no kind that did not carry fewer; ranges hold
+    what they have to."""
+    order = {"yes": 0, "on request": 1, "no": 2}
+    few, many = plans(nodes, pods), plans(min(nodes + more, MOST_NODES), pods + more % 7)
+    for key, plan in few.items():
+        assert order[plan.verdict] <= order[many[key].verdict]
+        assert plan.pod_addresses <= many[key].pod_addresses
+        assert plan.per_node >= pods or plan.verdict == "no"
+        assert 2 ** (32 - plan.pod_prefix) >= plan.pod_addresses + 2
+        assert (plan.verdict == "no") == (nodes > plan.most_nodes)
+
+
+def test_what_packets_carry() -> None:
+    """By the headers' sizes: 50 bytes of VXLAN leave 1,450; a plain 1,500 carries 1,448 of 1,538 on the wire."""
+    plain = throughput(1_500, None)
+    assert plain.pod_mtu == 1_500
+    assert plain.goodput == pytest.approx(1_448 / 1_538)
+    assert plain.packets_per_gbit == pytest.approx(1e9 / 8 / 1_538)
+    overheads = {each.name: (each.overhead_bytes(4), each.overhead_bytes(6)) for each in ENCAPSULATIONS}
+    assert overheads == {"VXLAN": (50, 70), "Geneve": (50, 70), "IP-in-IP": (20, 40), "WireGuard": (60, 80)}
+    assert throughput(9_001, ENCAPSULATIONS[0]).goodput == pytest.approx((9_001 - 50 - 52) / 9_039)
+    assert plans(mtu=9_000)["overlay-wireguard"].throughput.pod_mtu == 8_940
+
+
+def figures() -> Iterator[Figure]:
+    return (value for value in vars(limits).values() if isinstance(value, Figure))
+
+
+def test_every_figure_says_where_it_is_from() -> None:
+    """And is used: a limit that nobody reads would grow old unseen."""
+    for figure in figures():
+        assert figure.source.startswith("https://")
+        assert figure.as_of[:4].isdigit()
+    used = {limits.KUBERNETES_NODES, limits.PRIVATE_ADDRESSES}
+    for kind in KINDS:
+        assert kind.family in FAMILIES
+        used |= {kind.mtu, *kind.figures}
+        used |= {kind.pods_per_node} if kind.pods_per_node else set()
+        used |= {each for bound in kind.bounds for each in (bound.figure, bound.raised) if each}
+    assert set(figures()) == used
+
+
+def test_what_holds_for_all_kinds() -> None:
+    assert "more than the 5,000" in notes(list(plans().values()))[0]
+    assert notes(list(plans(nodes=5_000).values())) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "after_two_years"),
+    [("2x/year", 100, 400), ("50%/year", 100, 225), ("+10/month", 100, 340), ("+1/week", 100, 205), ("1x/month", 9, 9)],
+)
+def test_growth(text: str, now: int, after_two_years: int) -> None:
+    growth = parse_growth(text)
+    assert growth.after(now, 2) == after_two_years
+    if after_two_years > now:
+        assert growth.years_until(now, after_two_years) == pytest.approx(2, abs=0.02)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "2x", "2x/day", "-5/year", "0.5x/year", "5000x/year", "x/year"])
+def test_what_is_no_growth_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_growth(text)
+    assert caught.value.faults[0].field == "--growth"
+    assert caught.value.faults[0].hint
+
+
+def test_growth_that_never_gets_there() -> None:
+    assert Growth(factor=1.0000001).years_until(10, 1_000_000) is None
+    assert Growth().years_until(10, 9) == 0
+
+
+def test_all_wrong_wishes_are_named_at_once() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Wanted(nodes=200_000, pods_per_node=0, mtu=100, node_prefix=30, pod_prefix=2, years=-1, link_gbit=0)
+    fields = {fault.field for fault in caught.value.faults}
+    assert fields == {"--nodes", "--pods-per-node", "--mtu", "--pod-prefix", "--years", "--gbit"}
+    with pytest.raises(InvalidInput, match="/30 is too small for 30 Pods"):
+        Wanted(nodes=1, pods_per_node=30, node_prefix=30)
+
+
+def test_nodes_that_run_out() -> None:
+    """Now, or before their kubelet says that they are full; a node without a range is nobody's guess."""
+    roomy = NodeUse("roomy", ("10.16.0.0/24",), 110, 90)
+    small = NodeUse("small", ("10.16.1.0/26", "fd00::/64"), 110, 30)
+    full = NodeUse("full", ("10.16.2.0/26",), 60, 55)
+    native = NodeUse("native", (), 250, 249)
+    found = shortages([roomy, small, full, native])
+    assert [(each.node.name, each.now) for each in found] == [("full", True), ("small", False)]
+    assert found[0].why == "55 of 61 addresses for Pods are in use (10.16.2.0/26)"
+    assert "takes 110 Pods, but 10.16.1.0/26, fd00::/64 has 61 addresses" in found[1].why
+    assert usual_pods_per_node([roomy, small, full, native]) == 110
+    assert usual_pods_per_node([]) == 0
