@@ -141,6 +141,23 @@ class ControllerOptions(ClusterOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AuditOptions(ClusterOptions):
+    """One look at who asks an API server."""
+
+    audit_log: tuple[Path, ...] = ()
+    """`-` is standard input."""
+    planned_nodes: int = 7500
+    """How many nodes the cluster is to have."""
+
+    def __post_init__(self) -> None:
+        faults = [*_file_faults(("--kubeconfig", self.kubeconfig))]
+        faults += _file_faults(*(("--audit-log", path) for path in self.audit_log if str(path) != "-"))
+        if self.planned_nodes < 1:
+            faults.append(Fault("--nodes", f"{self.planned_nodes} is below 1", str(self.planned_nodes), "1 or more"))
+        _raise(faults)
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeOptions(ClusterOptions):
     """This machine as a node: a process kubelet."""
 

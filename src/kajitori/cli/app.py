@@ -43,6 +43,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "drain": "Empty nodes: runs on them go elsewhere.",
         "uncordon": "Let nodes take work again.",
         "preflight": "Test nodes; those that fail leave the pool.",
+        "audit": "Find out who asks the API server too much.",
     },
     "Running a cluster": {
         "up": "Start the whole platform on this machine.",

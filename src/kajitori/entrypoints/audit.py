@@ -1,0 +1,87 @@
+"""`kaji audit clients`: one look at who asks an API server, with the rights of whoever looks."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kajitori.core.api_clients import Book, Report, book, report
+from kajitori.entrypoints.process import existing
+from kajitori.errors import Fault, InvalidInput
+from kajitori.kube.audit_log import AuditLog
+from kajitori.kube.client_evidence import Evidence, evidence_of
+from kajitori.settings import AuditOptions
+
+STANDARD_INPUT = Path("-")
+SHORT_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was found, and what it rests on."""
+
+    report: Report
+    book: Book | None
+    """None without a log."""
+    notes: tuple[str, ...]
+    """What could not be found out."""
+
+
+def audit_clients(options: AuditOptions) -> Audit:
+    """Reads the log, asks the API server, and judges. Raises InvalidInput where the log can't be read."""
+    known, notes = _read(options.audit_log) if options.audit_log else (None, [])
+    evidence = asyncio.run(_evidence(options))
+    found = report(
+        known,
+        evidence.daemon_sets,
+        evidence.open_watches,
+        nodes=evidence.nodes,
+        kubelets=evidence.kubelets,
+        planned_nodes=options.planned_nodes,
+    )
+    return Audit(found, known, (*notes, *evidence.notes))
+
+
+async def _evidence(options: AuditOptions) -> Evidence:
+    async with existing(options.kubeconfig, options.context) as client:
+        return await evidence_of(client)
+
+
+def _read(paths: Sequence[Path]) -> tuple[Book, list[str]]:
+    log = AuditLog(_lines(paths))
+    known = book(log.requests())
+    if not known.requests:
+        raise InvalidInput(
+            [
+                Fault(
+                    "--audit-log",
+                    "holds no requests",
+                    " ".join(map(str, paths)),
+                    "name the file of kube-apiserver's --audit-log-path; its policy has to log at level Metadata",
+                )
+            ]
+        )
+    notes = [f"{log.unreadable} lines of the log are no audit events"] if log.unreadable else []
+    if known.seconds < SHORT_SECONDS:
+        notes.append(f"the log covers {known.seconds:.0f} s: what programs do once, when they start, weighs much in it")
+    return known, notes
+
+
+def _lines(paths: Sequence[Path]) -> Iterator[bytes]:
+    for path in paths:
+        try:
+            if path == STANDARD_INPUT:
+                yield from sys.stdin.buffer
+            elif path.suffix == ".gz":
+                with gzip.open(path) as packed:
+                    yield from packed
+            else:
+                with path.open("rb") as plain:
+                    yield from plain
+        except OSError as error:
+            said = f"cannot be read: {error.strerror or error}"
+            raise InvalidInput([Fault("--audit-log", said, str(path), "check the path")]) from error

@@ -1,0 +1,39 @@
+"""`kaji audit clients`: what is refused before anybody is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kajitori.cli.app import kaji
+from kajitori.cli.context import Cli
+
+
+def audit(*options: str) -> Result:
+    return CliRunner().invoke(kaji, ["audit", "clients", *options], obj=Cli(), prog_name="kaji")
+
+
+@pytest.mark.parametrize("text", ["", "no audit log\n"])
+def test_a_file_without_requests_is_refused(tmp_path: Path, text: str) -> None:
+    """It says which file is meant."""
+    file = tmp_path / "audit.log"
+    file.write_text(text)
+    result = audit("--audit-log", str(file))
+    assert result.exit_code == 2
+    assert "--audit-log: holds no requests" in result.stderr
+    assert "name the file of kube-apiserver's --audit-log-path" in result.stderr
+
+
+def test_a_file_that_is_no_gzip_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "audit.log.gz"
+    file.write_text("plain")
+    result = audit("--audit-log", str(file))
+    assert (result.exit_code, "--audit-log: cannot be read" in result.stderr) == (2, True)
+
+
+def test_all_faults_of_the_options_are_told_at_once() -> None:
+    result = audit("--audit-log", "/nowhere", "--nodes", "0")
+    assert result.exit_code == 2
+    assert "there is no file /nowhere" in result.stderr and "0 is below 1" in result.stderr
