@@ -203,6 +203,24 @@ class NodeOptions(ClusterOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """Counts the traffic of this node's Pods."""
+
+    data: Path
+    """What was counted; the same for an agent that comes back."""
+    pods: Path
+    """The folder with a file for each Pod of this node."""
+    policy: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 9465
+    """Of /metrics; 0 is any."""
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        _raise([*_port_faults(("--port", self.port)), *_file_faults(("--policy", self.policy))])
+
+
+@dataclass(frozen=True, kw_only=True)
 class SimOptions(ClusterOptions):
     """Simulated nodes in one process."""
 

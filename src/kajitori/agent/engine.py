@@ -35,5 +35,6 @@ class Engine(Protocol):
     def forget(self, names: Collection[str]) -> None:
         """Takes counters away that nothing counts in any more; names that are not its own are left alone."""
 
-    def uninstall(self) -> None:
-        """Leaves the node as it was before."""
+    def uninstall(self) -> bool:
+        """Leaves the node as it was before; whether there was anything of it."""
+        ...

@@ -19,15 +19,13 @@ def require_nft() -> None:
 
 def change(script: str) -> None:
     """Makes all changes of a script, or none. Raises Unavailable with what nft said of the first that could not be."""
-    if not script:
-        return
-    try:
-        done = subprocess.run(["nft", "-f", "-"], input=script.encode(), capture_output=True, timeout=_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(f"nft could not change the rules: {error}") from error
-    if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split())[:500]
-        raise Unavailable(f"nft could not change the rules: {said}")
+    if script:
+        _run(["nft", "-f", "-"], script)
+
+
+def check(script: str) -> None:
+    """Asks the kernel whether it would make these changes. Raises Unavailable where it would not."""
+    _run(["nft", "--check", "-f", "-"], script)
 
 
 def class_set(name: str, version: int) -> str:
@@ -46,13 +44,23 @@ def class_sets(table: str, classes: Classes) -> list[str]:
     return lines
 
 
-def matches(classes: Classes, field: str) -> list[tuple[str, str]]:
-    """(class, what a rule says to match a packet whose address in `field`, saddr or daddr, is in it), in order: the
-    first that matches counts."""
+def matches(classes: Classes, field: str) -> list[tuple[str, int, str]]:
+    """(class, IP version or 0 for both, what a rule says to match a packet whose address in `field`, saddr or daddr, is
+    in it), in order: the first that matches counts."""
     found = [
-        (name, f"{protocol} {field} @{class_set(name, version)}")
+        (name, version, f"{protocol} {field} @{class_set(name, version)}")
         for version, protocol in ((4, "ip"), (6, "ip6"))
         for name in classes.ranges
         if classes.version(name, version)
     ]
-    return [*found, (classes.others, "meta protocol { ip, ip6 }")]
+    return [*found, (classes.others, 0, "meta protocol { ip, ip6 }")]
+
+
+def _run(command: list[str], script: str) -> None:
+    try:
+        done = subprocess.run(command, input=script.encode(), capture_output=True, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"nft could not change the rules: {error}") from error
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").split())[:500]
+        raise Unavailable(f"nft could not change the rules: {said}")

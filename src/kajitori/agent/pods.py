@@ -6,6 +6,7 @@ taken away with its network. The process kubelet keeps one; so can any other net
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import re
 from pathlib import Path
@@ -74,4 +75,9 @@ def _read(file: Path) -> Pod | None:
     if pod.uid == HOST or not _UID.fullmatch(pod.uid) or not _INTERFACE.fullmatch(pod.interface):
         log.error("%s: uid %.80r or interface %.80r can't be; its Pod is not counted", file, pod.uid, pod.interface)
         return None
-    return pod
+    try:
+        addresses = tuple(str(ipaddress.ip_address(address)) for address in pod.addresses)
+    except ValueError as error:
+        log.error("%s: %s; its Pod is not counted", file, error)
+        return None
+    return msgspec.structs.replace(pod, addresses=addresses)

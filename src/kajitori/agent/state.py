@@ -16,12 +16,14 @@ from kajitori.privatefile import lock_alone, write_private
 
 log = logging.getLogger(__name__)
 
+_LEDGER, _UNREADABLE, _LOCK = "traffic.json", "traffic.unreadable", "agent.lock"
+
 
 class LedgerFile:
     """The ledger of a node."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "traffic.json"
+        self._path = folder / _LEDGER
         self._written = b""
 
     def load(self) -> Ledger:
@@ -32,7 +34,7 @@ class LedgerFile:
         except FileNotFoundError:
             return Ledger()
         except msgspec.DecodeError as error:
-            aside = self._path.with_suffix(".unreadable")
+            aside = self._path.with_name(_UNREADABLE)
             log.error("%s can't be read and is put aside as %s; totals begin anew: %s", self._path, aside.name, error)
             self._path.replace(aside)
             return Ledger()
@@ -46,19 +48,23 @@ class LedgerFile:
             write_private(self._path, content)
             self._written = content
 
-    def remove(self) -> None:
-        """As if there never had been one."""
-        self._path.unlink(missing_ok=True)
-
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Makes the folder, and has it for this process alone. Raises Conflict where another agent has it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not lock_alone(handle):
             raise Conflict(f"another agent counts with {folder}", hint="one agent counts for a node: stop the other")
         yield
     finally:
         os.close(handle)
+
+
+def discard(folder: Path) -> None:
+    """Takes away what agents keep in a folder, and the folder unless there is something else in it."""
+    for name in (_LEDGER, _UNREADABLE, _LOCK):
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()

@@ -51,6 +51,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "server": "Run the Web API alone.",
         "controller": "Run the controller alone.",
         "node": "Make this machine a node.",
+        "agent": "Count the traffic of this node's Pods.",
         "sim": "Add simulated nodes to a cluster.",
     },
     "Else": {

@@ -12,11 +12,12 @@ from kajitori.core.fields import DnsLabel, DurationAboveZero
 from kajitori.core.validation import Document, FieldError
 
 INTERNAL = (
-    *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "224.0.0.0/4"),
-    *("fc00::/7", "fe80::/10", "ff00::/8"),
+    *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16"),
+    *("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4"),
+    *("fc00::/7", "fe80::/10", "ff00::/8", "::/127"),
 )
 """Addresses that no router of the internet forwards: private ones, those that providers and clusters share among
-themselves, those of a single wire, and groups."""
+themselves, those of a single wire or machine, groups."""
 
 MOST_CLASSES = 15
 _MOST_CIDRS = 1000

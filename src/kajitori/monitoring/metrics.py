@@ -23,6 +23,20 @@ NODES_SUSPECTED = "kajitori_nodes_suspected"
 NODE_TESTS = "kajitori_node_tests"
 GPUS = "kajitori_gpus"
 
+TRAFFIC_POD = "kajitori_traffic_pod"
+TRAFFIC_RUN = "kajitori_traffic_run"
+TRAFFIC_NAMESPACE = "kajitori_traffic_namespace"
+TRAFFIC_USER = "kajitori_traffic_user"
+TRAFFIC_HOST = "kajitori_traffic_host"
+TRAFFIC_STRANGERS = "kajitori_traffic_strangers"
+"""Of an agent; each with `_bytes_total` and `_packets_total`."""
+AGENT_REPAIRS = "kajitori_agent_repairs_total"
+AGENT_COUNTERS_LOST = "kajitori_agent_counters_lost_total"
+AGENT_FAILURES = "kajitori_agent_failures_total"
+AGENT_UNCOUNTED_PODS = "kajitori_agent_uncounted_pods"
+AGENT_READ_SECONDS = "kajitori_agent_read_seconds"
+AGENT_READ_AT = "kajitori_agent_read_timestamp_seconds"
+
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 

@@ -22,6 +22,7 @@ from kajitori.local.kubelet.eviction import Candidate, Pressure
 from kajitori.local.kubelet.gpus import GpuLedger
 from kajitori.local.kubelet.kube_cluster import KubeCluster
 from kajitori.local.kubelet.network import HostNetwork, NamespaceNetwork, PodNetwork
+from kajitori.local.kubelet.network_pods import NetworkPods
 from kajitori.local.kubelet.node import NodeStatus
 from kajitori.local.kubelet.pod import Manifest
 from kajitori.local.kubelet.records import PodRecord, saved_records
@@ -100,7 +101,9 @@ class Kubelet:
         if strays:
             log.warning("%d containers ran that %s knows nothing of; they were ended", len(strays), settings.root_dir)
         records = list(saved_records(settings.root_dir))
-        await network.start({pods.uid(record.pod) for record in records})
+        living = {pods.uid(record.pod) for record in records}
+        await network.start(living)
+        NetworkPods(settings.root_dir).keep(living)
         self._restore(records)
         server = KubeletServer(self)
         self.node.port = await server.start()

@@ -36,6 +36,10 @@ class PodNetwork(Protocol):
     async def detach(self, uid: str) -> None:
         """Takes away what `attach` made."""
 
+    def interface(self, uid: str) -> str:
+        """The end of a Pod's network that is on the machine; empty where it has none of its own."""
+        ...
+
 
 class HostNetwork:
     """Every Pod has the machine's own address, and its ports are the machine's."""
@@ -51,6 +55,9 @@ class HostNetwork:
 
     async def detach(self, uid: str) -> None:
         return None
+
+    def interface(self, uid: str) -> str:
+        return ""
 
 
 class NamespaceNetwork:
@@ -89,7 +96,7 @@ class NamespaceNetwork:
     async def attach(self, uid: str) -> tuple[str, str]:
         async with self._lock:
             address = self._lease(uid)
-            name, host_end = self._name(uid), self._host_end(uid)
+            name, host_end = self._name(uid), self.interface(uid)
             path = NAMESPACES / name
             if _has_interface(host_end) and _is_mounted(path):
                 return str(path), address
@@ -113,15 +120,14 @@ class NamespaceNetwork:
     async def _take_down(self, uid: str) -> None:
         # Cut off first: a namespace lives on for as long as a connection in it waits for an answer, and would go on
         # answering at an address that is somebody else's by then.
-        for command in (("link", "del", self._host_end(uid)), ("netns", "del", self._name(uid))):
+        for command in (("link", "del", self.interface(uid)), ("netns", "del", self._name(uid))):
             with contextlib.suppress(NetworkError):
                 await _ip(*command)
 
     def _name(self, uid: str) -> str:
         return f"kaji-{self._id}-{hashlib.sha256(uid.encode()).hexdigest()[:12]}"
 
-    def _host_end(self, uid: str) -> str:
-        """The end of the pair that hangs on the bridge."""
+    def interface(self, uid: str) -> str:
         return f"kj{self._name(uid)[-12:]}"
 
     def _leases(self) -> dict[str, str]:

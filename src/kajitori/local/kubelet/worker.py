@@ -21,6 +21,7 @@ from kajitori.local.kubelet.environment import ConfigError
 from kajitori.local.kubelet.gpus import ANNOTATION
 from kajitori.local.kubelet.mount_plan import MountsUnavailable
 from kajitori.local.kubelet.network import NetworkError
+from kajitori.local.kubelet.network_pods import NetworkPods
 from kajitori.local.kubelet.pod import Manifest
 from kajitori.local.kubelet.probes import ContainerProbes, check
 from kajitori.local.kubelet.records import PodFolders, PodRecord
@@ -51,6 +52,7 @@ class PodWorker:
         self.slots |= {one["name"]: Slot(one, self.uid, self.folders) for one in pods.main_containers(pod)}
         self._to_adopt = list(self.slots.values()) if record is not None else []
         self._starter = Starter(context, self.folders)
+        self._network_pods = NetworkPods(context.settings.root_dir)
         self._gone = False
         self._wake = asyncio.Event()
         self._reported: dict[str, Any] | None = None
@@ -157,6 +159,7 @@ class PodWorker:
         self.record.gpus = identifiers
         if not pod["spec"].get("hostNetwork"):
             _, self.record.pod_ip = await self.context.network.attach(self.uid)
+            self._network_pods.tell(self.pod, self.context.network.interface(self.uid), self.record.pod_ip)
         self._save()
         self.restored = True
         if identifiers:
@@ -395,11 +398,13 @@ class PodWorker:
         self.context.release(self.uid)
         if self._gone:
             await self.context.network.detach(self.uid)
+            self._network_pods.forget(self.uid)
             await self._clean_up()
             return None
         if not self._taken_down:
             await asyncio.to_thread(self.context.volumes.remove, self.pod, self.folders.volumes)
             await self.context.network.detach(self.uid)
+            self._network_pods.forget(self.uid)
             self._taken_down = True
         if not await self._report(self.record.final_phase, True):
             self._gone = True

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import asyncio, os, socket, subprocess, sys
+import asyncio, json, os, socket, subprocess, sys
 from pathlib import Path
 from tests.unit.local.kubelet.conftest import Machine, until
 
@@ -69,6 +69,15 @@ async def story(machine):
     await machine.cluster.submit("d", "sleep", "1000")
     await machine.phase("d", "Running")
     assert machine.cluster.status("d")["podIP"] == "10.99.0.4"
+    whoever_counts_traffic_is_told(machine)
+
+def whoever_counts_traffic_is_told(machine):
+    files = {file.name: json.loads(file.read_text()) for file in (machine.root / "network").iterdir()}
+    uid = machine.cluster.pod("d")["metadata"]["uid"]
+    told = files.pop(f"{uid}.json")
+    assert (told["uid"], told["name"], told["addresses"]) == (uid, "d", ["10.99.0.4"])
+    assert told["interface"] in {name for _, name in socket.if_nameindex()}
+    assert {each["name"] for each in files.values()} == {"a", "b"}, "c has ended, host has none of its own"
 
 async def an_address_that_is_used_again(machine):
     # Whoever talked to its last owner reaches the next at once, not when what he remembers has grown old.

@@ -1,0 +1,43 @@
+"""Which engines count on this node."""
+
+from __future__ import annotations
+
+import logging
+
+from kajitori.agent import nft
+from kajitori.agent.engine import Engine
+from kajitori.agent.interface import InterfaceEngine
+from kajitori.agent.sets import SetsEngine
+from kajitori.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+
+def chosen(word: str) -> list[Engine]:
+    """The engines that policy's `traffic.engine` stands for here; the first that takes a Pod counts for it.
+
+    Raises Unsupported where this machine has none of them.
+    """
+    nft.require_nft()
+    if word == "sets":
+        return [SetsEngine()]
+    if word == "interface" or _has_egress_hooks():
+        return [InterfaceEngine(), SetsEngine()]
+    log.warning("this kernel (before 5.16) can't count at interfaces: Pods are counted by their addresses")
+    return [SetsEngine()]
+
+
+def uninstall() -> list[str]:
+    """Takes away what any engine made on this node; the names of those that had made something."""
+    return [engine.name for engine in (InterfaceEngine(), SetsEngine()) if engine.uninstall()]
+
+
+def _has_egress_hooks() -> bool:
+    try:
+        nft.check(
+            "add table netdev kajitori_try\nadd chain netdev kajitori_try c "
+            '{ type filter hook egress device "lo" priority 0; }\n'
+        )
+    except Unavailable:
+        return False
+    return True

@@ -1,0 +1,89 @@
+"""A table of nf_tables that is ours alone: what it holds, whether somebody else was at it, its counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from kajitori.agent import nft
+from kajitori.agent.nfnetlink import NETDEV, NfTables
+from kajitori.core.traffic import Count, Counter
+
+_FAMILIES = {NETDEV: "netdev"}
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+MAP_PREFIX = "map."
+
+
+class Table:
+    """A table with named counters, which outlive its rules."""
+
+    def __init__(self, family: int, name: str) -> None:
+        self._kernel = NfTables()
+        self._family = family
+        self._name = name
+        self._boot = _BOOT.read_text().strip()
+        self._generation = 0
+        self._rules: frozenset[tuple[str, int]] = frozenset()
+        self.where = f"{_FAMILIES.get(family, 'inet')} {name}"
+        """As statements name it."""
+
+    def chains(self) -> list[str]:
+        """The names of its chains."""
+        return self._kernel.chains(self._family, self._name)
+
+    def emptied(self) -> list[str]:
+        """Statements that leave the table with its counters alone, whatever else was in it."""
+        script = [f"add table {self.where}", f"flush table {self.where}"]
+        script += [f"delete chain {self.where} {name}" for name in self.chains()]
+        for name in self._kernel.sets(self._family, self._name):
+            kind = "map" if name.startswith(MAP_PREFIX) else "set"
+            script.append(f"delete {kind} {self.where} {name}")
+        return script
+
+    def change(self, script: list[str]) -> None:
+        """Makes changes, and takes the table as it is then for what it should be. Raises Unavailable."""
+        if script:
+            nft.change("\n".join(script) + "\n")
+            self._remember()
+
+    def is_damaged(self, may_lack: Callable[[str], bool] = lambda _: False) -> bool:
+        """Whether somebody else changed our rules. `may_lack`: chains that the kernel itself may have taken away."""
+        generation = self._kernel.generation()
+        if generation == self._generation:
+            return False
+        rules = self._kernel.rules(self._family, self._name)
+        if {rule for rule in self._rules if not may_lack(rule[0])} <= rules <= self._rules:
+            self._generation = generation
+            return False
+        return True
+
+    def read(self) -> dict[str, Counter]:
+        """Its counters by name."""
+        found = self._kernel.counters(self._family, self._name)
+        origin = f"{self._boot}.{self._kernel.table(self._family, self._name)}"
+        return {
+            name: Counter(f"{origin}.{counter.handle}", Count(counter.bytes, counter.packets))
+            for name, counter in found.items()
+        }
+
+    def forget(self, names: Collection[str]) -> None:
+        """Deletes those of these counters that are in it."""
+        if names:
+            held = self._kernel.counters(self._family, self._name).keys() & set(names)
+            self.change([f"delete counter {self.where} {name}" for name in held])
+
+    def uninstall(self) -> bool:
+        """Deletes the table; whether there was one."""
+        there = self._kernel.table(self._family, self._name) is not None
+        if there:
+            nft.change(f"delete table {self.where}\n")
+        self._rules = frozenset()
+        return there
+
+    def _remember(self) -> None:
+        while True:
+            generation = self._kernel.generation()
+            self._rules = self._kernel.rules(self._family, self._name)
+            if generation == self._kernel.generation():
+                self._generation = generation
+                return

@@ -1,0 +1,58 @@
+"""`kaji agent`: counts the traffic of a node's Pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kajitori.cli.parts import FILE, log_level_option, policy_option
+
+DATA = Path("/var/lib/kajitori-agent")
+
+_EXAMPLES = "\b\nExamples:\n  kaji agent --pods /var/lib/kaji-node/network --policy policy.yaml\n  kaji agent uninstall"
+
+
+def _data_option(function: Any) -> Any:
+    text = "What was counted; the same for an agent that comes back."
+    return click.option("--data", type=FILE, default=DATA, show_default=True, metavar="DIR", help=text)(function)
+
+
+@click.group(epilog=_EXAMPLES, invoke_without_command=True)
+@_data_option
+@click.option("--pods", type=FILE, metavar="DIR", help="Folder with a file for each Pod; else that of kaji node.")
+@policy_option
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")
+@click.option("--port", type=int, default=9465, show_default=True, metavar="P", help="0 takes a free one.")
+@log_level_option("info")
+@click.pass_context
+def command(context: click.Context, /, pods: Path | None, **options: Any) -> int | None:
+    """Count the traffic of this node's Pods.
+
+    Bytes and packets, in and out, by the classes of addresses in policy's section traffic, for Prometheus. Needs root
+    and nft. Killed and started again it loses nothing.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    from kajitori.cli.parts import data_default
+    from kajitori.settings import AgentOptions
+
+    folder = pods or data_default().with_name("node") / "network"
+    settings = AgentOptions(pods=folder.expanduser().absolute(), **options)
+    from kajitori.entrypoints.agent import agent
+
+    return agent(settings)
+
+
+@command.command(epilog="\b\nExample:\n  kaji agent uninstall")
+@_data_option
+def uninstall(data: Path) -> None:
+    """Leave this node as it was before.
+
+    The rules that count, and what was counted. Stop the agent first.
+    """
+    from kajitori.entrypoints.agent import remove
+
+    removed = remove(data)
+    click.echo(f"Removed: {', '.join(removed)}." if removed else "There was nothing to remove.", err=True)

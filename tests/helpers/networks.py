@@ -1,0 +1,162 @@
+"""Network namespaces for one test: a node that forwards, Pods on veth pairs, and the world behind it.
+
+The test runs in a forked process with a network and a /run/netns of its own: nothing of it is left when that ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec
+
+import pytest
+
+P = ParamSpec("P")
+
+_NEWNET, _NEWNS = 0x40000000, 0x00020000
+_REC_PRIVATE = 0x4000 | 0x40000
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+needs_networks = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("nft") is None,
+    reason="needs root, ip and nft (Debian's iproute2 and nftables)",
+)
+
+
+def _call(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def in_a_network_of_its_own(test: Callable[P, None]) -> Callable[P, None]:
+    """Runs a test in a process with an empty network; skips it where that is not allowed."""
+
+    @functools.wraps(test)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            said, code = b"", 1
+            try:
+                try:
+                    _call(_LIBC.unshare(_NEWNET | _NEWNS))
+                except PermissionError as error:
+                    said, code = f"no networks of one's own: {error}".encode(), 77
+                    raise
+                _call(_LIBC.mount(None, b"/", None, _REC_PRIVATE, None))
+                Path("/run/netns").mkdir(exist_ok=True)
+                _call(_LIBC.mount(b"none", b"/run/netns", b"tmpfs", 0, None))
+                test(*args, **kwargs)
+                code = 0
+            except BaseException:
+                said = said or traceback.format_exc().encode()
+            finally:
+                sys.stdout.flush()
+                os.write(writer, said[-60_000:])
+                os._exit(code)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            answer = pipe.read().decode(errors="replace")
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == 77:
+            pytest.skip(answer)
+        assert code == 0, answer or f"ended with {code}"
+
+    return wrapped
+
+
+def ip(*lines: str, network: str = "") -> None:
+    """Runs commands of `ip`, one a line, in this network or another."""
+    where = ["-n", network] if network else []
+    done = subprocess.run(["ip", *where, "-batch", "-"], input="\n".join(lines), text=True, capture_output=True)
+    assert done.returncode == 0, f"{done.stderr}\n{lines}"
+
+
+def nft(*arguments: str) -> str:
+    """What `nft` says."""
+    done = subprocess.run(["nft", *arguments], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def socket_in(network: str, family: int, kind: int) -> socket.socket:
+    """A socket of another network; it stays there, whoever uses it."""
+    made: list[socket.socket] = []
+
+    def make() -> None:
+        with open(f"/run/netns/{network}", "rb") as file:
+            _call(_LIBC.setns(file.fileno(), _NEWNET))
+        made.append(socket.socket(family, kind))
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    made[0].settimeout(10)
+    return made[0]
+
+
+GATEWAY_MAC = "02:00:00:00:00:01"
+GATEWAYS = ("169.254.1.1", "fe80::1")
+
+
+@dataclass
+class Node:
+    """This process' network as a node. Nobody asks for neighbours: all are known, so that only the test's own packets
+    are on the wires."""
+
+    _wires: int = 0
+
+    def __post_init__(self) -> None:
+        ip("link set lo up")
+        for file in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+            Path("/proc/sys/net", file).write_text("1")
+
+    def wire(self, network: str, interface: str, *addresses: str) -> None:
+        """A network that reaches everything through the node, by this interface of the node, with these addresses."""
+        ip(f"netns add {network}")
+        self._wires += 1
+        mac = f"02:00:00:00:01:{self._wires:02x}"
+        ip(
+            f"link add name {interface} address {GATEWAY_MAC} type veth peer name eth0 address {mac} netns {network}",
+            f"link set {interface} addrgenmode none",
+            f"link set {interface} up",
+            *(f"route replace {each} dev {interface}" for each in addresses),
+            *(f"neigh replace {each} lladdr {mac} dev {interface}" for each in addresses),
+        )
+        ip(
+            "link set lo up",
+            "link set eth0 addrgenmode none",
+            "link set eth0 up",
+            *(f"addr add {each} dev eth0" + (" nodad" if ":" in each else "") for each in addresses),
+            *(f"neigh replace {gateway} lladdr {GATEWAY_MAC} dev eth0" for gateway in GATEWAYS),
+            *(f"route replace default via {gateway} dev eth0 onlink" for gateway in GATEWAYS),
+            network=network,
+        )
+
+    def unwire(self, network: str, interface: str) -> None:
+        """As when a Pod dies."""
+        ip(f"link del {interface}", f"netns del {network}")
+
+
+def counted_by_interface(interface: str) -> tuple[int, int, int, int]:
+    """(bytes in, packets in, bytes out, packets out) of the node's own statistics of a Pod's interface, as the Pod sees
+    it, with the header of the wire."""
+    found = json.loads(subprocess.check_output(["ip", "-s", "-j", "link", "show", interface]))[0]["stats64"]
+    return found["tx"]["bytes"], found["tx"]["packets"], found["rx"]["bytes"], found["rx"]["packets"]
+
+
+def without_ipv6(interface: str) -> None:
+    """From now on the node says nothing by itself at this interface."""
+    Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6").write_text("1")

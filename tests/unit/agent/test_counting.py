@@ -1,0 +1,318 @@
+"""Counting in real networks: what a sender sent is what is counted, to the byte, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+from tests.helpers.networks import (
+    Node,
+    counted_by_interface,
+    in_a_network_of_its_own,
+    ip,
+    needs_networks,
+    nft,
+    socket_in,
+    without_ipv6,
+)
+
+from kajitori.agent.counting import Counting
+from kajitori.agent.engine import Engine
+from kajitori.agent.interface import InterfaceEngine
+from kajitori.agent.pods import PodFolder
+from kajitori.agent.sets import SetsEngine
+from kajitori.agent.state import LedgerFile
+from kajitori.core.address_classes import Classes
+from kajitori.core.traffic import Count, Pod
+from kajitori.core.traffic_policy import TrafficPolicy
+
+pytestmark = [needs_networks, pytest.mark.root]
+
+NOISE = ["fe80::/10", "ff00::/8", "::/127"]
+"""What IPv6 itself says on a wire, when it likes to."""
+CLASSES = TrafficPolicy.model_validate(
+    {"classes": {"internal": ["10.0.0.0/8"], "storage": ["10.9.0.0/16", "fd09::/16"], "noise": NOISE}}
+).address_classes
+OTHER_CLASSES = TrafficPolicy.model_validate({"classes": {"internal": ["10.0.0.0/8"], "noise": NOISE}}).address_classes
+INTERNAL, STORAGE, WORLD = "10.200.0.2", "10.9.0.2", "198.51.100.2"
+STORAGE6, WORLD6 = "fd09::2", "2001:db8::2"
+HEADERS = {4: 28, 6: 48}
+"""Of a UDP packet: IP and UDP."""
+BOTH = pytest.mark.parametrize("kind", [InterfaceEngine, SetsEngine])
+
+
+class Agent:
+    """A node with an agent: `round` is one of its rounds, `restart` another process in its place."""
+
+    def __init__(self, folder: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+        self.node = Node()
+        self.node.wire("world", "up0", INTERNAL, STORAGE, WORLD, STORAGE6, WORLD6)
+        self.folder = folder / "pods"
+        self.folder.mkdir()
+        self.kind = kind
+        self.data = folder
+        self.restart()
+
+    def restart(self) -> None:
+        engine = cast(Engine, self.kind())
+        self.counting = Counting([engine], PodFolder(self.folder), LedgerFile(self.data), lambda: 0.0)
+
+    def round(self, classes: Classes = CLASSES) -> None:
+        self.counting.round(classes, 3600.0)
+
+    def pod(self, name: str, *addresses: str, uid: str = "", namespace: str = "vision") -> None:
+        """A Pod comes; its interface is `v` and its name."""
+        uid = uid or f"uid-{name}"
+        self.node.wire(name, f"v{name}", *addresses)
+        pod = Pod(
+            uid=uid,
+            namespace=namespace,
+            name=name,
+            run=f"run-{name}",
+            run_uid=f"run-{uid}",
+            user="ada",
+            interface=f"v{name}",
+            addresses=addresses,
+        )
+        (self.folder / f"{uid}.json").write_bytes(msgspec.json.encode(pod))
+
+    def end(self, name: str, uid: str = "") -> None:
+        """A Pod goes, as the kubelet takes it down: its interface first."""
+        self.node.unwire(name, f"v{name}")
+        (self.folder / f"{uid or f'uid-{name}'}.json").unlink()
+
+    def totals(self, name: str, uid: str = "") -> dict[str, Count]:
+        return quiet(self.counting.ledger.runs[f"run-{uid or f'uid-{name}'}"].totals)
+
+
+def quiet(totals: dict[str, Count]) -> dict[str, Count]:
+    """Totals without noise."""
+    return {kind: count for kind, count in totals.items() if not kind.startswith("noise")}
+
+
+def send(network: str, target: str, *sizes: int, source: str = "") -> Count:
+    """Sends UDP packets with so many bytes each; what that is on the wire."""
+    version = 6 if ":" in target else 4
+    family = socket.AF_INET6 if version == 6 else socket.AF_INET
+    with socket_in("world" if network == "world" else network, family, socket.SOCK_DGRAM) as sender:
+        if source:
+            sender.bind((source, 0))
+        for size in sizes:
+            sender.sendto(b"x" * size, (target, 9))
+    return Count(sum(sizes) + HEADERS[version] * len(sizes), len(sizes))
+
+
+class Sink:
+    """Takes what is sent to these addresses of a network, so that nobody answers that there is nobody."""
+
+    def __init__(self, network: str) -> None:
+        self.sockets = []
+        for family in (socket.AF_INET, socket.AF_INET6):
+            taker = socket_in(network, family, socket.SOCK_DGRAM)
+            if family == socket.AF_INET6:
+                taker.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            taker.bind(("", 9))
+            self.sockets.append(taker)
+
+
+@BOTH
+@in_a_network_of_its_own
+def test_every_byte_by_class(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+    """UDP of IPv4 and IPv6, both ways: bytes and packets are those that were sent, in the class of the other end."""
+    agent = Agent(tmp_path, kind)
+    agent.pod("a", "10.1.0.2", "2001:db8:1::2")
+    sinks = [Sink("world"), Sink("a")]
+    agent.round()
+    wanted = {
+        "internal.out": send("a", INTERNAL, 1, 1000, 1472),
+        "storage.out": send("a", STORAGE, 100).plus(send("a", STORAGE6, 7, 1400)),
+        "internet.out": send("a", WORLD, *[500] * 20).plus(send("a", WORLD6, 1)),
+        "internal.in": send("world", "10.1.0.2", 333, source=INTERNAL),
+        "storage.in": send("world", "2001:db8:1::2", 1452, source=STORAGE6),
+        "internet.in": send("world", "10.1.0.2", 44, 55, source=WORLD),
+    }
+    agent.round()
+    assert agent.totals("a") == wanted
+    ledger = agent.counting.ledger
+    assert quiet(ledger.namespaces["vision"]) == quiet(ledger.users["ada"]) == wanted
+    assert quiet(ledger.pods["uid-a"].totals) == wanted
+    assert sinks
+
+
+@BOTH
+@in_a_network_of_its_own
+def test_tcp_with_large_packets(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+    """Of a TCP connection every byte is counted that passed the Pod's interface, without the header of the wire."""
+    agent = Agent(tmp_path, kind)
+    agent.pod("a", "10.1.0.2")
+    without_ipv6("va")
+    agent.round()
+    before = counted_by_interface("va")
+    server = socket_in("world", socket.AF_INET, socket.SOCK_STREAM)
+    server.bind((WORLD, 80))
+    server.listen()
+    client = socket_in("a", socket.AF_INET, socket.SOCK_STREAM)
+    client.connect((WORLD, 80))
+    taken, _ = server.accept()
+    for _ in range(40):
+        client.sendall(b"x" * 65536)
+        left = 65536
+        while left:
+            left -= len(taken.recv(left))
+    taken.sendall(b"done")
+    assert client.recv(4) == b"done"
+    agent.round()
+    after = counted_by_interface("va")
+    size_in, packets_in, size_out, packets_out = (new - old for new, old in zip(after, before, strict=True))
+    totals = agent.counting.ledger.pods["uid-a"].totals
+    assert totals["internet.out"] == Count(size_out - 14 * packets_out, packets_out)
+    assert totals["internet.in"] == Count(size_in - 14 * packets_in, packets_in)
+    assert totals["internet.out"].bytes >= 40 * 65536
+    assert packets_out < 40 * 65536 / 1448, "large packets were not cut: it is they that are counted"
+
+
+@BOTH
+@in_a_network_of_its_own
+def test_restarts(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+    """While no agent is there the kernel counts on; the next one adds what is new, and nothing twice."""
+    agent = Agent(tmp_path, kind)
+    agent.pod("a", "10.1.0.2")
+    sink = Sink("world")
+    agent.round()
+    sent = send("a", WORLD, 100)
+    agent.round()
+    sent = sent.plus(send("a", WORLD, 200))
+    agent.restart()
+    sent = sent.plus(send("a", WORLD, 300))
+    agent.round()
+    sent = sent.plus(send("a", WORLD, 400))
+    agent.end("a")
+    agent.restart()
+    agent.round()
+    assert agent.totals("a") == {"internet.out": sent}, "what a Pod sent last, too"
+    assert agent.counting.ledger.pods == {}
+    agent.restart()
+    agent.round()
+    assert agent.totals("a") == {"internet.out": sent}
+    assert "uid-a" not in nft("list", "ruleset"), "nothing of it stays in the kernel"
+    assert agent.counting.health.counters_lost == 0
+    assert sink
+
+
+@BOTH
+@pytest.mark.parametrize("meddling", ["flush ruleset", "flush table", "delete chains"])
+@in_a_network_of_its_own
+def test_somebody_flushes(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[InterfaceEngine] | type[SetsEngine],
+    meddling: str,
+) -> None:
+    """Rules that somebody takes away are put back by the next round; what passed until then is lost, and it is said."""
+    agent = Agent(tmp_path, kind)
+    table = "netdev kajitori_traffic" if kind is InterfaceEngine else "inet kajitori_addresses"
+    agent.pod("a", "10.1.0.2")
+    sink = Sink("world")
+    agent.round()
+    sent = send("a", WORLD, 100)
+    agent.round()
+    if meddling == "flush ruleset":
+        nft("flush", "ruleset")
+    else:
+        nft("flush", "table", *table.split())
+    if meddling == "delete chains":
+        for line in nft("list", "table", *table.split()).splitlines():
+            if line.strip().startswith("chain "):
+                nft("delete", "chain", *table.split(), line.split()[1])
+    send("a", WORLD, 5000)
+    with caplog.at_level(logging.WARNING):
+        agent.round()
+    assert agent.counting.health.repairs == 1
+    assert "somebody changed the rules" in caplog.text
+    assert ("is lost" in caplog.text) == (meddling == "flush ruleset") == bool(agent.counting.health.counters_lost)
+    sent = sent.plus(send("a", WORLD, 300))
+    agent.round()
+    assert agent.totals("a") == {"internet.out": sent}
+    assert agent.counting.health.repairs == 1
+    assert sink
+
+
+@BOTH
+@in_a_network_of_its_own
+def test_an_address_and_an_interface_of_a_dead_pod(
+    tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]
+) -> None:
+    """Another Pod gets the address and the interface's name before the agent looks: the dead one is charged nothing."""
+    agent = Agent(tmp_path, kind)
+    agent.pod("a", "10.1.0.2", uid="old")
+    sink = Sink("world")
+    agent.round()
+    sent = send("a", WORLD, 100)
+    agent.end("a", "old")
+    agent.pod("a", "10.1.0.2", uid="new", namespace="speech")
+    if kind is InterfaceEngine:
+        send("a", WORLD, 5000)  # by address nobody can tell yet; an interface is known by its number
+    agent.round()
+    assert agent.totals("a", "old") == {"internet.out": sent}
+    later = send("a", WORLD, 200)
+    agent.round()
+    assert agent.totals("a", "new") == {"internet.out": later}
+    namespaces = {name: quiet(totals) for name, totals in agent.counting.ledger.namespaces.items()}
+    assert namespaces == {"vision": {"internet.out": sent}, "speech": {"internet.out": later}}
+    assert sink
+
+
+@BOTH
+@in_a_network_of_its_own
+def test_policy_changes(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+    """Other classes count from the next round on; what the old ones counted stays."""
+    agent = Agent(tmp_path, kind)
+    agent.pod("a", "10.1.0.2")
+    sink = Sink("world")
+    agent.round()
+    first = send("a", STORAGE, 100)
+    agent.round(OTHER_CLASSES)
+    second = send("a", STORAGE, 200)
+    agent.round(OTHER_CLASSES)
+    assert agent.totals("a") == {"storage.out": first, "internal.out": second}
+    assert agent.counting.health.repairs == 0
+    assert sink
+
+
+@BOTH
+@in_a_network_of_its_own
+def test_uninstall(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+    """The node is as it was before: other people's rules are untouched, ours are gone."""
+    nft("add", "table", "inet", "theirs")
+    nft("add", "counter", "inet", "theirs", "mine")
+    before = nft("list", "ruleset")
+    agent = Agent(tmp_path, kind)
+    agent.pod("a", "10.1.0.2")
+    agent.round()
+    assert nft("list", "ruleset") != before
+    assert agent.kind().uninstall()
+    assert nft("list", "ruleset") == before
+    assert not agent.kind().uninstall()
+
+
+@in_a_network_of_its_own
+def test_the_node_itself(tmp_path: Path) -> None:
+    """What the node's own programs send and receive is the node's, not a Pod's; what it says to itself is nobody's."""
+    agent = Agent(tmp_path, SetsEngine)
+    agent.pod("a", "10.1.0.2")
+    ip("addr add 10.0.0.1/32 dev lo")
+    sink = Sink("world")
+    agent.round()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind(("10.0.0.1", 9))
+        sender.sendto(b"x" * 100, (WORLD, 9))
+        sender.sendto(b"x" * 100, ("10.0.0.1", 9))
+        back = send("world", "10.0.0.1", 50, source=STORAGE)
+        agent.round()
+    assert quiet(agent.counting.ledger.host) == {"internet.out": Count(128, 1), "storage.in": back}
+    assert agent.counting.ledger.namespaces == {}
+    assert sink
