@@ -114,6 +114,11 @@ def _look_again_at(look: Look, now: datetime) -> datetime | None:
     return now + min(max(timedelta(seconds=soonest), LEAST_PAUSE), LONGEST_PAUSE)
 
 
+def _asking(request: GangRequest, queued: Queued) -> Queued:
+    """What waits, as the run has it: planned it may be kept off some nodes."""
+    return queued if queued.gang is request else replace(queued, gang=request)
+
+
 class Queue:
     """Waiting runs, and what placed ones take before their Pods show it."""
 
@@ -181,7 +186,7 @@ class Queue:
             for placement in settled.placements + look.schedule.placements
             if by_key[placement.key].key not in busy
         )
-        self._heads.order([replace(each, gang=by_key[each.gang.key].request) for each in look.queue])
+        self._heads.order([_asking(by_key[each.gang.key].request, each) for each in look.queue])
         waits = tuple(
             (by_key[shortage.key], shortage)
             for shortage in settled.shortages + look.schedule.shortages

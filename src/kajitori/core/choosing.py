@@ -11,41 +11,49 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kajitori.core.snapshot import Counts, Mask
+from kajitori.core.snapshot import Counts, Domains, Mask
 
 Rows = npt.NDArray[np.int64]
 
 
-def choose(room: Counts, need: int, levels: Sequence[Counts], leftover: Counts, near: Rows) -> Rows:
+def choose(room: Counts, need: int, levels: Sequence[Domains], leftover: Counts, near: Rows) -> Rows:
     """Rows for `need` members, in table order, so that neighbouring ranks stand next to each other.
 
-    room: (nodes,) how many members each node takes; together at least `need`. levels: the domain of each node, level by
-    level, from the widest to the narrowest. leftover: (nodes,) how empty each node is; full ones are taken first.
-    near: rows that other members of the gang already have; their domains come first.
+    room: (nodes,) how many members each node takes; together at least `need`. levels: the topology, from the widest to
+    the narrowest. leftover: (nodes,) how empty each node is; full ones are taken first. near: rows that other members
+    of the gang already have; their domains come first.
     """
-    taken = np.zeros(len(room), dtype=np.int64)
-    _descend(room, need, levels, near, leftover, taken, np.flatnonzero(room > 0))
-    rows = np.flatnonzero(taken)
-    return np.repeat(rows, taken[rows])
+    chosen: list[Rows] = []
+    _descend(room, need, levels, near, leftover, chosen, 0, len(room))
+    rows = chosen[0] if len(chosen) == 1 else np.concatenate(chosen)
+    rows.sort()
+    return rows
 
 
 def _descend(
-    room: Counts, need: int, levels: Sequence[Counts], near: Rows, leftover: Counts, taken: Counts, rows: Rows
+    room: Counts,
+    need: int,
+    levels: Sequence[Domains],
+    near: Rows,
+    leftover: Counts,
+    chosen: list[Rows],
+    begin: int,
+    end: int,
 ) -> None:
-    """Takes `need` members from `rows`, whose room is enough, touching as few domains of each level as it can."""
+    """Adds `need` members on the rows from `begin` to `end`, whose room is enough, touching as few domains of each
+    level as it can."""
     if not levels:
-        _take_nodes(room, need, leftover, taken, rows)
+        chosen += [rows + begin for rows in _take_nodes(room[begin:end], need, leftover[begin:end])]
         return
-    numbers = levels[0][rows]
-    if numbers[0] == numbers[-1]:  # numbers grow along the table
-        _descend(room, need, levels[1:], near, leftover, taken, rows)
+    level, inner = levels[0], levels[1:]
+    first, after = level.within(begin, end)
+    if after - first == 1:
+        _descend(room, need, inner, near, leftover, chosen, begin, end)
         return
-    starts = np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))
-    capacity = np.add.reduceat(room[rows], starts)
-    for domain in _fewest(capacity, need, np.isin(numbers[starts], levels[0][near]) if near.size else None):
+    capacity = np.add.reduceat(room[begin:end], level.begins[first:after] - begin)
+    for domain in _fewest(capacity, need, level.holds(near)[first:after] if near.size else None):
         part = min(need, int(capacity[domain]))
-        end = starts[domain + 1] if domain + 1 < len(starts) else len(rows)
-        _descend(room, part, levels[1:], near, leftover, taken, rows[starts[domain] : end])
+        _descend(room, part, inner, near, leftover, chosen, *level.bounds[first + domain : first + domain + 2])
         need -= part
 
 
@@ -74,26 +82,22 @@ def _fewest(capacity: Counts, need: int, close: Mask | None) -> list[int]:
     return chosen
 
 
-def _take_nodes(room: Counts, need: int, leftover: Counts, taken: Counts, rows: Rows) -> None:
-    """Takes members from nodes of one domain: fewest nodes first, then the fullest of those that fit alike."""
-    while True:
-        most = int(room[rows].max())
-        roomiest = room[rows] == most
-        group = rows[roomiest]
-        wanted = (
-            need - 1
-        ) // most  # nodes that are used up; the one after them gets what is left, and is chosen for it
-        if wanted < len(group):
-            break
-        taken[group] = most
-        need -= most * len(group)
-        rows = rows[~roomiest]
-    full = _least(group, leftover, wanted)
-    taken[full] = most
-    need -= most * len(full)
-    fitting = rows[(room[rows] >= need) & (taken[rows] == 0)]
-    fitting = fitting[room[fitting] == room[fitting].min()]
-    taken[fitting[np.argmin(leftover[fitting])]] = need
+def _take_nodes(room: Counts, need: int, leftover: Counts) -> list[Rows]:
+    """Members on nodes of one domain, a row for each: fewest nodes first, then the fullest of those that fit alike."""
+    taken = []
+    while need > (most := int(room.max())):
+        group = np.flatnonzero(room == most)
+        wanted = (need - 1) // most  # nodes that are used up; the one after them gets what is left, chosen for it
+        full = _least(group, leftover, min(wanted, len(group)))
+        taken.append(full.repeat(most))
+        need -= most * len(full)
+        room = room.copy()
+        room[full] = 0
+    fitting = np.flatnonzero(room >= need)
+    rooms = room[fitting]
+    fitting = fitting[rooms == rooms.min()]
+    taken.append(fitting[[leftover[fitting].argmin()]].repeat(need))
+    return taken
 
 
 def _least(rows: Rows, leftover: Counts, count: int) -> Rows:

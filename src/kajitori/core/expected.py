@@ -126,7 +126,7 @@ def endless() -> Expectation:
 
 def remaining(whole: Expectation, ran_seconds: float, limit_seconds: float | None) -> Expectation:
     """What is expected from now on of a run that has run for so long already; at least a second."""
-    if whole.source is Source.ENDLESS:
+    if whole.source is Source.ENDLESS or not ran_seconds:
         return whole
     now = corrected(whole, ran_seconds, limit_seconds)
     return Expectation(max(1.0, now.seconds - ran_seconds), now.source)

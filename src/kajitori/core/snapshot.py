@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +95,26 @@ def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
     return tuple((0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part)
 
 
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """One level of the topology: each domain is a stretch of rows of the table."""
+
+    begins: Counts
+    """(domains,) the first row of each."""
+    bounds: tuple[int, ...]
+    """The same, and at the end the number of rows."""
+
+    def within(self, begin: int, end: int) -> tuple[int, int]:
+        """The first domain of a wider one that has these rows, and the one after its last."""
+        return bisect_left(self.bounds, begin), bisect_left(self.bounds, end)
+
+    def holds(self, rows: Counts) -> Mask:
+        """(domains,) whether one of the rows is in it."""
+        found = np.zeros(len(self.begins), dtype=bool)
+        found[self.begins.searchsorted(rows, side="right") - 1] = True
+        return found
+
+
 class NodeTable:
     """Nodes in topology order, with masks and groupings that are worked out once and kept.
 
@@ -162,19 +184,18 @@ class NodeTable:
         return mask
 
     @cached_property
-    def domain_levels(self) -> tuple[Counts, ...]:
-        """For each level of the topology, from widest to narrowest, the number of the domain each node stands in.
+    def domain_levels(self) -> tuple[Domains, ...]:
+        """The topology, from its widest level to its narrowest.
 
-        Nodes that stand next to each other in the table share domains, so numbers grow along it. A domain counts as
-        itself only within its wider one: rack `1` of two zones is two racks.
+        Nodes that stand next to each other in the table share domains. A domain counts as itself only within its wider
+        one: rack `1` of two zones is two racks.
         """
         depth = max((len(n.domains) for n in self.nodes), default=0)
         levels = []
-        for level in range(depth):
-            numbers: dict[tuple[str, ...], int] = {}
-            levels.append(
-                np.array([numbers.setdefault(n.domains[: level + 1], len(numbers)) for n in self.nodes], dtype=np.int64)
-            )
+        for level in range(1, depth + 1):
+            neighbours = enumerate(pairwise(self.nodes), 1)
+            begins = [row for row, (a, b) in neighbours if a.domains[:level] != b.domains[:level]]
+            levels.append(Domains(np.array([0, *begins], dtype=np.int64), (0, *begins, len(self.nodes))))
         return tuple(levels)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 
@@ -76,6 +77,8 @@ class Outlook:
         self._cluster = cluster
         self.past = Past(mirror, cluster)
         self.running = RunningGangs(mirror, cluster)
+        self._standing: dict[str, _Standing] = {}
+        """Those who waited at the last look, by the gang's key."""
 
     def look(
         self,
@@ -112,27 +115,22 @@ class Outlook:
         """The order of all that wait."""
         at = now.timestamp()
         self.past.refresh()
-        # Among equals, whoever was submitted first comes first.
-        waiting = sorted(waiting, key=_submitted)
-        expected = [self.past.expect(each.run, len(each.request.ranks)) for each in waiting]
         totals = totals_of(self._cluster)
-        candidates = [
-            Candidate(
-                key=each.request.key,
-                priority=each.request.priority,
-                queued_at=_seconds(each.request.queued_at) or at,
-                expected_seconds=expectation.seconds * _rounds(each),
-                size=dominant_part(_amounts(each.request), totals),
-                user=self.past.user_of(each.run),
-                team=each.run.metadata.namespace,
-            )
-            for each, expectation in zip(waiting, expected, strict=True)
-        ]
+        self._standing = {each.request.key: self._standing_of(each, totals) for each in waiting}
+        # Among equals, whoever was submitted first comes first.
+        line = sorted(self._standing.values(), key=attrgetter("submitted"))
+        expected = {each.key: self.past.expect(each.run, len(each.request.ranks)) for each in line}
+        candidates = [each.candidate(expected[each.key].seconds, at) for each in line]
         ranking = rank(candidates, self.past.users, self.past.teams, self._cluster.policy.queue.rules, at)
         overdue = ranking.overdue.tolist()
-        queue = [Queued(waiting[index].request, _until_end(expected[index]), overdue[index]) for index in ranking.order]
-        by_key = {each.key: expectation for each, expectation in zip(candidates, expected, strict=True)}
-        return Line(at, ranking, by_key, queue)
+        queue = [line[i].queued(_until_end(expected[line[i].key]), overdue[i]) for i in ranking.order]
+        return Line(at, ranking, expected, queue)
+
+    def _standing_of(self, applicant: Applicant, totals: Sequence[float]) -> _Standing:
+        known = self._standing.get(applicant.request.key)
+        if known is None or not known.is_of(applicant, totals):
+            return _Standing(applicant, totals, self.past.user_of(applicant.run))
+        return known
 
     def endings(self, now: datetime) -> Iterator[tuple[str, Ending]]:
         """When what runs is expected to leave its nodes, as far as anybody knows, by the run's `namespace/name`: gangs,
@@ -161,11 +159,45 @@ class Outlook:
         return at + self.past.expect_more(gang.run, gang.rows.size, gang.since, at).seconds
 
 
-def _submitted(applicant: Applicant) -> tuple[str, str, str]:
-    """Runs of one second are told apart by when the Web API was asked for them, as in lists."""
-    meta = applicant.run.metadata
-    submitted = meta.annotations.get(names.ANNOTATION_SUBMITTED_AT) or meta.creation_timestamp
-    return applicant.request.queued_at, submitted, applicant.request.key
+class _Standing:
+    """One that waits, as order and planner take it: made anew only where something has changed of it since the last
+    look, since most of a long queue has not."""
+
+    def __init__(self, applicant: Applicant, totals: Sequence[float], user: str) -> None:
+        self.run, self.request = applicant.run, applicant.request
+        self.key = self.request.key
+        self._totals = totals
+        meta = self.run.metadata
+        # Runs of one second are told apart by when the Web API was asked for them, as in lists.
+        submitted = meta.annotations.get(names.ANNOTATION_SUBMITTED_AT) or meta.creation_timestamp
+        self.submitted = self.request.queued_at, submitted, self.key
+        self._queued_at = _seconds(self.request.queued_at)
+        self._rounds = _rounds(applicant)
+        self._size = dominant_part(_amounts(self.request), totals)
+        self._user = user
+        self._candidate: Candidate | None = None
+        self._queued: Queued | None = None
+
+    def is_of(self, applicant: Applicant, totals: Sequence[float]) -> bool:
+        """Whether all is as it was, but for what is expected."""
+        return self.run is applicant.run and self.request is applicant.request and self._totals == totals
+
+    def candidate(self, expected_seconds: float, now: float) -> Candidate:
+        """For the order. Who waits since nobody knows when has come now."""
+        seconds, queued_at = expected_seconds * self._rounds, self._queued_at or now
+        known = self._candidate
+        if known is None or known.expected_seconds != seconds or known.queued_at != queued_at:
+            team = self.run.metadata.namespace
+            known = Candidate(self.key, self.request.priority, queued_at, seconds, self._size, self._user, team)
+            self._candidate = known
+        return known
+
+    def queued(self, expected_seconds: float, overdue: bool) -> Queued:
+        """For the planner."""
+        known = self._queued
+        if known is None or known.expected_seconds != expected_seconds or known.overdue != overdue:
+            known = self._queued = Queued(self.request, expected_seconds, overdue)
+        return known
 
 
 def _until_end(expectation: Expectation) -> float:
