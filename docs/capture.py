@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,8 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 PATIENCE_SECONDS = 60.0
+SETTLED_SECONDS = 5.0
+"""So long a server has to be silent to be taken for up where it says something else than the page."""
 HOME, HOST = "/home/ada", "laptop"
 DEMO_LINE = 118
 """Columns: a longer line of the demo is cut where the reader would have to scroll."""
@@ -157,8 +159,8 @@ class Terminal:
                 printed += chunk
         return self.neutral(printed[: end.start()].decode()), int(end[1])
 
-    def serve(self, words: str) -> str:
-        """Starts a server beside the shell; what it says when it is up."""
+    def serve(self, words: str, shown: Sequence[str] = ()) -> str:
+        """Starts a server beside the shell; what it says when it is up: when it has said all that the page shows."""
         file = self.home.parent / f"server-{len(self._servers)}.log"
         with file.open("wb") as output:
             folder = Path(f"/proc/{self._shell.pid}/cwd").resolve()
@@ -171,13 +173,15 @@ class Terminal:
                 cwd=folder,
             )
         self._servers.append(process)
-        deadline, said, before = time.monotonic() + PATIENCE_SECONDS, "", None
-        while not said or said != before:
-            if process.poll() is not None or time.monotonic() > deadline:
+        begun = changed = time.monotonic()
+        said = ""
+        while not said or not (_says(said, shown) or time.monotonic() - changed > SETTLED_SECONDS):
+            if process.poll() is not None or time.monotonic() - begun > PATIENCE_SECONDS:
                 raise Broken(f"`{words}` is not up: {said}")
-            time.sleep(0.5)
-            before, said = said, file.read_text()
-        return self.neutral(said)
+            time.sleep(0.2)
+            before, said = said, self.neutral(file.read_text())
+            changed = changed if said == before else time.monotonic()
+        return said
 
     def until(self, words: str) -> None:
         """Raises Broken where the command does not succeed in time."""
@@ -188,7 +192,7 @@ class Terminal:
                 return
             if time.monotonic() > deadline:
                 raise Broken(f"waited in vain until `{words}`; it printed: {printed}")
-            time.sleep(0.3)
+            time.sleep(1.0)  # each time a command that starts from nothing
 
     def neutral(self, text: str) -> str:
         """The text as a reader of the page sees it: without this machine's names."""
@@ -219,6 +223,11 @@ class Terminal:
             self._shell.wait()
 
 
+def _says(said: str, shown: Sequence[str]) -> bool:
+    """Whether a server has said all that a page shows, what it logs included."""
+    return len(said.splitlines()) >= len(shown) and comparable(said) == comparable("\n".join(shown))
+
+
 def _without_host(text: str) -> str:
     return re.sub(rf"\b{re.escape(socket.gethostname().lower())}\b", HOST, text)
 
@@ -240,7 +249,8 @@ def captured(page: str, folder: Path, cluster: Path | None = None) -> str:
             elif step.kind == "stop":
                 terminal.stop_servers()
             elif "server" in step.tags:
-                fresh.append((step.output, terminal.serve(step.words).rstrip().splitlines()))
+                said = terminal.serve(step.words, lines[slice(*step.output)])
+                fresh.append((step.output, said.rstrip().splitlines()))
             else:
                 printed, _ = terminal.type(step.words)
                 log.info("$ %s\n%s", step.words, printed)

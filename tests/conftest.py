@@ -31,16 +31,22 @@ LONGEST_FIRST = ("runs", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e
 SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs", "stage": "runs"}
 """Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
 
+PATIENCE_SECONDS = 300
+"""What a test with whole clusters and processes may take on a machine that does much else."""
+
 OF_A_MODULE = "stage"
 """A fixture of which each module has one, on the embedded server too."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each group of tests goes to one worker, the longest groups first, unit tests last."""
+    """Each group of tests goes to one worker, the longest groups first, unit tests last; those that start servers have
+    time to wait for them."""
     groups = {item: _group(item) for item in items}
     items.sort(key=lambda item: _place(groups[item], item.nodeid))
     for item, group in groups.items():
+        if not item.nodeid.startswith("tests/unit") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
         if group and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
 

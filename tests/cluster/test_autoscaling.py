@@ -182,7 +182,7 @@ async def test_whoever_leads_next_asks_for_nothing_twice(world: World) -> None:
             async with _Stopping(world.client.config, kind, after, reached) as client:
                 controller = world.start_controller(client=client)
                 await submit(world, name, 1)
-                await asyncio.wait_for(reached.wait(), 20)
+                await asyncio.wait_for(reached.wait(), 60)
                 await world.kill_controller(controller)
             await _goes_on(world, scaler, name)
         made = [each["metadata"]["name"] for each in scaler.seen]

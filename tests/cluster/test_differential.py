@@ -33,7 +33,6 @@ def own_cluster() -> Iterator[RealCluster]:
         yield cluster
 
 
-@pytest.mark.timeout(120)
 async def test_random_sequences_are_answered_the_same(own_cluster: RealCluster) -> None:
     """Every answer and every watch event of a random sequence is the same, but for identities, versions and times."""
     different: dict[str, str] = {}

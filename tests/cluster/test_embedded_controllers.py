@@ -28,7 +28,7 @@ from kajitori.local.manager import Manager
 from kajitori.local.sim import SimSettings, SimulatedNodes
 
 NS = "default"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

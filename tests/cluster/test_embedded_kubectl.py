@@ -54,8 +54,8 @@ async def test_a_pods_life(api: EmbeddedApiServer) -> None:
     pod = json.loads(await run(api, "get", "pod", "web", "-o", "json"))
     assert pod["metadata"]["labels"] == {"app": "x", "tier": "front", "patched": "yes"}
     assert pod["spec"]["containers"][0]["image"] == "nginx:2"
-    await run(api, "wait", "pod/web", "--for=jsonpath={.status.phase}=Pending", "--timeout=5s")
-    assert 'pod "web" deleted' in await run(api, "delete", "pod", "web", "--timeout=5s")
+    await run(api, "wait", "pod/web", "--for=jsonpath={.status.phase}=Pending", "--timeout=60s")
+    assert 'pod "web" deleted' in await run(api, "delete", "pod", "web", "--timeout=60s")
 
 
 async def test_nodes(api: EmbeddedApiServer) -> None:
@@ -102,7 +102,7 @@ async def test_a_namespace_is_deleted_with_its_contents(api: EmbeddedApiServer) 
     """kubectl waits until it is gone."""
     await run(api, "create", "namespace", "team")
     await run(api, "run", "web", "--image=x", "-n", "team")
-    await run(api, "delete", "namespace", "team", "--timeout=20s")
+    await run(api, "delete", "namespace", "team", "--timeout=60s")
     code, _, err = await api.kubectl("get", "namespace", "team")
     assert code == 1
     assert 'namespaces "team" not found' in err

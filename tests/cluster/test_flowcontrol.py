@@ -26,7 +26,7 @@ KINDS = {
     ),
 }
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
 

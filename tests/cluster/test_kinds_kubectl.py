@@ -133,7 +133,7 @@ async def test_quota_in_a_new_namespace(kubectl: Kubectl) -> None:
 async def test_custom_resources(kubectl: Kubectl) -> None:
     """A definition is served at once: columns, explain, validation, apply."""
     await kubectl("apply", "-f", "-", given=definition())
-    await kubectl("wait", "--for=condition=Established", "crd/boats.sea.example", "--timeout=10s")
+    await kubectl("wait", "--for=condition=Established", "crd/boats.sea.example", "--timeout=60s")
     assert await kubectl("apply", "-f", "-", given=boat(size=4)) == "boat.sea.example/b created\n"
     lines = (await kubectl("get", "bo")).splitlines()
     assert [line.split() for line in lines] == [["NAME", "SIZE", "PHASE"], ["b", "4"]]

@@ -112,7 +112,7 @@ async def test_the_mirror_follows(client: KubeClient, own_namespace: str) -> Non
     mirror.on_change(lambda resource, namespace, name: changed.set())
 
     async def until(condition: Any) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 await changed.wait()
                 changed.clear()
@@ -180,7 +180,7 @@ async def test_an_api_server_that_dies_and_comes_back_loses_nobody(real_cluster:
         changed = asyncio.Event()
         mirror.on_change(lambda resource, namespace, name: changed.set())
         await client.create(PODS, pod("afterwards"), "default")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while ("default", "afterwards") not in mirror.pods:
                 await changed.wait()
                 changed.clear()
@@ -204,7 +204,7 @@ async def test_the_scheduler_binds_and_the_controller_manager_fills_in(
         # The node lifecycle controller calls a node without a kubelet not ready, so the Pod bears with that.
         anywhere = [{"operator": "Exists"}]
         await client.create(PODS, pod("wanderer", tolerations=anywhere), "default")
-        async with asyncio.timeout(30), Mirror(client, [PODS]) as mirror:
+        async with asyncio.timeout(60), Mirror(client, [PODS]) as mirror:
             bound = asyncio.Event()
             mirror.on_change(lambda resource, namespace, name: bound.set())
             await mirror.wait_synced()
@@ -212,7 +212,7 @@ async def test_the_scheduler_binds_and_the_controller_manager_fills_in(
                 await bound.wait()
                 bound.clear()
             assert mirror.pods[("default", "wanderer")].spec.node_name == "scheduled-to"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not await has_default_account(client):  # noqa: ASYNC110 - nothing to wait on
                 await asyncio.sleep(0.2)
         await client.delete(PODS, "wanderer", "default", grace_seconds=0)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import subprocess
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import yaml
@@ -35,6 +37,17 @@ class Kubectl:
 
     def apply(self, document: dict[str, Any], *arguments: str) -> str:
         return self("apply", *arguments, "-f", "-", stdin=yaml.safe_dump(document))
+
+    @contextlib.contextmanager
+    def beside(self, *arguments: str) -> Iterator[IO[str]]:
+        """What kubectl prints while the test goes on; it is ended at the end."""
+        command = [kubectl_binary(), f"--kubeconfig={self.platform.kubeconfig}", f"--namespace={self.namespace}"]
+        with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            try:
+                yield process.stdout
+            finally:
+                process.terminate()
 
     def start(self, name: str, *command: str) -> None:
         """A Pod on this machine, ready."""
@@ -106,7 +119,7 @@ def test_a_pod(kubectl: Kubectl) -> None:
     described = kubectl("describe", "pod", "web")
     assert "State:          Running" in described
     assert "Scheduled" in described
-    assert kubectl("logs", "web") == "up\n"
+    wait_until(lambda: kubectl("logs", "web") == "up\n", lambda: kubectl("logs", "web"))
     assert kubectl("exec", "web", "--", "echo", "hello") == "hello\n"
     assert "7" in kubectl("exec", "web", "--", "sh", "-c", "exit 7", code=7)
     kubectl("label", "pod", "web", "tier=front")
@@ -123,14 +136,18 @@ def test_a_pod(kubectl: Kubectl) -> None:
     assert "not found" in kubectl("get", "pod", "web", code=1)
 
 
-def test_logs_are_followed_to_the_end(kubectl: Kubectl) -> None:
+def test_logs_are_followed_to_the_end(kubectl: Kubectl, tmp_path: Path) -> None:
     """`logs -f` ends with the program, and has all of it; a Pod that ends is waited for."""
+    gate = tmp_path / "gate"
     kubectl(
         *("run", "count", "--image=any", "--restart=Never", f"--overrides={HERE}", "--command", "--"),
-        *("sh", "-c", "for i in 1 2 3; do echo line $i; sleep 0.3; done"),
+        *("sh", "-c", f"echo line 1; until [ -e {gate} ]; do sleep 0.1; done; echo line 2; echo line 3"),
     )
     kubectl("wait", "pod/count", "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
-    assert kubectl("logs", "-f", "count") == "line 1\nline 2\nline 3\n"
+    with kubectl.beside("logs", "-f", "count") as following:
+        assert following.readline() == "line 1\n"
+        gate.touch()
+        assert following.read() == "line 2\nline 3\n"
     kubectl("wait", "pod/count", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
     assert kubectl("logs", "--tail=1", "count") == "line 3\n"
     assert kubectl("delete", "pod", "count", "--now").startswith('pod "count" deleted')
@@ -257,36 +274,36 @@ def test_what_is_not_there(kubectl: Kubectl) -> None:
 def test_a_watch_follows(kubectl: Kubectl) -> None:
     """`get --watch` prints each change as it comes."""
     kubectl.apply(config(a="1"))
-    command = [kubectl_binary(), f"--kubeconfig={kubectl.platform.kubeconfig}", f"--namespace={kubectl.namespace}"]
-    with subprocess.Popen(
-        [*command, "get", "configmap", "settings", "--watch", "-o", "jsonpath={.data.a}{'\\n'}"],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as watching:
-        assert watching.stdout is not None
-        try:
-            assert watching.stdout.readline() == "1\n"
-            kubectl.apply(config(a="2"))
-            assert watching.stdout.readline() == "2\n"
-        finally:
-            watching.terminate()
+    with kubectl.beside("get", "configmap", "settings", "--watch", "-o", "jsonpath={.data.a}{'\\n'}") as watching:
+        assert watching.readline() == "1\n"
+        kubectl.apply(config(a="2"))
+        assert watching.readline() == "2\n"
 
 
 LIVES = """
 trap 'echo bye; exit 0' TERM
 echo life $KAJI_ATTEMPT of rank $KAJI_RANK
-[ $KAJI_ATTEMPT$KAJI_RANK = 11 ] && sleep 0.3 && exit 3
+[ $KAJI_RANK = 0 ] && touch "$MET/$KAJI_ATTEMPT"
+[ $KAJI_ATTEMPT$KAJI_RANK != 11 ] || { until [ -e "$MET/1" ]; do sleep 0.05; done; exit 3; }
 while :; do sleep 0.05; done
 """
 
 
-def test_what_members_said_outlives_their_pods(kubectl: Kubectl) -> None:
+@pytest.fixture
+def met() -> Iterator[Path]:
+    """A folder that everybody may reach."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def test_what_members_said_outlives_their_pods(kubectl: Kubectl, met: Path) -> None:
     """Of an attempt that is over rank 0 and who failed, their last words included; it goes with the run."""
     here = {"kubernetes.io/hostname": NODE}
     small = {"cpu": 0.1, "memory": "32Mi"}
     who = str(os.getuid() or 65534)  # policy lets nobody run as root
-    lives = run_of("lives", command=["sh", "-c", LIVES], replicas=2, resources=small, nodeSelector=here, user=who)
-    kubectl.apply(lives)
+    met.chmod(0o777)
+    said: dict[str, Any] = {"command": ["sh", "-c", LIVES], "env": {"MET": str(met)}, "user": who}
+    kubectl.apply(run_of("lives", replicas=2, resources=small, nodeSelector=here, **said))
     kubectl("wait", "run/lives", "--for=jsonpath={.status.attempt.number}=2", "--timeout=60s")
     uid = kubectl.json("run", "lives")["metadata"]["uid"]
     folder = kubectl.platform.blobs / "logs" / kubectl.namespace / uid
@@ -306,7 +323,7 @@ def kept_in(folder: Path) -> dict[str, list[str]]:
 
 
 def wait_until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline, what()
         time.sleep(0.05)

@@ -55,15 +55,18 @@ class Node:
         self.client = client
         self.kubelet = kubelet
 
-    async def kubectl(self, *args: str, stdin: bytes | None = None, code: int = 0) -> str:
-        process = await asyncio.create_subprocess_exec(
+    async def start(self, *args: str, has_input: bool = False) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
             KUBECTL,
             f"--kubeconfig={self.kubeconfig}",
             *args,
-            stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE if has_input else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
+
+    async def kubectl(self, *args: str, stdin: bytes | None = None, code: int = 0) -> str:
+        process = await self.start(*args, has_input=stdin is not None)
         out, err = await asyncio.wait_for(process.communicate(stdin), BOUND_SECONDS)
         assert process.returncode == code, (args, out, err)
         return (out + err).decode(errors="replace") if code else out.decode(errors="replace")
@@ -84,6 +87,12 @@ class Node:
 
     async def wait(self, name: str, condition: str) -> None:
         await self.kubectl("wait", f"--for={condition}", f"pod/{name}", f"--timeout={BOUND_SECONDS:.0f}s")
+
+
+ANY_SERVER = pytest.mark.parametrize(
+    "cluster", ["embedded", pytest.param("websocket", marks=pytest.mark.real)], indirect=True
+)
+"""For what is passed on the same way by both."""
 
 
 @pytest.fixture
@@ -119,6 +128,7 @@ async def _node(config: KubeConfig, kubeconfig: Path, server: ServerSettings, fo
         await client.delete(NODES, "node")
 
 
+@ANY_SERVER
 async def test_node(node: Node) -> None:
     """The node is Ready, without the taint that only a node lifecycle controller would take away elsewhere."""
     await node.kubectl("wait", "--for=condition=Ready", "node/node", "--timeout=60s")
@@ -127,11 +137,19 @@ async def test_node(node: Node) -> None:
     assert found["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.36")
 
 
-async def test_logs(node: Node) -> None:
+@ANY_SERVER
+async def test_logs(node: Node, tmp_path: Path) -> None:
     """`kubectl logs`, followed to the end and from the end."""
-    await node.run("p", "/bin/sh", "-c", "for i in 1 2 3; do echo line $i; sleep 0.2; done")
+    gate = tmp_path / "gate"
+    script = f"echo line 1; until [ -e {gate} ]; do sleep 0.1; done; echo line 2; echo line 3"
+    await node.run("p", "/bin/sh", "-c", script)
     await node.wait("p", "jsonpath={.status.phase}=Running")
-    assert await node.kubectl("logs", "-f", "p") == "line 1\nline 2\nline 3\n"
+    following = await node.start("logs", "-f", "p")
+    assert following.stdout is not None
+    first = await asyncio.wait_for(following.stdout.readline(), BOUND_SECONDS)
+    gate.touch()
+    rest, err = await asyncio.wait_for(following.communicate(), BOUND_SECONDS)
+    assert (first + rest, err) == (b"line 1\nline 2\nline 3\n", b"")
     await node.wait("p", "jsonpath={.status.phase}=Succeeded")
     assert await node.kubectl("logs", "--tail=1", "p") == "line 3\n"
 
@@ -150,6 +168,7 @@ async def test_exec(node: Node) -> None:
     assert "no-such-program" in await node.kubectl("exec", "p", "--", "no-such-program", code=127)
 
 
+@ANY_SERVER
 async def test_failures(node: Node) -> None:
     """Exit codes and the reason for an OOM kill stand where kubectl looks for them."""
     await node.run("fails", "/bin/sh", "-c", "exit 3")
@@ -158,6 +177,7 @@ async def test_failures(node: Node) -> None:
     assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
+@ANY_SERVER
 async def test_delete(node: Node) -> None:
     """A Pod that obeys SIGTERM goes, and its object with it."""
     await node.run("p", "sleep", "1000")

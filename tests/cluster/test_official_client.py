@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import kubernetes
@@ -128,12 +129,16 @@ def test_exec_talks_both_ways(core: Any, namespace: str) -> None:
     talking.close()
 
 
-def test_logs_are_followed_to_the_end(core: Any, namespace: str) -> None:
+def test_logs_are_followed_to_the_end(core: Any, namespace: str, tmp_path: Path) -> None:
     """A followed log ends with its program."""
-    core.create_namespaced_pod(namespace, pod("count", "sh", "-c", "for i in 1 2 3; do echo line $i; sleep 0.2; done"))
+    gate = tmp_path / "gate"
+    script = f"echo line 1; until [ -e {gate} ]; do sleep 0.1; done; echo line 2; echo line 3"
+    core.create_namespaced_pod(namespace, pod("count", "sh", "-c", script))
     wait_for(core, namespace, "count", "Running")
-    lines = list(watch.Watch().stream(core.read_namespaced_pod_log, "count", namespace))
-    assert lines == ["line 1", "line 2", "line 3"]
+    lines = watch.Watch().stream(core.read_namespaced_pod_log, "count", namespace)
+    assert next(lines) == "line 1"
+    gate.touch()
+    assert list(lines) == ["line 2", "line 3"]
     wait_for(core, namespace, "count", "Succeeded")
 
 

@@ -31,6 +31,6 @@ async def test_a_short_run_passes_the_one_that_nodes_are_kept_for_and_a_long_one
     await world.reaches("first", Phase.RUNNING)
     await world.succeed("first")
     done = await world.reaches("first", Phase.SUCCEEDED)
-    assert done.ran is not None and done.ran.seconds < 60
+    assert done.ran is not None and done.ran.seconds < 600
     await world.reaches("long", Phase.RUNNING)
     assert world.status("large").attempts == 0

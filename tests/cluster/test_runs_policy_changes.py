@@ -79,7 +79,7 @@ async def test_what_is_under_way_is_kept_and_can_be_ended(world: World) -> None:
             await world.submit(name, replicas=2, restarts=5, **limit)
             await world.reaches(name, Phase.RUNNING)
         await world.submit("begun", replicas=3)
-        await asyncio.wait_for(held_up.wait(), 30)
+        await asyncio.wait_for(held_up.wait(), 60)
         await world.until(lambda: world.pods("begun"), "its first member")
         await world.kill_controller(first)
     await world.change("begun", launcher="torchrun", env={"LR": "1"})

@@ -46,7 +46,7 @@ async def http(world: World) -> AsyncIterator[httpx2.AsyncClient]:
     headers = {"Authorization": f"Bearer {world.client.config.credentials.token}"}
     async with (
         ApiServer(app) as server,
-        httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30.0) as client,
+        httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=60.0) as client,
     ):
         yield client
 
@@ -250,7 +250,7 @@ async def test_people_may_do_what_kubernetes_lets_them(
 
 async def _until_allowed(http: httpx2.AsyncClient, headers: dict[str, str]) -> dict[str, Any]:
     """The API server's own authorizer needs a moment to see a new binding."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             response = await http.post("/v1/runs", headers=headers, json={"name": "mine", "spec": SPEC})
             if response.status_code == 201:

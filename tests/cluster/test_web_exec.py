@@ -27,7 +27,7 @@ from kajitori.policyfile import PolicyFile
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-BOUND_SECONDS = 30.0
+BOUND_SECONDS = 60.0
 AS_ROOT = os.geteuid() == 0
 SPEC: dict[str, Any] = {
     "image": "busybox",

@@ -51,6 +51,17 @@ def test_a_page_is_read_as_a_reader_does(capture: ModuleType) -> None:
     ]
 
 
+def test_a_server_may_pause_before_it_is_up(capture: ModuleType, tmp_path: Path) -> None:
+    """A slow machine is silent for a while between two lines of it."""
+    terminal = capture.Terminal(tmp_path)
+    try:
+        words = """bash -c 'echo On port 41; sleep 1.2; echo It is up; sleep 60'"""
+        assert terminal.serve(words, ["On port 7", "It is up"]) == "On port 41\nIt is up\n"
+    finally:
+        terminal.stop_servers()  # then nobody is asked for runs
+        terminal.close()
+
+
 def test_only_what_differs_by_nature_is_overlooked(capture: ModuleType) -> None:
     """Ages and ports may differ; a count or a status may not."""
     before = "bert  Running  2/2  3 seconds\nhttp://127.0.0.1:41001"

@@ -62,7 +62,7 @@ class Laptop:
     def kill(self, number: int = signal.SIGTERM) -> None:
         assert self.process is not None
         self.process.send_signal(number)
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
     def members(self, run: str) -> dict[int, int]:
         """The first process of each rank: the program itself, not what it started."""

@@ -40,7 +40,7 @@ BOUND_SECONDS = 90.0
 BLOBS = "blobs"
 NODE = "here"
 """The node that is this machine."""
-POLICY = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "restartGrace": "1s"}}
+POLICY = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "restartGrace": "5s"}}
 
 
 @dataclass(frozen=True)

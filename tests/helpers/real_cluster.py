@@ -346,7 +346,7 @@ def _is_well(port: int, path: str, token: str = "") -> bool:
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        with opener.open(request, timeout=5) as answer:
+        with opener.open(request, timeout=30) as answer:
             return bool(answer.status == 200)
     except OSError:  # urllib's errors are among them
         return False

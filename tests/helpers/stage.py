@@ -33,7 +33,7 @@ from kajitori.kube.watch import WatchSettings
 from kajitori.local.manager import Manager
 from kajitori.policyfile import PolicyFile
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 IMPATIENT = WatchSettings(base_seconds=0.1, cap_seconds=0.5)
 """For whoever waits for a watch that breaks again and again."""
 

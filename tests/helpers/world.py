@@ -44,7 +44,8 @@ from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.policyfile import PolicyFile
 from kajitori.store.logs import KeptLogs
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
+"""How long anything may take on a machine that does much else."""
 NODES_COUNT = 8
 GPUS = 8
 SIM = "sim.kajitori.dev/"

@@ -21,7 +21,7 @@ USER_AGENT = "differential/1"
 _LAGGING = re.compile(r"limitranges|priorityclasses|namespaces/[^/]+(/finalize|/status)?$|/namespaces$|storageclasses")
 """Admission of a real server looks at these through a cache of its own."""
 _LAG_SECONDS = 0.12
-_BOUND_SECONDS = 20.0
+_BOUND_SECONDS = 60.0
 _QUIET_SECONDS = 0.15
 
 

@@ -59,7 +59,7 @@ class World:
         changed = asyncio.Event()
         unsubscribe = self.mirror.on_change(lambda *_: changed.set())
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not self._is_caught_up():
                     changed.clear()
                     if not self._is_caught_up():

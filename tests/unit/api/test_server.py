@@ -117,7 +117,7 @@ async def test_a_request_that_is_being_worked_on_is_finished(world: World) -> No
     await server.start()
     async with httpx2.AsyncClient(base_url=server.url, headers=HEADERS) as http:
         submitting = asyncio.create_task(http.post("/v1/runs", json={"name": "bert", "spec": {"image": "bert:3"}}))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not any(method == "POST" and path.endswith("/runs") for method, path, _ in world.kubernetes.requests):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.shield(submitting), 0.001)

@@ -57,9 +57,9 @@ def test_the_service_answers_and_ends_at_sigterm() -> None:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline().rsplit(maxsplit=1)[-1])
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
                 assert json.load(answer)["rank"] == 3
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
                 assert answer.read() == b"ok\n"
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=30) == 0

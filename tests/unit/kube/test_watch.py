@@ -39,7 +39,7 @@ class Listener:
 
     async def next(self) -> str:
         """The next change, as `Added x`."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             change = await anext(self._changes)
         if isinstance(change, Synced):
             return f"Synced {change.resource_version}"

@@ -160,7 +160,7 @@ def test_a_member_that_is_told_to_end_waits_for_what_rank_0_runs_there(tmp_path:
             process.terminate()
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(0.5)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
 
 
 @needs_openssh
@@ -187,7 +187,7 @@ def test_a_member_that_shares_the_address_of_another_waits(tmp_path: Path) -> No
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.3)
         process.terminate()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def check(folder: Path, *before: str, **environment: str) -> subprocess.CompletedProcess[str]:

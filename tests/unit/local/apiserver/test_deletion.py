@@ -53,7 +53,7 @@ async def make_pod(api: EmbeddedApiServer, name: str, node: str = "", **labels: 
 
 async def gone(api: EmbeddedApiServer, path: str) -> None:
     """Wait until nothing is there."""
-    async with asyncio.timeout(10), api.watch(path.rpartition("/")[0]) as events:
+    async with asyncio.timeout(60), api.watch(path.rpartition("/")[0]) as events:
         while (await api.call("GET", path)).code != 404:
             await events.next()
 

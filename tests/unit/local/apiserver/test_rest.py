@@ -376,7 +376,7 @@ async def test_watches_do_not_outlive_their_clients(api: EmbeddedApiServer) -> N
     async with api.watch(MAPS) as events:
         assert len(collection.watchers) == 1
         events.response.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while collection.watchers:  # noqa: ASYNC110 - the end of a connection is nothing that can be awaited
             await asyncio.sleep(0)
 

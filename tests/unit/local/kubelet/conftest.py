@@ -20,7 +20,7 @@ from kajitori.local.kubelet.settings import KubeletSettings
 
 from .fake_cluster import FakeCluster
 
-BOUND_SECONDS = 30.0
+BOUND_SECONDS = 60.0
 
 
 async def until(condition: Callable[[], Any], what: str = "") -> Any:
