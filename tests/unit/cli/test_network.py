@@ -80,3 +80,25 @@ def test_a_file_is_checked_without_a_server(tmp_path: Path) -> None:
     assert "clusters[0].pods[0] (line 2)" in bad.stderr
     assert "clusters[1].name (line 3)" in bad.stderr
     assert invoke(FakeWebApi(), "network", "validate", str(tmp_path / "no")).exit_code == 2
+
+
+NETWORKS = """
+natHosts: [{name: nat, addresses: [10.255.0.9]}]
+clusters:
+- {name: alpha, nodes: [10.1.0.0/16], services: [10.96.0.0/24], publicServices: [10.132.0.0/24], natHost: nat}
+"""
+
+
+def test_scripts_for_hub_and_nat_host(tmp_path: Path) -> None:
+    """Whole, or the rules alone; a host that is not there is refused, with those that are."""
+    path = tmp_path / "networks.yaml"
+    path.write_text(NETWORKS)
+    hub = invoke(FakeWebApi(), "network", "render", "hub", str(path)).stdout
+    assert hub.startswith("#!/bin/sh\n# The hub.")
+    assert "ip -4 route replace 10.132.0.0/24 via 10.255.0.9 proto 201" in hub
+    rules = invoke(FakeWebApi(), "network", "render", "nat", str(path), "--rules").stdout
+    assert rules.startswith("add table inet kajitori_nat\n")
+    assert rules.rstrip().endswith("to 10.255.0.9")
+    wrong = invoke(FakeWebApi(), "network", "render", "nat", str(path), "--host", "nit")
+    assert wrong.exit_code == 2
+    assert "there is no NAT host nit" in wrong.stderr

@@ -115,6 +115,32 @@ def validate(file: str, quiet: bool) -> None:
     click.echo(f"{file} is a registry without faults.")
 
 
+@command.command(
+    epilog="\b\nExamples:\n  kaji network render hub networks.yaml | ssh root@hub sh\n"
+    "  kaji network render nat networks.yaml --host nat-1 | ssh root@nat-1 sh"
+)
+@click.argument("what", metavar="hub|nat", type=click.Choice(("hub", "nat")))
+@click.argument("file", metavar="FILE")
+@click.option("--host", metavar="NAME", help="Which of natHosts; not needed where there is one only.")
+@click.option("--rules", is_flag=True, help="Only the rules, for nft -f.")
+def render(what: str, file: str, host: str | None, rules: bool) -> None:
+    """Write what makes a hub or a NAT host of a machine.
+
+    A hub leads researchers to every cluster and keeps clusters from each other. A NAT host makes Services reachable from
+    outside, each at the address that stands for it. It is a script for the machine's shell: nftables rules in a table of
+    our own, routes, forwarding. Run it as root, again after each change of the file; run twice, it changes nothing. What
+    is dropped is counted by name: nft list counters table inet kajitori_hub (kajitori_nat).
+    """
+    from kajitori.core.network.render import render_hub, render_nat
+    from kajitori.errors import InvalidInput
+
+    if what == "hub" and host is not None:
+        raise InvalidInput.one("--host", "there is one hub only", value=host, hint="leave it out")
+    networks = read_networks(file)
+    rendered = render_hub(networks) if what == "hub" else render_nat(networks, host)
+    click.echo(rendered.rules if rules else rendered.script(), nl=False)
+
+
 def read_networks(file: str) -> Networks:
     """The registry in a file; `-` is stdin. Raises InvalidInput."""
     import sys

@@ -16,6 +16,9 @@ from kajitori.errors import Fault
 
 __all__ = ["Networks", "findings", "overlap", "parse_networks"]
 
+_TO = "-to-"
+_TAKEN = ("researchers", "strangers")
+
 _ROOMY = 0.8
 """Of a range, in use: above it, growth needs another one soon."""
 
@@ -81,10 +84,18 @@ def _names(networks: Networks) -> Iterator[Fault]:
     clusters, hosts = ([each.name for each in named] for named in (networks.clusters, networks.nat_hosts))
     for field, names in (("clusters", clusters), ("natHosts", hosts)):
         for index, name in enumerate(names):
+            if name in _TAKEN or _TO in name:
+                message = f"{name} would make the names of counters ambiguous, such as a{_TO}b"
+                hint = f"choose one without {_TO}; not {', '.join(_TAKEN)}"
+                yield Fault(f"{field}[{index}].name", message, name, hint, "NameTaken")
             first = names.index(name)
             if first < index:
                 message = f"{name} is the name of {field}[{first}], too"
                 yield Fault(f"{field}[{index}].name", message, name, "give each a name of its own", "NameTaken")
+    for index, name in enumerate(hosts):
+        if name in clusters:
+            message = f"{name} is the name of a cluster, too"
+            yield Fault(f"natHosts[{index}].name", message, name, "give each a name of its own", "NameTaken")
 
 
 def _overlaps(networks: Networks) -> Iterator[Fault]:

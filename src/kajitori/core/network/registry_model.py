@@ -144,7 +144,7 @@ class Networks(Document):
     researchers: list[Cidr] = Field(default_factory=list, max_length=_MOST)
     """Where people come from: only they reach clusters through the hub."""
     hub: Hub | None = None
-    nat_hosts: list[NatHost] = Field(default_factory=list, max_length=1000)
+    nat_hosts: list[NatHost] = Field(default_factory=list, max_length=200)
     """Hosts that translate Service ranges."""
-    clusters: list[Cluster] = Field(default_factory=list, max_length=1000)
+    clusters: list[Cluster] = Field(default_factory=list, max_length=200)
     """All clusters, the spokes."""

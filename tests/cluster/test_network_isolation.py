@@ -1,0 +1,296 @@
+"""What `kaji network render` writes, in real network namespaces: a researcher, a hub, two clusters, NAT hosts, Pods.
+
+alpha's Services are translated by a host of their own, which hides who calls; beta's by its gateway, which does not.
+Both clusters use the same Service range, as installers hand it out.
+
+    researcher --- hub --- transit --- nat
+                             |  `----- alpha-gw --- a1 (Pod), a2 (Pod)
+                             `-------- beta-gw ---- b1 (Pod), b2 (Pod)
+
+Ports of the two gateways at the transit switch are isolated from each other, as peered networks are: what goes from one
+cluster to the other goes through the hub.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from tests.helpers.netns import Namespace, Server, answered, call, connect, knock, namespaces
+
+from kajitori.core.network.registry import Networks, parse_networks
+from kajitori.core.network.render import Rendered, render_hub, render_nat
+
+pytestmark = pytest.mark.root
+
+FILE = """
+researchers: [10.200.0.0/16, "fd00:200::/48"]
+hub: {addresses: [10.255.0.1, "fd00:255::1"]}
+natHosts:
+- {name: nat, addresses: [10.255.0.9, "fd00:255::9"]}
+- {name: beta-gw, addresses: [10.255.0.12, "fd00:255::12"], keepSource: true}
+clusters:
+- name: alpha
+  nodes: [10.1.0.0/24, "fd00:1::/64"]
+  pods: [10.16.0.0/16, "fd00:1:1::/48"]
+  services: [10.96.0.0/24, "fd00:96::/112"]
+  publicServices: [10.132.0.0/24, "fd00:132::/112"]
+  natHost: nat
+  gateways: [10.255.0.11, "fd00:255::11"]
+- name: beta
+  nodes: [10.2.0.0/24, "fd00:2::/64"]
+  pods: [10.17.0.0/16, "fd00:2:1::/48"]
+  services: [10.96.0.0/24, "fd00:96::/112"]
+  publicServices: [10.133.0.0/24, "fd00:133::/112"]
+  natHost: beta-gw
+  gateways: [10.255.0.12, "fd00:255::12"]
+"""
+
+PORT = 8080
+RESEARCHER, RESEARCHER6 = "10.200.0.2", "fd00:200::2"
+NAMES = (
+    "switch",
+    "researcher",
+    "hub",
+    "nat",
+    "alpha-gw",
+    "beta-gw",
+    *(f"{c}{n}{p}" for c in "ab" for n in "12" for p in ("", "-pod")),
+)
+
+
+@dataclass
+class Scene:
+    """All hosts, and the servers in their Pods and on their nodes."""
+
+    networks: Networks
+    hosts: dict[str, Namespace]
+    servers: list[Server] = field(default_factory=list)
+    seen: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def new(self, host: str) -> set[str]:
+        """Counters of our rules there that have counted since this was asked before."""
+        now, before = self.counters(host), self.seen.get(host, {})
+        self.seen[host] = now
+        return {name for name in now if now[name] != before.get(name)}
+
+    def counters(self, host: str, table: str = "") -> dict[str, int]:
+        """Packets by counter of those that counted any."""
+        table = table or ("kajitori_hub" if host == "hub" else "kajitori_nat")
+        found = json.loads(self.hosts[host].run(f"nft -j list counters table inet {table}"))["nftables"]
+        return {
+            each["counter"]["name"]: each["counter"]["packets"]
+            for each in found
+            if each.get("counter", {}).get("packets")
+        }
+
+    def apply(self, host: str, rendered: Rendered) -> None:
+        self.hosts[host].run("sh -s", stdin=rendered.script())
+
+
+def wire(hosts: dict[str, Namespace]) -> None:
+    """Cables, addresses and the routes that are there before anything of ours is."""
+    switch, hub = hosts["switch"], hosts["hub"]
+    switch.run("ip link add transit type bridge && ip link set transit up")
+    for name, address in (("hub", 1), ("nat", 9), ("alpha-gw", 11), ("beta-gw", 12)):
+        connect(switch, f"to-{name}", hosts[name], "transit")
+        switch.run(f"ip link set to-{name} master transit")
+        give(hosts[name], "transit", f"10.255.0.{address}/24", f"fd00:255::{address}/64")
+    give(switch, "transit", "10.255.0.66/24", via=("10.255.0.1",))
+    switch.run("for gateway in alpha beta; do bridge link set dev to-$gateway-gw isolated on; done")
+    connect(hub, "people", hosts["researcher"], "eth0")
+    give(hub, "people", "10.200.0.1/24", "fd00:200::1/64")
+    give(hosts["researcher"], "eth0", f"{RESEARCHER}/24", f"{RESEARCHER6}/64", via=("10.200.0.1", "fd00:200::1"))
+    for letter, cluster, number in (("a", "alpha", 1), ("b", "beta", 2)):
+        gateway = hosts[f"{cluster}-gw"]
+        gateway.run("ip link add nodes type bridge && ip link set nodes up")
+        give(gateway, "nodes", f"10.{number}.0.1/24", f"fd00:{number}::1/64")
+        forward(gateway)
+        gateway.run("ip route add default via 10.255.0.1; ip -6 route add default via fd00:255::1")
+        for index in (1, 2):
+            node, pod = hosts[f"{letter}{index}"], hosts[f"{letter}{index}-pod"]
+            connect(gateway, f"node{index}", node, "eth0")
+            gateway.run(f"ip link set node{index} master nodes")
+            ways = (f"10.{number}.0.1", f"fd00:{number}::1")
+            give(node, "eth0", f"10.{number}.0.1{index}/24", f"fd00:{number}::1{index}/64", via=ways)
+            forward(node)
+            connect(node, "pod", pod, "eth0")
+            range4, range6 = f"10.{15 + number}.{index}", f"fd00:{number}:1:{index}:"
+            give(node, "pod", f"{range4}.1/24", f"{range6}:1/64")
+            give(pod, "eth0", f"{range4}.2/24", f"{range6}:2/64", via=(f"{range4}.1", f"{range6}:1"))
+            gateway.run(
+                f"ip route add {range4}.0/24 via 10.{number}.0.1{index};"
+                f"ip -6 route add {range6}:/64 via fd00:{number}::1{index}"
+            )
+        # As the network of a cloud does, Service addresses go to some node, where kube-proxy takes them to a Pod.
+        gateway.run(
+            f"ip route add 10.96.0.0/24 via 10.{number}.0.11; ip -6 route add fd00:96::/112 via fd00:{number}::11"
+        )
+        proxy(hosts[f"{letter}1"], number)
+
+
+def give(host: Namespace, device: str, *addresses: str, via: tuple[str, ...] = ()) -> None:
+    """Addresses, usable at once, and default routes."""
+    commands = [f"ip address add {each} dev {device} {'nodad' if ':' in each else ''}" for each in addresses]
+    commands += [f"ip -{6 if ':' in hop else 4} route add default via {hop}" for hop in via]
+    host.run(" && ".join(commands))
+
+
+def forward(host: Namespace) -> None:
+    host.run("sysctl -q -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+
+
+def proxy(node: Namespace, number: int) -> None:
+    """What kube-proxy does on a node: a Service's address becomes a Pod's on the other node, hidden behind the node's
+    own. Counted is who called which Service address."""
+    node.run(
+        "nft -f -",
+        stdin=f"""
+        table inet proxy {{
+            counter hidden {{ }}
+            counter kept {{ }}
+            chain count {{
+                type filter hook prerouting priority mangle;
+                ip saddr 10.255.0.9 ip daddr 10.96.0.10 counter name hidden
+                ip6 saddr fd00:255::9 ip6 daddr fd00:96::10 counter name hidden
+                ip saddr {RESEARCHER} ip daddr 10.96.0.10 counter name kept
+                ip6 saddr {RESEARCHER6} ip6 daddr fd00:96::10 counter name kept
+            }}
+            chain services {{
+                type nat hook prerouting priority dstnat;
+                ip daddr 10.96.0.10 tcp dport 80 dnat ip to 10.{15 + number}.2.2:{PORT}
+                ip6 daddr fd00:96::10 tcp dport 80 dnat ip6 to [fd00:{number}:1:2::2]:{PORT}
+            }}
+            chain hide {{
+                type nat hook postrouting priority srcnat;
+                ct original ip daddr 10.96.0.10 masquerade
+                ct original ip6 daddr fd00:96::10 masquerade
+            }}
+        }}""",
+    )
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with namespaces(*NAMES) as hosts:
+        wire(hosts)
+        networks = parse_networks(FILE)
+        made = Scene(networks, hosts)
+        try:
+            for name in ("a1", "a2-pod", "a1-pod", "b1", "b2-pod", "researcher"):
+                made.servers.append(Server(hosts[name], PORT))
+            made.apply("hub", render_hub(networks))
+            for name in ("nat", "beta-gw"):
+                made.apply(name, render_nat(networks, name))
+            yield made
+        finally:
+            for server in made.servers:
+                server.close()
+
+
+def test_a_researcher_reaches_every_cluster(scene: Scene) -> None:
+    """Nodes and Pods see his own address, he sees theirs, over both families."""
+    researcher = scene.hosts["researcher"]
+    for address in ("10.1.0.11", "10.16.1.2", "10.16.2.2", "10.2.0.11", "10.17.2.2"):
+        assert call(researcher, address, PORT) == (RESEARCHER, address)
+    for address in ("fd00:1::11", "fd00:1:1:1::2", "fd00:2:1:2::2"):
+        assert call(researcher, address, PORT) == (RESEARCHER6, address)
+    counted = scene.counters("hub")
+    assert counted["researchers-to-alpha"] >= 5
+    assert counted["researchers-to-beta"] >= 3
+    assert not {"spoofed", "alpha-to-beta", "beta-to-alpha", "strangers-to-alpha"} & set(counted)
+
+
+def test_services_are_reached_one_to_one(scene: Scene) -> None:
+    """The researcher sees the public address that stands for the Service's; the cluster sees the Service's own, called
+    by the NAT host or, where it keeps the source, by the researcher."""
+    researcher = scene.hosts["researcher"]
+    assert call(researcher, "10.132.0.10", 80) == ("10.1.0.11", "10.132.0.10")
+    assert call(researcher, "fd00:132::10", 80) == ("fd00:1::11", "fd00:132::10")
+    assert call(researcher, "10.133.0.10", 80) == ("10.2.0.11", "10.133.0.10")
+    assert call(researcher, "fd00:133::10", 80) == ("fd00:2::11", "fd00:133::10")
+    assert set(scene.counters("a1", "proxy")) == {"hidden"}
+    assert set(scene.counters("b1", "proxy")) == {"kept"}
+    assert scene.counters("nat")["translated-alpha"] == 2
+    assert scene.counters("beta-gw")["translated-beta"] == 2
+
+
+def refused(scene: Scene, knocking: socket.socket, host: str, counter: str) -> None:
+    """What began as `knocking` ends at that host, counted under that name and nowhere else, and nobody answers."""
+    with knocking:
+        deadline = time.monotonic() + 60
+        while not (counted := scene.new(host)):
+            assert time.monotonic() < deadline, f"{host} counted nothing"
+        assert counted == {counter}
+        assert not answered(knocking)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "host", "counter"),
+    [
+        ("a1-pod", "10.17.2.2", "hub", "alpha-to-beta"),
+        ("a1", "10.2.0.11", "hub", "alpha-to-beta"),
+        ("a2-pod", "fd00:2:1:2::2", "hub", "alpha-to-beta"),
+        ("a1-pod", "10.133.0.10", "hub", "alpha-to-beta"),
+        ("b2-pod", "10.16.2.2", "beta-gw", "beta-to-alpha"),
+        ("b1", "fd00:1::11", "beta-gw", "beta-to-alpha"),
+        ("a1-pod", RESEARCHER, "hub", "alpha-to-researchers"),
+        ("b1-pod", RESEARCHER6, "beta-gw", "beta-to-researchers"),
+        ("switch", "10.17.2.2", "hub", "strangers-to-beta"),
+    ],
+)
+def test_what_must_not_pass_is_dropped_counted_and_named(
+    scene: Scene, source: str, target: str, host: str, counter: str
+) -> None:
+    """From cluster to cluster, to each other's Services, to researchers unasked, from hosts that nobody knows."""
+    scene.new(host)
+    refused(scene, knock(scene.hosts[source], target, 80 if target.endswith(".0.10") else PORT), host, counter)
+
+
+@pytest.mark.parametrize(("borrowed", "counter"), [("10.200.0.77", "spoofed"), ("10.17.9.9", "beta-to-beta")])
+def test_a_borrowed_address_does_not_pass(scene: Scene, borrowed: str, counter: str) -> None:
+    """Who takes a researcher's address comes by the wrong way; who takes one of the other cluster is there no more
+    welcome than with his own."""
+    gateway = scene.hosts["alpha-gw"]
+    gateway.run(f"ip address replace {borrowed}/32 dev lo")
+    scene.new("hub")
+    refused(scene, knock(gateway, "10.2.0.11", PORT, source=borrowed), "hub", counter)
+
+
+def test_applied_again_it_changes_nothing_and_a_new_file_only_what_it_changes(scene: Scene) -> None:
+    """Counters go on, routes of a cluster that left go with it, those of others stay; what was there is whole again."""
+    hub = scene.hosts["hub"]
+    counters, routes = scene.counters("hub"), hub.run("ip route; ip -6 route")
+    hub.run("ip route add 10.9.0.0/24 via 10.200.0.2")
+    scene.apply("hub", render_hub(scene.networks))
+    assert scene.counters("hub") == counters
+    without = scene.networks.model_copy(update={"clusters": scene.networks.clusters[:1]})
+    scene.apply("hub", render_hub(without))
+    left = hub.run("ip route; ip -6 route")
+    assert "10.17.0.0/16" not in left
+    assert "fd00:2::" not in left
+    assert "10.16.0.0/16" in left
+    assert "10.9.0.0/24" in left
+    scene.apply("hub", render_hub(scene.networks))
+    hub.run("ip route del 10.9.0.0/24")
+    assert sorted(hub.run("ip route; ip -6 route").split("\n")) == sorted(routes.split("\n"))
+    assert call(scene.hosts["researcher"], "10.17.2.2", PORT) == (RESEARCHER, "10.17.2.2")
+
+
+def test_it_is_the_rules_that_keep_clusters_apart(scene: Scene) -> None:
+    """Without them the one reaches the other; a connection from that time is cut when they come."""
+    hosts = scene.hosts
+    for host, table in (("hub", "kajitori_hub"), ("beta-gw", "kajitori_nat")):
+        hosts[host].run(f"nft delete table inet {table}")
+    old = hosts["a1-pod"].inside(lambda: socket.create_connection(("10.17.2.2", PORT), 30))
+    with old:
+        assert old.recv(100) == b"10.16.1.2"
+        scene.apply("hub", render_hub(scene.networks))
+        scene.apply("beta-gw", render_nat(scene.networks, "beta-gw"))
+        scene.new("hub")
+        old.send(b"still there?")
+        refused(scene, knock(hosts["a1-pod"], "10.17.2.2", PORT), "hub", "alpha-to-beta")

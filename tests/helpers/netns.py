@@ -1,0 +1,161 @@
+"""Network namespaces without names: held by open files of the test, they go when it lets go of them, or dies."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+_CLONE_NEWNET = 0x40000000
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Namespace:
+    """A network of its own, with loopback up."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._fd = -1
+        failed: list[OSError] = []
+
+        def make() -> None:  # a thread that ends takes its namespace along, unless somebody holds it
+            try:
+                _check(_LIBC.unshare(_CLONE_NEWNET))
+                self._fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+            except OSError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        if failed:
+            raise failed[0]
+        self.run("ip link set lo up")
+
+    @property
+    def path(self) -> str:
+        return f"/proc/{os.getpid()}/fd/{self._fd}"
+
+    def run(self, command: str, *, stdin: str | None = None) -> str:
+        """What a shell's command line in it prints; it has to succeed."""
+        words = ["nsenter", f"--net={self.path}", "sh", "-c", command]
+        done = subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"{self.name}: {command}: {done.stderr}"
+        return done.stdout
+
+    def inside(self, function: Callable[[], T]) -> T:
+        """What the function answers in it; sockets that it makes stay there."""
+
+        def enter() -> T:
+            _check(_LIBC.setns(self._fd, _CLONE_NEWNET))
+            return function()
+
+        with ThreadPoolExecutor(1) as thread:  # that is not used for anything else
+            return thread.submit(enter).result()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def connect(one: Namespace, its_end: str, other: Namespace, others_end: str) -> None:
+    """A cable between two namespaces; both ends are up."""
+    one.run(
+        f"ip link add {its_end} type veth peer name {others_end} netns {other.path} && ip link set {its_end} up &&"
+        f"nsenter --net={other.path} ip link set {others_end} up"
+    )
+
+
+@contextlib.contextmanager
+def namespaces(*names: str) -> Iterator[dict[str, Namespace]]:
+    """So many at once; the test is skipped, with the reason, where there can be none."""
+    missing = [tool for tool in ("ip", "nft", "nsenter") if shutil.which(tool) is None]
+    if os.geteuid() != 0 or missing:
+        pytest.skip(f"needs root, ip, nft and nsenter; missing: {', '.join(missing) or 'root'}")
+    made: dict[str, Namespace] = {}
+    try:
+        try:
+            for name in names:
+                made[name] = Namespace(name)
+        except PermissionError as error:
+            pytest.skip(f"no network namespaces here: {error}")
+        yield made
+    finally:
+        for namespace in made.values():
+            namespace.close()
+
+
+class Server:
+    """Tells whoever connects the address that it sees him at, over IPv4 and IPv6."""
+
+    def __init__(self, where: Namespace, port: int) -> None:
+        self._listener = where.inside(
+            lambda: socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        )
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, peer = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.sendall(peer[0].removeprefix("::ffff:").encode())
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+def call(where: Namespace, address: str, port: int, *, seconds: float = 30.0) -> tuple[str, str]:
+    """(address that the server sees, address that answers) from there."""
+
+    def ask() -> tuple[str, str]:
+        with socket.create_connection((address, port), seconds) as connection:
+            return connection.recv(100).decode(), connection.getpeername()[0]
+
+    return where.inside(ask)
+
+
+def knock(where: Namespace, address: str, port: int, *, source: str | None = None) -> socket.socket:
+    """A connection that has only begun: its first packet is on the way, nobody waits for an answer."""
+
+    def begin() -> socket.socket:
+        connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        connection.setblocking(False)
+        if source is not None:
+            connection.bind((source, 0))
+        connection.connect_ex((address, port))
+        return connection
+
+    return where.inside(begin)
+
+
+def answered(connection: socket.socket) -> bool:
+    """Whether anybody said anything to it, be it no."""
+    return bool(select.select([], [connection], [], 0)[1])
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise (
+            PermissionError(number, os.strerror(number)) if number in (1, 13) else OSError(number, os.strerror(number))
+        )

@@ -1,0 +1,123 @@
+"""What hubs and NAT hosts are told: rules for the pairs that there are, routes, and nothing of anybody else's.
+
+That the rules do what they say is proved with real packets in tests/cluster/test_network_isolation.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.network.registry import parse_networks
+from kajitori.core.network.registry_model import Networks
+from kajitori.core.network.render import render_hub, render_nat
+from kajitori.core.network.rules import MARK, digest
+from kajitori.errors import InvalidInput
+
+FILE = """
+researchers: [10.200.0.0/16]
+hub: {addresses: [10.255.0.1]}
+natHosts: [{name: nat, addresses: [10.255.0.9]}, {name: inline, addresses: [10.255.0.12], keepSource: true}]
+clusters:
+- {name: alpha, nodes: [10.1.0.0/24], pods: [10.16.0.0/16], services: [10.96.0.0/24], publicServices: [10.132.0.0/24],
+   natHost: nat, gateways: [10.255.0.11], serviceGateways: [10.1.0.4, 10.1.0.5]}
+- {name: beta, nodes: [10.2.0.0/24, "fd00:2::/64"], services: [10.96.0.0/24], publicServices: [10.133.0.0/24],
+   natHost: inline, gateways: [10.255.0.12]}
+- {name: gamma, pods: [10.3.0.0/16]}
+"""
+
+
+def rules(text: str) -> list[str]:
+    """The rules alone, without their table."""
+    return [line.split(" ", 4)[4] for line in text.splitlines() if line.startswith("add rule ")]
+
+
+def test_a_hub_routes_where_gateways_are_named() -> None:
+    """And leaves the rest to the network around it."""
+    routes = [route.words() for route in render_hub(parse_networks(FILE)).routes]
+    assert routes == [
+        "10.1.0.0/24 via 10.255.0.11",
+        "10.16.0.0/16 via 10.255.0.11",
+        "10.132.0.0/24 via 10.255.0.9",
+        "10.2.0.0/24 via 10.255.0.12",
+        "10.133.0.0/24 via 10.255.0.12",
+    ]
+
+
+def test_a_nat_host_sends_services_to_their_gateways_and_nothing_back() -> None:
+    """Spread over nodes where several are named; what is not translated leads nowhere, so that it can't go round."""
+    routes = [route.words() for route in render_nat(parse_networks(FILE), "nat").routes]
+    assert routes == [
+        "10.200.0.0/16 via 10.255.0.1",
+        "10.1.0.0/24 via 10.255.0.11",
+        "10.16.0.0/16 via 10.255.0.11",
+        "10.96.0.0/24 nexthop via 10.1.0.4 nexthop via 10.1.0.5",
+        "blackhole 10.132.0.0/24",
+    ]
+    assert "fib_multipath_hash_policy=1" in render_nat(parse_networks(FILE), "nat").script()
+    own = [route.words() for route in render_nat(parse_networks(FILE), "inline").routes]
+    assert own == ["10.200.0.0/16 via 10.255.0.1", "blackhole 10.133.0.0/24"]
+
+
+def test_who_calls_is_hidden_unless_the_source_is_kept() -> None:
+    networks = parse_networks(FILE)
+    hiding, keeping = (rules(render_nat(networks, name).rules) for name in ("nat", "inline"))
+    assert "hide ct original ip daddr 10.132.0.0/24 snat ip to 10.255.0.9" in hiding
+    assert not [rule for rule in keeping if rule.startswith("hide")]
+    assert [rule for rule in keeping if "dnat ip prefix to 10.96.0.0/24" in rule]
+
+
+def test_clusters_may_call_where_the_file_says_so() -> None:
+    """Researchers, that is; each other never."""
+    networks = parse_networks(FILE.replace("hub: {", "hub: {clustersMayCall: true, "))
+    found = rules(render_hub(networks).rules)
+    assert "from-alpha ip daddr @researchers4 counter name alpha-to-researchers accept" in found
+    assert "from-alpha ip daddr @cluster-beta4 counter name alpha-to-beta drop" in found
+
+
+@given(st.integers(1, 6))
+def test_every_pair_is_kept_apart_before_any_answer_is_let_through(count: int) -> None:
+    """Both ways, by name; so what was open before the rules came is cut."""
+    clusters = [{"name": f"c{n}", "nodes": [f"10.{n}.0.0/16"]} for n in range(count)]
+    found = rules(render_hub(parse_networks({"clusters": clusters})).rules)
+    for n in range(count):
+        chain = [rule for rule in found if rule.startswith(f"from-c{n} ")]
+        drops = [rule for rule in chain if rule.endswith(" drop")]
+        assert len(drops) == count
+        assert all(f"@cluster-c{m}4 counter name c{n}-to-c{m} drop" in drops[m] for m in range(count))
+        assert chain.index(f"from-c{n} ct state established,related accept") == count
+
+
+def test_rules_in_force_are_recognized() -> None:
+    """By a digest of all that they say, which stands among them."""
+    one, other = render_hub(parse_networks(FILE)), render_hub(parse_networks(FILE.replace("10.3.", "10.4.")))
+    for rendered in (one, other):
+        assert rendered.digest == digest(rendered.rules)
+        assert f'comment "{MARK}{rendered.digest}"' in rendered.rules
+    assert one.digest != other.digest
+    assert one == render_hub(parse_networks(FILE))
+
+
+@pytest.mark.parametrize(
+    ("networks", "host", "said"),
+    [
+        (Networks(), None, "there are none"),
+        (parse_networks(FILE), None, "which NAT host is not said"),
+        (parse_networks(FILE), "not", "there is no NAT host not"),
+    ],
+)
+def test_what_cannot_be_rendered(networks: Networks, host: str | None, said: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        render_nat(networks, host)
+    assert said in caught.value.faults[0].message
+    assert caught.value.faults[0].hint
+    with pytest.raises(InvalidInput, match="none to reach"):
+        render_hub(Networks())
+
+
+@pytest.mark.parametrize("name", ["researchers", "strangers", "a-to-b"])
+def test_names_that_counters_could_not_tell_apart_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_networks({"clusters": [{"name": name}], "natHosts": [{"name": name}]})
+    assert {fault.field for fault in caught.value.faults} >= {"clusters[0].name", "natHosts[0].name"}
