@@ -126,10 +126,10 @@ def validate(file: str, quiet: bool) -> None:
 def render(what: str, file: str, host: str | None, rules: bool) -> None:
     """Write what makes a hub or a NAT host of a machine.
 
-    A hub leads researchers to every cluster and keeps clusters from each other. A NAT host makes Services reachable from
-    outside, each at the address that stands for it. It is a script for the machine's shell: nftables rules in a table of
-    our own, routes, forwarding. Run it as root, again after each change of the file; run twice, it changes nothing. What
-    is dropped is counted by name: nft list counters table inet kajitori_hub (kajitori_nat).
+    A hub leads researchers to every cluster and keeps clusters from each other. A NAT host makes Services reachable
+    from outside, each at the address that stands for it. It is a script for the machine's shell: nftables rules in a
+    table of our own, routes, forwarding. Run it as root, again after each change of the file; run twice, it changes
+    nothing. What is dropped is counted by name: nft list counters table inet kajitori_hub (kajitori_nat).
     """
     from kajitori.core.network.render import render_hub, render_nat
     from kajitori.errors import InvalidInput
