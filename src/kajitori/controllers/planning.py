@@ -204,7 +204,7 @@ class Planning:
         asked = self._queue.giving_way.intent(request, waiting, self._now())
         for key, run in zip(keys, runs, strict=True):
             if run is not None:
-                self._queue.giving_way.note_asking(key, asked, run.metadata.resource_version)
+                self._queue.giving_way.note_asking(key, asked)
                 self._work.begin(key, partial(self._give_way, key, run, asked))
 
     async def _give_way(self, key: Key, run: RunObject, asked: GivesWay) -> None:

@@ -73,11 +73,8 @@ class GivingWay:
         self._mirror = mirror
         self._cluster = cluster
         self._outlook = outlook
-        self._asked: set[Key] = set()
-        """Runs whose status says that they give way."""
-        self._asking: dict[Key, tuple[GivesWay, str]] = {}
-        """Those whose status will say so as soon as the mirror shows it, and the version that it had before."""
-        self._services: set[Key] = set()
+        self._asked: dict[Key, GivesWay] = {}
+        """Runs that give way: their status says so, or will as soon as the mirror shows what is being written."""
         self._facts: dict[Key, _Facts] = {}
         for key in mirror.runs:
             self._look_at(key)
@@ -91,31 +88,26 @@ class GivingWay:
 
     def _look_at(self, key: Key) -> None:
         run = self._mirror.runs.get(key)
-        if run is None or run.status is None or run.status.gives_way is None:
-            self._asked.discard(key)
-        else:
-            self._asked.add(key)
-        if run is not None and run.status is not None and run.status.attempt is not None and type_of(run) == "service":
-            self._services.add(key)
-        else:
-            self._services.discard(key)
         if run is None:
             self._facts.pop(key, None)
-        if key in self._asking and (run is None or run.metadata.resource_version != self._asking[key][1]):
-            del self._asking[key]
+        if run is None or run.status is None or run.status.gives_way is None:
+            self._asked.pop(key, None)
+        else:
+            self._asked[key] = run.status.gives_way
 
-    def note_asking(self, key: Key, asked: GivesWay, version: str) -> None:
-        """It is being written that this run gives way; until that is seen it counts as done."""
-        self._asking[key] = asked, version
+    def note_asking(self, key: Key, asked: GivesWay) -> None:
+        """It is being written that this run gives way; until the mirror shows another version of it that counts as
+        done."""
+        self._asked[key] = asked
 
     def note_failed(self, key: Key) -> None:
         """It could not be written."""
-        self._asking.pop(key, None)
+        self._look_at(key)
 
     @property
     def is_asked(self) -> bool:
         """Whether anybody gives way, or is asked to."""
-        return bool(self._asked or self._asking)
+        return bool(self._asked)
 
     def givers(self, key: str) -> list[tuple[RunObject, GivesWay]]:
         """Runs that give way, or gave way, to this one (`namespace/name`), as long as it waits for what they had."""
@@ -124,12 +116,10 @@ class GivingWay:
         ]
 
     def _all_asked(self) -> Iterator[tuple[RunObject, GivesWay]]:
-        for key in sorted(self._asked | self._asking.keys()):
+        for key, asked in sorted(self._asked.items(), key=lambda item: item[0]):
             run = self._mirror.runs.get(key)
             if run is not None and run.status is not None:
-                asked = self._asking[key][0] if key in self._asking else run.status.gives_way
-                if asked is not None:
-                    yield run, asked
+                yield run, asked
 
     # ------------------------------------------------------------------------------------------ for the queue
 
@@ -201,27 +191,22 @@ class GivingWay:
     def running(self, now: datetime) -> list[Running]:
         """All gangs that hold nodes, and all members that are on their way out."""
         leaves = {run.metadata.uid for run, asked in self._all_asked() if still_waits(self._mirror, asked)}
-        found, alive = [], set()
+        found, gangs = [], set()
         for gang in self._outlook.running.all():
             ends_in = self._outlook.ends_at(gang, now) - now.timestamp()
             found.append(self._running(gang.run, gang.member, gang.rows, now, ends_in, leaves))
-            alive.add(gang.run.metadata.uid)
-        for service in self._services_alive():
-            rows = self._rows_of(self._mirror.pods_of_run(service.metadata.uid))
-            assert service.status is not None and service.status.attempt is not None
-            member = member_of_template(service.status.attempt, self._cluster.policy.gpu.resource)
-            found.append(self._running(service, member, rows, now, math.inf, leaves))
-            alive.add(service.metadata.uid)
-        found += self._leaving_members(alive)
+            gangs.add(gang.run.metadata.uid)
+        for run in self._mirror.runs.values():
+            if run.metadata.uid in gangs:
+                continue
+            going, pods = _is_service_alive(run), self._mirror.pods_of_run(run.metadata.uid)
+            if going:
+                assert run.status is not None and run.status.attempt is not None
+                member = member_of_template(run.status.attempt, self._cluster.policy.gpu.resource)
+                stay = [pod for pod in pods if not _is_told(pod)]
+                found.append(self._running(run, member, self._rows_of(stay), now, math.inf, leaves))
+            found += self._leaving_members(pod for pod in pods if not going or _is_told(pod))
         return found
-
-    def _services_alive(self) -> Iterator[RunObject]:
-        """Services that nobody has asked to end."""
-        for key in self._services:
-            run = self._mirror.runs[key]
-            assert run.status is not None
-            if run.status.phase in _ALIVE and run.status.reason not in ENDING and not run.metadata.deletion_timestamp:
-                yield run
 
     def _running(
         self, run: RunObject, member: MemberRequest, rows: Rows, now: datetime, ends_in: float, leaves: set[str]
@@ -247,14 +232,10 @@ class GivingWay:
             leaving=run.metadata.uid in leaves,
         )
 
-    def _leaving_members(self, alive: set[str]) -> Iterator[Running]:
+    def _leaving_members(self, pods: Iterable[Pod]) -> Iterator[Running]:
         """Members of runs that are over, or between two attempts, and those that were asked to end one by one."""
         index, resource = self._cluster.table().index, self._cluster.policy.gpu.resource
-        services = {self._mirror.runs[key].metadata.uid for key in self._services}
-        gone = (run.metadata.uid for run in self._mirror.runs.values() if run.metadata.uid not in alive)
-        left = [pod for uid in gone for pod in self._mirror.pods_of_run(uid)]
-        left += [pod for uid in services & alive for pod in self._mirror.pods_of_run(uid) if _is_told(pod)]
-        for pod in left:
+        for pod in pods:
             row = index.get(pod.spec.node_name)
             if row is None or pod.is_finished:
                 continue
@@ -266,9 +247,9 @@ class GivingWay:
             yield Running(key, pod.metadata.namespace, 0, False, member, np.array([row]), leaving=True)
 
     def _rows_of(self, pods: Iterable[Pod]) -> Rows:
-        """Where those are that were not asked to end."""
+        """Where those are that have not ended."""
         index = self._cluster.table().index
-        nodes = [pod.spec.node_name for pod in pods if not pod.is_finished and not _is_told(pod)]
+        nodes = [pod.spec.node_name for pod in pods if not pod.is_finished]
         return np.array([index[node] for node in nodes if node in index], dtype=np.int64)
 
     def _facts_of(self, run: RunObject) -> _Facts:
@@ -294,6 +275,14 @@ class GivingWay:
         if len(moments) < len(told) and since is not None:
             moments.append(since + timedelta(seconds=_grace_seconds(run)))
         return max(moments, default=None)
+
+
+def _is_service_alive(run: RunObject) -> bool:
+    """Whether it is a service that nobody has asked to end."""
+    status = run.status
+    if status is None or status.attempt is None or status.phase not in _ALIVE or run.metadata.deletion_timestamp:
+        return False
+    return status.reason not in ENDING and type_of(run) == "service"
 
 
 def _is_told(pod: Pod) -> bool:

@@ -133,9 +133,7 @@ class Scene:
         (request,) = self.plan().requests.requests
         waiting = self.mirror.runs["team", to]
         asked = self.queue.giving_way.intent(request, waiting, NOW)
-        self.queue.giving_way.note_asking(
-            ("team", name), asked, self.mirror.runs["team", name].metadata.resource_version
-        )
+        self.queue.giving_way.note_asking(("team", name), asked)
         return asked
 
 
