@@ -26,6 +26,7 @@ from kajitori.api import (
     logs,
     members,
     networks,
+    node_health,
     nodes,
     policy,
     problems,
@@ -82,6 +83,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     RunSpec,
     submission.RunRequest,
     changes.StopRequest,
+    node_health.TestRequest,
     code.CompleteRequest,
 )
 _OPEN_TO_ALL = ("/healthz", "/readyz")

@@ -29,6 +29,7 @@ from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.giving_way import GivingWay
+from kajitori.kube.health import HealthView
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Outlook
@@ -99,6 +100,7 @@ class Api:
         self.applicants = Applicants(deps.mirror, self.cluster)
         self.outlook = Outlook(deps.mirror, self.cluster)
         self.giving_way = GivingWay(deps.mirror, self.cluster, self.outlook)
+        self.health = HealthView(deps.mirror, self.cluster)
         self.asking = asyncio.Lock()
         """Held by whoever asks the planner, in a thread: one at a time, or nobody else would be answered."""
         self.hub = RunHub(deps.mirror)

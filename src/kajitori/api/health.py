@@ -25,7 +25,6 @@ from kajitori.core import names
 from kajitori.core.reasons import Phase
 from kajitori.core.snapshot import NodeFacts
 from kajitori.errors import KajitoriError, Unavailable
-from kajitori.kube.health import HealthView
 from kajitori.monitoring import metrics
 
 router = APIRouter(tags=["server"])
@@ -130,7 +129,7 @@ class ClusterCollector(Collector):
     def _health(self) -> Iterator[GaugeMetricFamily]:
         api = self._api
         suspected = metrics.nodes_suspected()
-        suspected.add_metric((), len(HealthView(api.mirror, api.cluster).verdict(api.mirror.now()).warnings))
+        suspected.add_metric((), len(api.health.verdict(api.mirror.now()).warnings))
         yield suspected
         going_on, policy = tests_that_go_on(api), api.cluster.policy
         trials = Counter(

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from pydantic import Field, model_validator
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.views import HealthEntry, NodeTest
 from kajitori.core import names
+from kajitori.core.fields import Text
 from kajitori.core.health import BY_HAND, DRAINED_BY
 from kajitori.core.health_trail import What, added, entry, in_words, last_test, left_as, read_trail, write_trail
 from kajitori.core.policy import Policy
 from kajitori.core.reasons import Phase
-from kajitori.errors import Conflict, WrongState
-from kajitori.kube.health import HealthView
+from kajitori.core.suggest import did_you_mean
+from kajitori.core.validation import Document, FieldError, show
+from kajitori.errors import Conflict, Fault, InvalidInput, NotFound
 from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES
 
 TRIES = 5
 """Of a change of a Node that somebody else changes at the same time: kubelets write theirs all the time."""
+
+_SHOWN = 5
+"""Of names that are none."""
 
 _RESULTS = {What.UNTESTED: "untested", What.FAILED: "failed", What.OUT: "failed"}
 
@@ -63,7 +70,7 @@ def why_out(node: Node, policy: Policy) -> str:
 
 def tests_that_go_on(api: Api) -> dict[str, RunObject]:
     """By node, the run that tests it now."""
-    latest = {node: runs[-1] for node, runs in HealthView(api.mirror, api.cluster).tests().items()}
+    latest = {node: runs[-1] for node, runs in api.health.tests().items()}
     return {node: run for node, run in latest.items() if run.status is None or not run.status.phase.is_final}
 
 
@@ -91,19 +98,71 @@ def trial_of(node: Node, policy: Policy, going_on: Mapping[str, RunObject]) -> N
     )
 
 
-async def ask_for_test(api: Api, user: User, name: str, node: Node) -> Node:
-    """Notes on the Node that somebody wants it tested; the controller does it. Answers the Node as it is then."""
-    preflight = api.cluster.policy.preflight
+class TestRequest(Document):
+    """Which nodes to test."""
+
+    __test__ = False  # nothing for pytest
+
+    nodes: list[Text] = Field(default_factory=list, max_length=100_000)
+    """Their names."""
+    every: bool = Field(default=False, alias="all")
+    """All that policy has a test for and that can be tested now."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> TestRequest:
+        if bool(self.nodes) == self.every:
+            raise FieldError("say which nodes", "give nodes, or all: true")
+        return self
+
+
+def can_be_tested(api: Api, name: str) -> bool:
+    """Whether policy has a test for a node, and the node could take one."""
+    node = api.mirror.nodes.get(name)
+    return node is not None and not _why_not_tested(node, api.cluster.policy)
+
+
+def check_testable(api: Api, chosen: Sequence[str], known: Collection[str]) -> None:
+    """Raises NotFound for those that are no nodes, else InvalidInput for all that can't be tested."""
+    unknown = [name for name in chosen if name not in known or name not in api.mirror.nodes]
+    if unknown:
+        shown = ", ".join(repr(show(name)) for name in unknown[:_SHOWN])
+        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+        said = "there is no node" if len(unknown) == 1 else "there are no nodes"
+        raise NotFound(f"{said} {shown}{more}", hint=did_you_mean(unknown[0], known))
+    policy = api.cluster.policy
+    faults = [
+        Fault("", f"{name} can't be tested: {why[0]}", hint=why[1])
+        for name in chosen
+        if (why := _why_not_tested(api.mirror.nodes[name], policy))
+    ]
+    if faults:
+        raise InvalidInput(faults)
+
+
+def _why_not_tested(node: Node, policy: Policy) -> tuple[str, str] | None:
+    """Why a node can't be tested, and the way out; None where it can."""
+    preflight, name = policy.preflight, node.metadata.name
+    if preflight.image is None:
+        return "policy names no image for tests", "ask the operators to name one under preflight in it"
     if not preflight.covers(node.metadata.labels):
         labels = ", ".join(f"{key}={value}" for key, value in preflight.nodes.items())
-        lacks = "names no image for tests" if preflight.image is None else f"tests only nodes with {labels}"
-        raise WrongState(f"{name} can't be tested: policy {lacks}", hint="ask the operators to change preflight in it")
-    if not node.is_ready or node.spec.unschedulable:
-        how = "not ready" if not node.is_ready else "cordoned"
-        hint = f"kaji uncordon {name}" if node.is_ready else "wait until its kubelet answers"
-        raise WrongState(f"{name} can't be tested: it is {how}", hint=hint)
+        return f"policy tests only nodes with {labels}", "ask the operators to change preflight in it"
+    if not node.is_ready:
+        return "it is not ready", "wait until its kubelet answers"
+    if node.spec.unschedulable:
+        return "it is cordoned", f"kaji uncordon {name}"
+    return None
+
+
+async def ask_for_tests(user: User, chosen: Sequence[str]) -> list[str]:
+    """Notes on Nodes that somebody wants them tested; the controller does it. Answers those that are still there."""
     patch = {"metadata": {"annotations": {names.ANNOTATION_TEST_WANTED: user.name}}}
-    return msgspec.convert(await user.client.patch(NODES, name, patch), Node)
+    asked = (user.client.patch(NODES, name, patch) for name in chosen)
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    for each in answers:
+        if isinstance(each, BaseException) and not isinstance(each, NotFound):
+            raise each
+    return [name for name, each in zip(chosen, answers, strict=True) if not isinstance(each, NotFound)]
 
 
 async def take_back(api: Api, user: User, name: str) -> Node:

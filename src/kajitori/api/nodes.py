@@ -7,20 +7,31 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.node_health import ask_for_test, health_of, take_back, tests_that_go_on, trial_of, why_out
+from kajitori.api.node_health import (
+    TestRequest,
+    ask_for_tests,
+    can_be_tested,
+    check_testable,
+    health_of,
+    take_back,
+    tests_that_go_on,
+    trial_of,
+    why_out,
+)
 from kajitori.api.pools import pool_views
-from kajitori.api.views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView
+from kajitori.api.submission import read_json
+from kajitori.api.views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
 from kajitori.core import names
 from kajitori.core.policy import Policy
 from kajitori.core.snapshot import NodeFacts, NodeTable
 from kajitori.core.suggest import did_you_mean
-from kajitori.core.validation import show
-from kajitori.errors import NotFound
+from kajitori.core.validation import read, show
+from kajitori.errors import InvalidInput, NotFound
 from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES
 
@@ -76,13 +87,34 @@ async def heal_node(api: Shared, user: Caller, name: str) -> Response:
     return answer(_detail(api, facts, node))
 
 
-@router.post("/v1/nodes/{name}/test", responses=describes(NodeDetail), summary="Have a node tested")
-async def test_node(api: Shared, user: Caller, name: str) -> Response:
-    """With the test of policy (`preflight`), as soon as no run is on it. A node that fails leaves the pool, one that
-    passes comes back; what it was stands in its trail. Asked twice, it is done once."""
-    table = await _may_change(api, user, name)
-    node = await ask_for_test(api, user, name, api.mirror.nodes[name])
-    return answer(_detail(api, table.nodes[table.index[name]], node))
+@router.post(
+    "/v1/preflight",
+    responses=describes(Tested),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/TestRequest"}}},
+        }
+    },
+    summary="Have nodes tested",
+)
+async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:
+    """With the test of policy (`preflight`), each as soon as no run is on it. A node that fails leaves the pool, one
+    that passes comes back; what it was stands in its trail. Asked twice, it is done once. Where one of those that are
+    named can't be tested, none is."""
+    wanted, faults, _ = read(TestRequest, read_json(await request.body()), "")
+    if faults or wanted is None:
+        raise InvalidInput(faults)
+    known = api.cluster.table().index
+    if wanted.every:
+        await user.require("patch", "", resource=NODES)
+        chosen = [name for name in known if can_be_tested(api, name)]
+    else:
+        chosen = list(dict.fromkeys(wanted.nodes))
+        check_testable(api, chosen, known)
+        for name in chosen:
+            await user.require("patch", "", name, resource=NODES)
+    return answer(Tested(nodes=await ask_for_tests(user, chosen)))
 
 
 async def _change(api: Api, user: User, name: str, patch: dict[str, Any]) -> Response:

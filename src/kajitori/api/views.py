@@ -182,6 +182,13 @@ class NodeTest(View):
     says: str = ""
 
 
+class Tested(View):
+    """Nodes that are to be tested."""
+
+    nodes: list[str]
+    """Their names, as far as they are still there."""
+
+
 class NodeView(View):
     """A node: what it has, what is in use, and why it takes no work."""
 

@@ -74,6 +74,8 @@ class HealthView:
             if test is not None:
                 signs = replace(signs, test=self._trial(test, signs, now))
             found.append(signs)
+        if len(self._signs) > len(found):  # nodes are gone
+            self._signs = {name: known for name, known in self._signs.items() if name in self._mirror.nodes}
         return found
 
     def tests(self) -> dict[str, list[RunObject]]:

@@ -93,14 +93,13 @@ async def test_an_operators_own_cordon_stays(world: World) -> None:
 
 async def test_somebody_asks_for_a_test(world: World) -> None:
     use_test(world)
-    response = await world.http.post("/v1/nodes/g1/test")
-    assert (response.status_code, response.json()["test"]["state"], response.json()["test"]["by"]) == (
-        200,
-        "asked",
-        "ada",
-    )
+    response = await world.http.post("/v1/preflight", json={"nodes": ["g1", "g1"]})
+    assert (response.status_code, response.json()) == (200, {"nodes": ["g1"]})
     written = world.kubernetes.get("nodes", "g1", "")
     assert written["metadata"]["annotations"] == {names.ANNOTATION_TEST_WANTED: "ada"}
+    await world.caught_up()
+    shown = (await get(world, "g1"))["test"]
+    assert (shown["state"], shown["by"]) == ("asked", "ada")
     test = run("test-g1", namespace="ops") | {"status": {"phase": "Queued", "message": "needs 8 GPUs", "members": {}}}
     test["metadata"]["annotations"] = {names.ANNOTATION_TESTED_NODE: "g1"}
     world.kubernetes.put("runs", test)
@@ -114,16 +113,47 @@ async def test_somebody_asks_for_a_test(world: World) -> None:
     )
 
 
+async def test_all_that_can_be_tested_are_asked_at_once(world: World) -> None:
+    """Those that are cordoned, or that policy has no test for, are left out."""
+    use_test(world)
+    await mark(world, "g2", unschedulable=True)
+    response = await world.http.post("/v1/preflight", json={"all": True})
+    assert (response.status_code, response.json()) == (200, {"nodes": ["g1", "n1"]})
+    for name, is_asked in (("g1", True), ("n1", True), ("g2", False)):
+        annotations = world.kubernetes.get("nodes", name, "")["metadata"].get("annotations", {})
+        assert (names.ANNOTATION_TEST_WANTED in annotations) == is_asked
+
+
 async def test_what_cannot_be_tested_is_said_with_the_way_out(world: World) -> None:
-    response = await world.http.post("/v1/nodes/g1/test")
-    assert (response.status_code, response.json()["code"]) == (409, "WrongState")
-    assert "names no image for tests" in response.json()["detail"]
+    """Of every node that was named; then none is tested."""
+
+    async def said(*nodes: str) -> list[tuple[str, str]]:
+        response = await world.http.post("/v1/preflight", json={"nodes": nodes})
+        assert (response.status_code, response.json()["code"]) == (422, "Invalid")
+        return [(fault["message"], fault["hint"]) for fault in response.json()["faults"]]
+
+    ((message, hint),) = await said("g1")
+    assert message == "g1 can't be tested: policy names no image for tests"
+    assert hint == "ask the operators to name one under preflight in it"
     use_test(world, nodes={"pool": "gpu"})
-    assert "tests only nodes with pool=gpu" in (await world.http.post("/v1/nodes/g1/test")).json()["detail"]
+    ((message, _),) = await said("g1")
+    assert message == "g1 can't be tested: policy tests only nodes with pool=gpu"
     use_test(world)
     await mark(world, "g1", unschedulable=True)
-    response = await world.http.post("/v1/nodes/g1/test")
-    assert (response.status_code, response.json()["hint"]) == (409, "kaji uncordon g1")
+    ready = world.kubernetes.get("nodes", "n1", "")["status"]["conditions"]
+    silent = [each | {"status": "Unknown"} if each["type"] == "Ready" else each for each in ready]
+    world.kubernetes.change("nodes", "n1", "", status={"conditions": silent})
+    await world.caught_up()
+    assert await said("g1", "g2", "n1") == [
+        ("g1 can't be tested: it is cordoned", "kaji uncordon g1"),
+        ("n1 can't be tested: it is not ready", "wait until its kubelet answers"),
+    ]
+    assert names.ANNOTATION_TEST_WANTED not in world.kubernetes.get("nodes", "g2", "")["metadata"].get(
+        "annotations", {}
+    )
+    for wrong in ({}, {"nodes": ["g2"], "all": True}):
+        response = await world.http.post("/v1/preflight", json=wrong)
+        assert (response.status_code, response.json()["faults"][0]["hint"]) == (422, "give nodes, or all: true")
 
 
 async def test_they_are_counted(world: World) -> None:
@@ -146,8 +176,12 @@ async def test_they_are_counted(world: World) -> None:
 async def test_who_may_not_and_what_is_no_node(world: World) -> None:
     use_test(world)
     world.kubernetes.denied.add(("ada", "patch", "nodes", "*"))
-    for verb in ("healthy", "test"):
-        response = await world.http.post(f"/v1/nodes/g1/{verb}")
-        assert response.status_code == 403
-        assert (await world.http.post(f"/v1/nodes/g7/{verb}")).status_code == 404
+    asked = {name: ("/v1/preflight", {"nodes": ["g1", name]}) for name in ("g1", "g7")}
+    healed = {name: (f"/v1/nodes/{name}/healthy", {}) for name in ("g1", "g7")}
+    for paths in (asked, healed):
+        for name, status in (("g1", 403), ("g7", 404)):
+            path, body = paths[name]
+            response = await world.http.post(path, json=body)
+            assert (response.status_code, "g7" in response.json()["detail"]) == (status, name == "g7")
+    assert (await world.http.post("/v1/preflight", json={"all": True})).status_code == 403
     assert "annotations" not in world.kubernetes.get("nodes", "g1", "")["metadata"]

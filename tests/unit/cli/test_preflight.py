@@ -24,7 +24,7 @@ def test_it_waits_and_shows_each_result() -> None:
     """An older result is none: it was there before."""
     out = node("g2", FAILED, why="unhealthy: PreflightFailed: 7 of 8 GPUs")
     api = FakeWebApi(
-        answers={"POST /v1/nodes/g1/test": node("g1"), "POST /v1/nodes/g2/test": node("g2")},
+        answers={"POST /v1/preflight": {"nodes": ["g1", "g2"]}},
         queues={
             "GET /v1/nodes": [
                 nodes(node("g1", BEFORE), node("g2")),
@@ -49,7 +49,7 @@ def test_it_waits_and_shows_each_result() -> None:
 
 def test_all_that_can_be_tested() -> None:
     known = nodes(node("g1"), node("g2", ready=False), node("n1", testable=False))
-    api = FakeWebApi(answers={"GET /v1/nodes": known, "POST /v1/nodes/g1/test": node("g1")})
+    api = FakeWebApi(answers={"GET /v1/nodes": known, "POST /v1/preflight": {"nodes": ["g1"]}})
     result = invoke(api, "preflight", "--all", "--no-wait")
     assert (result.exit_code, result.stdout) == (0, "g1\n")
     assert result.stderr.splitlines() == [
@@ -60,7 +60,7 @@ def test_all_that_can_be_tested() -> None:
 
 def test_all_passed() -> None:
     api = FakeWebApi(
-        answers={"POST /v1/nodes/g1/test": node("g1"), "GET /v1/nodes": nodes(node("g1", PASSED))},
+        answers={"POST /v1/preflight": {"nodes": ["g1"]}, "GET /v1/nodes": nodes(node("g1", PASSED))},
         queues={"GET /v1/nodes": [nodes(node("g1"))]},
     )
     assert invoke(api, "preflight", "g1").exit_code == 0
@@ -75,7 +75,7 @@ def test_what_does_not_work_is_said() -> None:
     ):
         result = invoke(api, "preflight", *words)
         assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
-    api.answers["POST /v1/nodes/n1/test"] = problem(409, "WrongState", "n1 can't be tested: policy names no image")
+    api.answers["POST /v1/preflight"] = problem(422, "Invalid", "n1 can't be tested: policy names no image")
     result = invoke(api, "preflight", "n1")
     assert (result.exit_code, "policy names no image" in result.stderr) == (2, True)
 

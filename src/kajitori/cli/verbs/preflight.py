@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
@@ -34,11 +33,11 @@ def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool) -> int:
         raise click.UsageError("name nodes, or say --all")
     with cli.api() as api:
         known = _nodes(api)
-        chosen = [name for name, view in known.items() if _can_be_tested(view)] if every else list(dict.fromkeys(nodes))
+        if every:
+            _check_there_is_a_test(known)
+        chosen = api.post("/v1/preflight", {"all": True} if every else {"nodes": list(nodes)})["nodes"]
         if every:
             _say_who_is_left_out(known, len(chosen))
-        for name in chosen:
-            api.post(f"/v1/nodes/{quote(name, safe='')}/test", {})
         if not wait:
             for name in chosen:
                 click.echo(name)
@@ -99,20 +98,19 @@ def _nodes(api: Api) -> dict[str, dict[str, Any]]:
     return {view["name"]: view for view in api.get("/v1/nodes")["items"]}
 
 
-def _can_be_tested(view: dict[str, Any]) -> bool:
-    return bool(view.get("testable") and view.get("ready") and view.get("schedulable"))
+def _check_there_is_a_test(known: dict[str, dict[str, Any]]) -> None:
+    if known and not any(view.get("testable") for view in known.values()):
+        raise click.UsageError(
+            "policy has no test for any node: name its image under preflight, see docs/node-health.md"
+        )
 
 
 def _say_who_is_left_out(known: dict[str, dict[str, Any]], chosen: int) -> None:
     untestable = sum(not view.get("testable") for view in known.values())
     away = len(known) - chosen - untestable
-    if known and untestable == len(known):
-        raise click.UsageError(
-            "policy has no test for any node: name its image under preflight, see docs/node-health.md"
-        )
     if untestable:
         _say(f"note: policy has no test for {untestable} of {len(known)} nodes")
-    if away:
+    if away > 0:
         _say(f"note: {away} of {len(known)} nodes are not ready or cordoned, and are not tested")
 
 
