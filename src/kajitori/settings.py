@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 from kajitori.core import names, texts
@@ -117,9 +118,29 @@ class ServerOptions(ClusterOptions):
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
         faults = [*_port_faults(("--port", self.port)), *_file_faults(*files), *_namespace_faults(self.namespace)]
         faults += _file_faults(("--networks", self.networks))
-        faults += _file_faults(("--tls-cert", self.certificate), ("--tls-key", self.key))
-        if (self.certificate is None) != (self.key is None):
-            faults.append(Fault("--tls-cert", "certificate and key go together", hint="give both, or neither"))
+        faults += _certificate_faults(self.certificate, self.key)
+        _raise(faults)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelayOptions(ClusterOptions):
+    """The watch cache between node agents and the API server."""
+
+    host: str = "127.0.0.1"
+    port: int = 8601
+    token_file: Path | None = None
+    """Holds the bearer token that agents have to show; None: whoever reaches it may read it."""
+    certificate: Path | None = None
+    key: Path | None = None
+    """As in ServerOptions."""
+
+    def __post_init__(self) -> None:
+        faults = [*_port_faults(("--port", self.port))]
+        faults += _file_faults(("--kubeconfig", self.kubeconfig), ("--token-file", self.token_file))
+        faults += _certificate_faults(self.certificate, self.key)
+        if self.token_file is None and not _is_loopback(self.host):
+            hint = "name a file with --token-file, or listen at 127.0.0.1"
+            faults.append(Fault("--host", "whoever reaches it could read all Pods' names", self.host, hint))
         _raise(faults)
 
 
@@ -272,6 +293,20 @@ def _file_faults(*files: tuple[str, Path | None]) -> list[Fault]:
         for option, path in files
         if path is not None and not path.is_file()
     ]
+
+
+def _certificate_faults(certificate: Path | None, key: Path | None) -> list[Fault]:
+    faults = _file_faults(("--tls-cert", certificate), ("--tls-key", key))
+    if (certificate is None) != (key is None):
+        faults.append(Fault("--tls-cert", "certificate and key go together", hint="give both, or neither"))
+    return faults
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _namespace_faults(namespace: str) -> list[Fault]:

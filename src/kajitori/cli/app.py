@@ -50,6 +50,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "demo": "See a training survive the loss of a member.",
         "server": "Run the Web API alone.",
         "controller": "Run the controller alone.",
+        "relay": "Tell agents on nodes what they need, without the API server.",
         "node": "Make this machine a node.",
         "agent": "Count the traffic of this node's Pods.",
         "sim": "Add simulated nodes to a cluster.",

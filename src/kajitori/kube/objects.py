@@ -118,11 +118,17 @@ class ContainerStatus(_Wire, frozen=True):
     last_state: ContainerState = ContainerState()
 
 
+class PodIP(_Wire, frozen=True):
+    ip: str = ""
+
+
 class PodStatus(_Wire, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
     pod_ip: str = msgspec.field(name="podIP", default="")
+    pod_ips: tuple[PodIP, ...] = msgspec.field(name="podIPs", default=())
+    """All of them where there are several; in a mirror nothing where `pod_ip` is all."""
     host_ip: str = msgspec.field(name="hostIP", default="")
     start_time: str = ""
     nominated_node_name: str = ""
@@ -156,6 +162,14 @@ class Pod(_Wire, frozen=True):
             return ""
         member = self.member
         return uid if member is not None and (owner is None or owner.name == member.run) else ""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All of its addresses, of both families."""
+        status = self.status
+        if status.pod_ips:
+            return tuple(each.ip for each in status.pod_ips)
+        return (status.pod_ip,) if status.pod_ip else ()
 
     @property
     def is_finished(self) -> bool:

@@ -49,6 +49,8 @@ def shrink_pod(pod: Pod, old: Pod | None) -> None:
     status = pod.status
     force_setattr(status, "phase", intern(status.phase))
     force_setattr(status, "host_ip", intern(status.host_ip))
+    if len(status.pod_ips) == 1:
+        force_setattr(status, "pod_ips", ())  # it is `pod_ip`
     conditions = [
         c if c.type == names.CONDITION_MEMORY_PEAK else _condition(c.type, c.status, c.reason, c.message)
         for c in status.conditions

@@ -1,0 +1,148 @@
+"""The Pods of this node, as a relay tells them: for nodes whose network leaves no files that say so."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import logging
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from kajitori.core.node_feed import PATH, SILENCE_SECONDS, SINCE, Line, decode_line
+from kajitori.core.traffic import Pod
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
+"""Before it asks again, at most; longer after each failure, and by chance, so that not all nodes ask at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relays:
+    """Where relays are, and what they ask for."""
+
+    urls: Sequence[str]
+    token: str = ""
+    tls: ssl.SSLContext | None = None
+    """None: the system's certificates."""
+
+
+class RelayPods:
+    """Follows one node, in a thread of its own, from `start` to `stop`; a `PodSource`.
+
+    interface_of: the node's end of a Pod's network, by the Pod's addresses; empty where it has none of its own.
+    """
+
+    def __init__(
+        self,
+        relays: Relays,
+        node: str,
+        *,
+        interface_of: Callable[[Sequence[str]], str],
+        chance: Callable[[], float] = random.random,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
+        self._relays = relays
+        self._node = node
+        self._interface_of = interface_of
+        self._chance = chance
+        self._silence_seconds = silence_seconds
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._pods: dict[str, Pod] | None = None
+        """None before a relay was heard."""
+        self._told = 0
+        self._stamp = ""
+        self._socket: socket.socket | None = None
+        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
+        self.age_seconds = 0.0
+        """How long ago what is known was so, as the relay said last."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when the connection is closed."""
+        self._stop.set()
+        open_now = self._socket
+        if open_now is not None:
+            with contextlib.suppress(OSError):  # it was closed just now
+                open_now.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+
+    def stamp(self) -> object:
+        return self._told
+
+    def pods(self) -> dict[str, Pod]:
+        """Raises OSError where no relay was heard yet: nobody is forgotten for that."""
+        with self._lock:
+            if self._pods is None:
+                raise ConnectionError(f"no relay has told yet which Pods are on node {self._node}")
+            for uid, pod in self._pods.items():
+                if not pod.interface:  # its network may be made at this moment
+                    self._pods[uid] = self._placed(pod)
+            return dict(self._pods)
+
+    # ------------------------------------------------------------------------------------------ in the thread
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                self._follow(random.choice(self._relays.urls))
+                failures = 0
+            except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
+                if not self._stop.is_set():
+                    level = logging.WARNING if failures else logging.INFO
+                    log.log(level, "relay: %s; what was told of node %s stays", error, self._node)
+                failures += 1
+            longest = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(failures, 10))
+            self._stop.wait(self._chance() * longest)
+
+    def _follow(self, url: str) -> None:
+        """One stream, until it ends. Raises OSError or HTTPException where it breaks."""
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname or ""
+        if parts.scheme == "https":
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, port, timeout=self._silence_seconds, context=self._relays.tls
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=self._silence_seconds)
+        connection.connect()
+        self._socket = connection.sock
+        try:
+            query = f"?{urlencode({SINCE: self._stamp})}" if self._stamp else ""
+            headers = {"Authorization": f"Bearer {self._relays.token}"} if self._relays.token else {}
+            connection.request("GET", PATH.format(node=quote(self._node, safe="")) + query, headers=headers)
+            answer = connection.getresponse()
+            if answer.status != http.HTTPStatus.OK:
+                said = answer.read(300).decode(errors="replace")
+                raise http.client.HTTPException(f"{url} answered {answer.status}: {said}")
+            while not self._stop.is_set() and (text := answer.readline()):
+                self._hear(decode_line(text))
+        finally:
+            self._socket = None
+            connection.close()
+
+    def _hear(self, line: Line) -> None:
+        with self._lock:
+            pods = {} if line.whole or self._pods is None else self._pods
+            for uid in line.gone:
+                pods.pop(uid, None)
+            for pod in line.pods:
+                pods[pod.uid] = self._placed(pod)
+            self._pods = pods
+            self._stamp = line.stamp
+            self.age_seconds = line.age_seconds
+            self._told += bool(line.whole or line.pods or line.gone)
+
+    def _placed(self, pod: Pod) -> Pod:
+        return msgspec.structs.replace(pod, interface=self._interface_of(pod.addresses)) if pod.addresses else pod

@@ -1,0 +1,31 @@
+"""`kaji relay`: the watch cache between node agents and the API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
+
+
+@click.command(epilog="\b\nExample:\n  kaji relay --host 0.0.0.0 --token-file /etc/kajitori/relay-token")
+@kubeconfig_options
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
+@click.option("--port", type=int, default=8601, show_default=True, metavar="P", help="0 takes a free one.")
+@click.option("--token-file", type=FILE, metavar="FILE", help="What agents have to show; left out: nothing.")
+@click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
+@click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+@log_level_option("info")
+def command(**options: Any) -> int | None:
+    """Run a relay: what agents on nodes need to know, without the API server.
+
+    It watches Pods and Runs once, and tells each node its own. While the API server is away it goes on with what it
+    knows, and says how old that is. Several may run side by side.
+    """
+    from kajitori.settings import RelayOptions
+
+    settings = RelayOptions(**options)
+    from kajitori.entrypoints.relay import relay
+
+    return relay(settings)

@@ -1,0 +1,45 @@
+"""`kaji relay`: the watch cache between node agents and the API server."""
+
+from __future__ import annotations
+
+import ssl
+
+from kajitori.entrypoints.process import existing, run_until_told, say, stop_signal
+from kajitori.errors import Fault, InvalidInput
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.resources import PODS, RUNS
+from kajitori.relay.server import RelayServer
+from kajitori.settings import RelayOptions
+
+
+def relay(options: RelayOptions) -> int:
+    """One mirror of Pods and Runs, told to nodes. Several may run side by side."""
+    token = options.token_file.read_text().strip() if options.token_file is not None else ""
+    if options.token_file is not None and not token:
+        raise InvalidInput([Fault("--token-file", "is empty", str(options.token_file), "write a long random word")])
+
+    async def work() -> None:
+        stop = stop_signal()
+        async with (
+            existing(options.kubeconfig, options.context) as client,
+            Mirror(client, (PODS, RUNS)) as mirror,
+        ):
+            await mirror.wait_synced()
+            server = RelayServer(mirror, host=options.host, port=options.port, token=token, tls=_tls(options))
+            async with server:
+                say(f"Kajitori's relay: {server.url}")
+                await stop.wait()
+
+    return run_until_told(work(), options.log_level)
+
+
+def _tls(options: RelayOptions) -> ssl.SSLContext | None:
+    if options.certificate is None or options.key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(options.certificate, options.key)
+    except (OSError, ssl.SSLError) as error:
+        said = f"can't be used: {getattr(error, 'reason', None) or error}"
+        raise InvalidInput([Fault("--tls-cert", said, str(options.certificate), "give PEM files that fit")]) from error
+    return context

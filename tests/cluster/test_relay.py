@@ -1,0 +1,147 @@
+"""A relay between an API server and one node's agent, which never asks the API server itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.helpers.real_cluster import AnyCluster
+
+from kajitori.agent.relay import RelayPods, Relays
+from kajitori.core import names
+from kajitori.kube.client import KubeClient
+from kajitori.kube.install import install
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.resources import PODS, RUNS
+from kajitori.relay.server import RelayServer
+
+TOKEN = "a-long-random-word"
+NODE = "gpu-1"
+
+
+async def until(happened: Callable[[], bool], what: str) -> None:
+    async with asyncio.timeout(20):
+        while not happened():  # noqa: ASYNC110 - it happens in a thread
+            await asyncio.sleep(0.02)
+    assert happened(), what
+
+
+@asynccontextmanager
+async def following(relay: RelayServer, token: str = TOKEN) -> AsyncIterator[RelayPods]:
+    """What an agent on the node knows."""
+    pods = RelayPods(Relays([relay.url], token), NODE, interface_of=lambda addresses: f"veth-{addresses[0][-1]}")
+    pods.start()
+    try:
+        yield pods
+    finally:
+        await asyncio.to_thread(pods.stop)
+
+
+async def add_pod(client: KubeClient, namespace: str, name: str, address: str, **metadata: Any) -> None:
+    """A Pod on the node, with an address."""
+    spec = {"nodeName": NODE, "containers": [{"name": "main", "image": "x"}]}
+    await client.create(PODS, {"metadata": {"name": name, "namespace": namespace, **metadata}, "spec": spec})
+    status = {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}, {"ip": "fd00::7"}],
+        "hostIP": "10.0.0.9",
+    }
+    await client.patch(PODS, name, {"status": status}, namespace, subresource="status")
+
+
+async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(any_cluster: AnyCluster, own_namespace: str) -> None:
+    """Also after its relay was replaced by another, of which it is told all."""
+    async with any_cluster.client() as client:
+        await install(client)
+        run = await client.create(
+            RUNS,
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "metadata": {
+                    "name": "bert",
+                    "namespace": own_namespace,
+                    "annotations": {names.ANNOTATION_OWNER: "alice"},
+                },
+                "spec": {"image": "x"},
+            },
+        )
+        owner = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "name": "bert",
+            "uid": run["metadata"]["uid"],
+            "controller": True,
+        }
+        async with Mirror(client, (PODS, RUNS)) as mirror:
+            await mirror.wait_synced()
+            async with RelayServer(mirror, token=TOKEN) as relay, following(relay) as agent:
+                await add_pod(client, own_namespace, "bert-1-0", "10.1.0.5", ownerReferences=[owner])
+                await add_pod(client, own_namespace, "daemon", "10.0.0.9")
+
+                def mine() -> dict[str, Any]:
+                    if not agent.stamp():
+                        return {}
+                    return {pod.name: pod for pod in agent.pods().values() if pod.namespace == own_namespace}
+
+                await until(lambda: len(mine()) == 2 and bool(mine()["bert-1-0"].addresses), "both are known")
+                member, daemon = mine()["bert-1-0"], mine()["daemon"]
+                assert (member.run, member.run_uid, member.user) == ("bert", run["metadata"]["uid"], "alice")
+                assert (member.addresses, member.interface) == (("10.1.0.5", "fd00::7"), "veth-5")
+                assert (daemon.addresses, daemon.interface, daemon.run) == ((), "", "")
+
+                port = int(relay.url.rpartition(":")[2])
+                await relay.stop()
+                await client.delete(PODS, "daemon", own_namespace, grace_seconds=0)
+                async with RelayServer(mirror, token=TOKEN, port=port):
+                    await until(lambda: set(mine()) == {"bert-1-0"}, "the other relay was heard")
+        await client.delete(RUNS, "bert", own_namespace)
+
+
+async def test_an_agent_that_was_told_nothing_forgets_nobody(any_cluster: AnyCluster) -> None:
+    """A token that is not the relay's, say: then its node's Pods are unknown, which is not that there are none."""
+    async with any_cluster.client() as client:
+        await install(client)
+        async with Mirror(client, (PODS, RUNS)) as mirror:
+            await mirror.wait_synced()
+            async with RelayServer(mirror, token=TOKEN) as relay, following(relay, "another") as agent:
+                with pytest.raises(ConnectionError, match="no relay has told yet which Pods are on node gpu-1"):
+                    agent.pods()
+
+
+LINKS = """
+import subprocess
+from kajitori.agent.links import interface_of
+
+def ip(*words): subprocess.run(["ip", *words], check=True)
+
+ip("link", "add", "v0", "type", "veth", "peer", "name", "p0")
+ip("link", "set", "v0", "up"); ip("link", "set", "p0", "up")
+ip("route", "add", "10.9.0.2/32", "dev", "v0")
+ip("link", "add", "br0", "type", "bridge"); ip("link", "set", "br0", "up")
+ip("address", "add", "10.8.0.1/24", "dev", "br0")
+ip("link", "add", "v1", "type", "veth", "peer", "name", "p1")
+ip("link", "set", "v1", "master", "br0"); ip("link", "set", "v1", "up"); ip("link", "set", "p1", "up")
+ip("neighbour", "add", "10.8.0.2", "lladdr", "02:00:00:00:00:02", "dev", "br0")
+subprocess.run(["bridge", "fdb", "add", "02:00:00:00:00:02", "dev", "v1", "master", "static"], check=True)
+ip("link", "set", "lo", "up"); ip("route", "add", "10.7.0.0/24", "dev", "lo")
+for addresses in (["10.9.0.2"], ["10.8.0.2"], ["10.8.0.3"], ["10.7.0.2"], ["10.6.0.2"], ["fd00::1", "10.9.0.2"], []):
+    print(interface_of(addresses) or "-")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a network of its own: run the tests as root")
+def test_the_nodes_end_of_a_pods_network_is_found_by_its_address() -> None:
+    """Where the node has a route to the Pod, or a bridge; what leads elsewhere is no Pod's own."""
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, "-c", textwrap.dedent(LINKS)], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == ["v0", "v1", "-", "-", "-", "v0", "-"], done.stderr

@@ -1,0 +1,166 @@
+"""A follower's view of his node is what the mirror shows, whatever he missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.kube.fake_api import FakeApi, client_of, eventually, fake_api
+
+from kajitori.core.node_feed import Line
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.resources import PODS
+from kajitori.relay.feed import Follower, NodeFeed
+
+
+class Setup:
+    """A fake API server, a mirror of it, and what the mirror's feed tells."""
+
+    def __init__(self, api: FakeApi, mirror: Mirror) -> None:
+        self.api = api
+        self.mirror = mirror
+        self.feed = NodeFeed(mirror)
+        self._poke = asyncio.Event()
+        mirror.on_change(lambda *_: self._poke.set())
+
+    async def settled(self) -> None:
+        """The mirror shows what the API server has."""
+
+        def agrees() -> bool:
+            versions = {key: pod["metadata"]["resourceVersion"] for key, pod in self.api.pods.items()}
+            return versions == {key: pod.metadata.resource_version for key, pod in self.mirror.pods.items()}
+
+        await eventually(agrees, self._poke)
+
+
+@asynccontextmanager
+async def feeding() -> AsyncIterator[Setup]:
+    async with fake_api() as api, client_of(api.url) as client, Mirror(client, [PODS]) as mirror:
+        await mirror.wait_synced()
+        setup = Setup(api, mirror)
+        try:
+            yield setup
+        finally:
+            setup.feed.close()
+
+
+class Listener:
+    """Somebody who keeps what he is told."""
+
+    def __init__(self, follower: Follower) -> None:
+        self.follower = follower
+        self.known: dict[str, Any] = {}
+        self.stamp = ""
+
+    def hear(self) -> Line:
+        line = self.follower.line()
+        if line.whole:
+            self.known.clear()
+        for uid in line.gone:
+            del self.known[uid]
+        self.known |= {pod.uid: pod for pod in line.pods}
+        self.stamp = line.stamp
+        return line
+
+    def names(self) -> list[str]:
+        return sorted(pod.name for pod in self.known.values())
+
+
+async def test_first_all_then_what_changes_on_his_node() -> None:
+    async with feeding() as setup:
+        setup.api.put("a", nodeName="n1")
+        setup.api.put("elsewhere", nodeName="n2")
+        setup.api.put("nowhere")
+        await setup.settled()
+        with setup.feed.follow("n1") as follower:
+            listener = Listener(follower)
+            assert listener.hear().whole and listener.names() == ["a"]
+            setup.api.put("nowhere", nodeName="n1")
+            setup.api.put("b", nodeName="n2")
+            await setup.settled()
+            assert follower.changed.is_set()
+            line = listener.hear()
+            assert (line.whole, listener.names()) == (False, ["a", "nowhere"])
+            setup.api.put("a", phase="Succeeded")
+            setup.api.remove("nowhere")
+            await setup.settled()
+            assert len(listener.hear().gone) == 2 and listener.names() == []
+            assert setup.feed.follower_count == 1
+        assert setup.feed.follower_count == 0
+
+
+async def test_a_pod_that_came_again_under_its_name_is_another() -> None:
+    async with feeding() as setup:
+        setup.api.put("a", nodeName="n1")
+        await setup.settled()
+        with setup.feed.follow("n1") as follower:
+            listener = Listener(follower)
+            (first,) = listener.hear().pods
+            setup.api.remove("a")
+            setup.api.put("a", nodeName="n1")
+            await setup.settled()
+            line = listener.hear()
+            assert line.gone == (first.uid,) and line.pods[0].uid != first.uid
+
+
+async def test_whoever_comes_back_in_time_is_told_nothing_again() -> None:
+    """Where something changed, or he heard another relay, he is told all of it."""
+    async with feeding() as setup:
+        setup.api.put("a", nodeName="n1")
+        await setup.settled()
+        with setup.feed.follow("n1") as follower:
+            stamp = follower.line().stamp
+        with setup.feed.follow("n1", stamp) as follower:
+            assert not follower.changed.is_set()
+            setup.api.put("b", nodeName="n1")
+            await setup.settled()
+            line = follower.line()
+            assert (line.whole, [pod.name for pod in line.pods]) == (False, ["b"])
+        with setup.feed.follow("n1", stamp) as follower:
+            assert follower.changed.is_set() and len(follower.line().pods) == 2
+        other = NodeFeed(setup.mirror)
+        with other.follow("n1", line.stamp) as follower:
+            assert follower.line().whole
+        other.close()
+
+
+STEP = st.one_of(
+    st.tuples(st.just("put"), st.sampled_from("abc"), st.sampled_from(["", "n1", "n2"])),
+    st.tuples(st.just("end"), st.sampled_from("abc")),
+    st.tuples(st.just("remove"), st.sampled_from("abc")),
+    st.tuples(st.sampled_from(["hear", "come back"])),
+)
+
+
+@given(st.lists(STEP, max_size=25))
+@settings(max_examples=40)
+def test_whatever_he_missed_he_knows_what_is_on_his_node(steps: list[tuple[str, ...]]) -> None:
+    """However slow he is, and however often he comes back."""
+
+    async def scenario() -> None:
+        async with feeding() as setup:
+            with ExitStack() as following:
+                listener = Listener(following.enter_context(setup.feed.follow("n1")))
+                for step in [*steps, ("hear",)]:
+                    match step:
+                        case ("put", name, node):
+                            bound = setup.api.pods.get(("a", name), {"spec": {}})["spec"].get("nodeName")
+                            setup.api.put(name, **({"nodeName": node} if node and not bound else {}))
+                        case ("end", name) if ("a", name) in setup.api.pods:
+                            setup.api.put(name, phase="Failed")
+                        case ("remove", name):
+                            setup.api.remove(name)
+                        case ("come back",):
+                            following.close()
+                            await setup.settled()
+                            listener.follower = following.enter_context(setup.feed.follow("n1", listener.stamp))
+                        case ("hear",):
+                            await setup.settled()
+                            listener.hear()
+                assert listener.known == {pod.uid: pod for pod in setup.feed.pods("n1").values()}
+
+    asyncio.run(scenario())
