@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from kajitori.core import names, texts
 from kajitori.errors import Fault, InvalidInput
@@ -229,8 +230,16 @@ class AgentOptions:
 
     data: Path
     """What was counted; the same for an agent that comes back."""
-    pods: Path
-    """The folder with a file for each Pod of this node."""
+    pods: Path | None = None
+    """The folder with a file for each Pod of this node; None: relays tell."""
+    relay: tuple[str, ...] = ()
+    """URLs of relays that know this node's Pods; any of them will do."""
+    relay_token: Path | None = None
+    """Holds what they ask for."""
+    relay_ca: Path | None = None
+    """Who signed their certificates (PEM); None: the system's authorities."""
+    node: str = ""
+    """This node's name in the cluster."""
     policy: Path | None = None
     host: str = "127.0.0.1"
     port: int = 9465
@@ -238,7 +247,18 @@ class AgentOptions:
     log_level: str = "info"
 
     def __post_init__(self) -> None:
-        _raise([*_port_faults(("--port", self.port)), *_file_faults(("--policy", self.policy))])
+        faults = [*_port_faults(("--port", self.port)), *_file_faults(("--policy", self.policy))]
+        faults += _file_faults(("--relay-token", self.relay_token), ("--relay-ca", self.relay_ca))
+        for url in self.relay:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                faults.append(Fault("--relay", f"{url!r} is not a URL", url, "write http://relay.kajitori:8601"))
+        if bool(self.relay) == (self.pods is not None):
+            hint = "name a folder with --pods, or relays with --relay"
+            faults.append(Fault("--relay", "one of both tells of this node's Pods", " ".join(self.relay), hint))
+        if self.relay and not self.node:
+            faults.append(Fault("--node", "relays have to know which node this is", hint="name it as in `kaji nodes`"))
+        _raise(faults)
 
 
 @dataclass(frozen=True, kw_only=True)

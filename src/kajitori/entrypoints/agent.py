@@ -5,19 +5,24 @@ from __future__ import annotations
 import gc
 import logging
 import signal
+import ssl
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kajitori.agent.counting import Counting
 from kajitori.agent.engines import chosen, uninstall
 from kajitori.agent.exposition import exposition
-from kajitori.agent.pods import PodFolder
+from kajitori.agent.links import interface_of
+from kajitori.agent.pods import PodFolder, PodSource
 from kajitori.agent.policy import TrafficSection
+from kajitori.agent.relay import RelayPods, Relays
 from kajitori.agent.server import serving
 from kajitori.agent.state import LedgerFile, alone, discard
-from kajitori.errors import Unavailable
+from kajitori.errors import Fault, InvalidInput, Unavailable
 from kajitori.monitoring.metrics import new_registry
 from kajitori.settings import AgentOptions
 
@@ -39,10 +44,10 @@ def agent(options: AgentOptions) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with alone(options.data):
+    with alone(options.data), _source(options) as source:
         section = TrafficSection(options.policy)
         engines = chosen(section.current().engine)
-        counting = Counting(engines, PodFolder(options.pods), LedgerFile(options.data))
+        counting = Counting(engines, source, LedgerFile(options.data))
         _round(counting, section)
         registry = new_registry()
 
@@ -55,7 +60,7 @@ def agent(options: AgentOptions) -> int:
             sys.stderr.flush()
             gc.collect()
             gc.freeze()
-            _go_on(counting, section, PodFolder(options.pods), stop)
+            _go_on(counting, section, source, stop)
     return 0
 
 
@@ -67,10 +72,32 @@ def remove(data: Path) -> list[str]:
     return removed
 
 
-def _go_on(counting: Counting, section: TrafficSection, folder: PodFolder, stop: threading.Event) -> None:
-    stamp, due = folder.stamp(), 0.0
+@contextmanager
+def _source(options: AgentOptions) -> Iterator[PodSource]:
+    """Where it learns of its node's Pods: what the node's own network leaves, else a relay."""
+    if options.pods is not None:
+        yield PodFolder(options.pods)
+        return
+    token = options.relay_token.read_text().strip() if options.relay_token is not None else ""
+    tls = None
+    if options.relay_ca is not None:
+        try:
+            tls = ssl.create_default_context(cafile=options.relay_ca)
+        except (OSError, ssl.SSLError) as error:
+            fault = Fault("--relay-ca", "holds no certificates", str(options.relay_ca), "give a PEM file")
+            raise InvalidInput([fault]) from error
+    pods = RelayPods(Relays(options.relay, token, tls), options.node, interface_of=interface_of)
+    pods.start()
+    try:
+        yield pods
+    finally:
+        pods.stop()
+
+
+def _go_on(counting: Counting, section: TrafficSection, source: PodSource, stop: threading.Event) -> None:
+    stamp, due = source.stamp(), 0.0
     while not stop.wait(LOOK_SECONDS):
-        now, seen = time.monotonic(), folder.stamp()
+        now, seen = time.monotonic(), source.stamp()
         if now < due and seen == stamp:
             continue
         stamp = seen

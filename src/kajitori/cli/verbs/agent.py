@@ -11,7 +11,8 @@ from kajitori.cli.parts import FILE, log_level_option, policy_option
 
 DATA = Path("/var/lib/kajitori-agent")
 
-_EXAMPLES = "\b\nExamples:\n  kaji agent --pods /var/lib/kaji-node/network --policy policy.yaml\n  kaji agent uninstall"
+_EXAMPLES = "\b\nExamples:\n  kaji agent --pods /var/lib/kaji-node/network --policy policy.yaml\n"
+_EXAMPLES += "  kaji agent --relay http://relay.kajitori:8601 --node gpu-00012\n  kaji agent uninstall"
 
 
 def _data_option(function: Any) -> Any:
@@ -22,6 +23,10 @@ def _data_option(function: Any) -> Any:
 @click.group(epilog=_EXAMPLES, invoke_without_command=True)
 @_data_option
 @click.option("--pods", type=FILE, metavar="DIR", help="Folder with a file for each Pod; else that of kaji node.")
+@click.option("--relay", multiple=True, metavar="URL", help="A relay that knows this node's Pods; may be repeated.")
+@click.option("--relay-token", type=FILE, metavar="FILE", help="What it asks for.")
+@click.option("--relay-ca", type=FILE, metavar="FILE", help="Who signed its certificate (PEM); else the system's.")
+@click.option("--node", envvar="KAJI_NODE", default="", metavar="NAME", help="This node's name; else $KAJI_NODE.")
 @policy_option
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")
 @click.option("--port", type=int, default=9465, show_default=True, metavar="P", help="0 takes a free one.")
@@ -38,8 +43,10 @@ def command(context: click.Context, /, pods: Path | None, **options: Any) -> int
     from kajitori.cli.parts import data_default
     from kajitori.settings import AgentOptions
 
-    folder = pods or data_default().with_name("node") / "network"
-    settings = AgentOptions(pods=folder.expanduser().absolute(), **options)
+    if pods is None and not options["relay"]:
+        pods = data_default().with_name("node") / "network"
+    folder = pods.expanduser().absolute() if pods is not None else None
+    settings = AgentOptions(pods=folder, **options)
     from kajitori.entrypoints.agent import agent
 
     return agent(settings)

@@ -18,7 +18,7 @@ from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
 @click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
 @log_level_option("info")
 def command(**options: Any) -> int | None:
-    """Run a relay: what agents on nodes need to know, without the API server.
+    """Tell agents on nodes what they need, without the API server.
 
     It watches Pods and Runs once, and tells each node its own. While the API server is away it goes on with what it
     knows, and says how old that is. Several may run side by side.
