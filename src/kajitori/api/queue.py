@@ -119,6 +119,7 @@ def _queued(applicant: Applicant, place: PlaceView) -> QueuedView:
         reason=(run.status.reason if run.status is not None else Reason.NOT_PLANNED_YET).value,
         priority=request.priority,
         members=request.least,
+        most_members=len(request.ranks),
         gpus=request.member.gpus * request.least,
         gpu_type=request.member.gpu_type,
         place=place,

@@ -402,7 +402,8 @@ class QueuedView(View):
     priority: int
     """Higher goes before everything else."""
     members: int
-    """So many need a node."""
+    """So many need a node; more, up to `mostMembers`, take what fits."""
+    most_members: int
     gpus: int
     """Of all of these together."""
     gpu_type: str

@@ -277,9 +277,10 @@ class _Builder:
 
     def _resources(self) -> None:
         words = self.words
-        self._number("replicas", words.replicas, "--replicas")
+        self._members(words.replicas)
         if words.array is not None and words.replicas is None:
             self.spec.pop("replicas", None)  # of the file
+            self.spec.pop("minReplicas", None)
         self._set("array", words.array, "--array")
         self._set("stopAt", words.stop_at, "--stop-at")
         self._gpus(words.gpus)
@@ -289,6 +290,27 @@ class _Builder:
         self._size("shm", words.shm_size, "--shm-size")
         if words.whole_node:
             self._resource("wholeNode", True, "--whole-node")
+
+    def _members(self, text: str | None) -> None:
+        """A number, or the fewest and the most: `8-32`."""
+        if text is None:
+            return
+        self.spec.pop("minReplicas", None)  # of the file
+        both = re.fullmatch(r"([0-9]{1,15})-([0-9]{1,15})", text, re.ASCII)
+        if both is None:
+            self._number("replicas", text, "--replicas", hint="write a number, such as 3, or a range, such as 8-32")
+            return
+        fewest, most = int(both[1]), int(both[2])
+        self._set("minReplicas", fewest, "--replicas")
+        self._set("replicas", most, "--replicas")
+        if fewest > most:
+            self.complained |= {"spec.replicas", "spec.minReplicas"}
+            message = f"{text!r:.80}: a range goes upwards, from the fewest members to the most"
+            self._fault("--replicas", message, text, f"write {most}-{fewest}" if most else "write 1-3, say")
+        elif fewest < 1:
+            self.complained |= {"spec.replicas", "spec.minReplicas"}
+            hint = f"write 1-{most}" if most > 1 else "write a number, such as 3, or a range, such as 8-32"
+            self._fault("--replicas", f"{text!r:.80}: a gang has at least one member", text, hint)
 
     def _gpus(self, text: str | None) -> None:
         if text is None:
@@ -463,7 +485,7 @@ class _Builder:
             self._mapping("resources")[key] = value
             self.sources[f"spec.resources.{key}"] = source
 
-    def _number(self, path: str, text: str | None, source: str) -> None:
+    def _number(self, path: str, text: str | None, source: str, *, hint: str = "write a number, such as 3") -> None:
         if text is None:
             return
         if re.fullmatch(r"[+-]?[0-9]{1,15}", text, re.ASCII):
@@ -471,7 +493,7 @@ class _Builder:
         else:
             self._set(path, text, source)
             self.complained.add(f"spec.{path}")
-            self._fault(source, f"{text!r:.80} is not a whole number", text, "write a number, such as 3")
+            self._fault(source, f"{text!r:.80} is not a whole number", text, hint)
 
     def _size(self, key: str, text: str | None, source: str) -> None:
         """Docker's units are binary in any case; what is sent says so unmistakably."""

@@ -112,6 +112,7 @@ _IN_PLAIN_WORDS = {
     "Preempted": "after it made way for another run",
     "MemberDeleted": "after the loss of a member",
     "Drained": "after its node was drained",
+    "Grows": "with more members",
     "OutOfMemory": "after it ran out of memory",
     "Stopping": "(being stopped)",
     "Deleting": "(being deleted)",
@@ -147,13 +148,17 @@ def progress_words(run: View) -> str:
 
 
 def member_words(run: View) -> str:
-    """`3/4`: members that run (or, of an ended run, that succeeded) of all; of a sweep, `37/100 ended`."""
+    """`3/4`: members that run (or, of an ended run, that succeeded) of all; of a sweep, `37/100 ended`; of an elastic
+    gang, `12 of 8-32`."""
     counts = status_of(run).get("members") or {}
     total = counts.get("total") or members_asked_for(run)
     if is_sweep(run) and not is_final(run):
         return f"{counts.get('succeeded', 0) + counts.get('failed', 0)}/{total} ended"
     done = counts.get("succeeded" if is_final(run) else "running", 0)
-    return f"{done}/{total}"
+    if not size_words(run):
+        return f"{done}/{total}"
+    present = f"{done}/{total}" if members_there(run) and done < total else str(done)
+    return f"{present} of {size_words(run)}"
 
 
 def is_sweep(run: View) -> bool:
@@ -161,8 +166,22 @@ def is_sweep(run: View) -> bool:
     return bool((run.get("spec") or {}).get("array"))
 
 
+def size_words(run: View) -> str:
+    """`8-32`: the fewest and the most members of an elastic gang; empty for all else."""
+    spec = run.get("spec") or {}
+    fewest, most = spec.get("minReplicas"), spec.get("replicas", 1)
+    is_elastic = isinstance(fewest, int) and isinstance(most, int) and 0 < fewest < most
+    return f"{fewest}-{most}" if is_elastic else ""
+
+
+def members_there(run: View) -> int:
+    """How many members the present attempt of an elastic gang has; 0 for all else, and between attempts."""
+    present = phase_of(run) in ("Starting", "Running") or is_final(run)
+    return int((status_of(run).get("attempt") or {}).get("worldSize") or 0) if present and size_words(run) else 0
+
+
 def members_asked_for(run: View) -> int:
-    """How many members the spec asks for."""
+    """How many members the spec asks for, of an elastic gang at most."""
     spec = run.get("spec") or {}
     try:
         return len(parse_array(spec["array"]).indices) if spec.get("array") else spec.get("replicas", 1)
@@ -172,6 +191,8 @@ def members_asked_for(run: View) -> int:
 
 def members_at_once(run: View) -> int:
     """How many of them may be there at the same time."""
+    if members_there(run):
+        return members_there(run)
     spec = run.get("spec") or {}
     try:
         return parse_array(spec["array"]).at_once if spec.get("array") else spec.get("replicas", 1)
@@ -191,15 +212,17 @@ def sweep_words(run: View) -> str:
 
 
 def gpu_words(run: View) -> str:
-    """`16 h100`: the GPUs of all members together, of a sweep of those that may be there at once; empty for a run
-    without any."""
+    """`16 h100`: the GPUs of all members together, of a sweep of those that may be there at once; of an elastic gang
+    that waits `64-256 h100`; empty for a run without any."""
     spec = run.get("spec") or {}
     resources = spec.get("resources") or {}
     replicas, gpu_type = members_at_once(run), resources.get("gpuType") or ""
+    is_range = size_words(run) and not members_there(run)
+    fewest = f"{(resources.get('gpu') or 1) * spec['minReplicas']}-" if is_range else ""
     if resources.get("gpu"):
-        return f"{resources['gpu'] * replicas} {gpu_type}".rstrip()
+        return f"{fewest}{resources['gpu'] * replicas} {gpu_type}".rstrip()
     if resources.get("wholeNode") and gpu_type:
-        return f"{replicas} {'node' if replicas == 1 else 'nodes'} {gpu_type}"
+        return f"{fewest}{replicas} {'node' if replicas == 1 else 'nodes'} {gpu_type}"
     return ""
 
 
@@ -264,7 +287,7 @@ def command_line(run: View) -> str:
     words = ["kaji", "run", "--name", str(run.get("name", ""))]
     one = (
         ("--type", spec.get("type") if spec.get("type") != "batch" else None),
-        ("-n", spec.get("replicas") if spec.get("replicas", 1) != 1 else None),
+        ("-n", size_words(run) or (spec.get("replicas") if spec.get("replicas", 1) != 1 else None)),
         ("--array", spec.get("array")),
         ("--stop-at", spec.get("stopAt")),
         ("--launcher", spec.get("launcher") if spec.get("launcher") != "none" else None),

@@ -116,6 +116,19 @@ async def create_members(
     return created
 
 
+async def quota_room(client: KubeClient, namespace: str, template: Mapping[str, Any], members: int) -> int:
+    """For how many of so many members the namespace's quotas have room now, beside all that is there."""
+    try:
+        quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
+    except Forbidden:
+        return members  # not ours to see; the API server judges each Pod
+    return _room_in(quotas, template.get("spec", {}), members) if quotas else members
+
+
+def _room_in(quotas: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], members: int) -> int:
+    return bisect_left(range(members), True, key=lambda count: bool(quota_shortage(quotas, pod, count + 1)))
+
+
 async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int]) -> Sequence[int]:
     """The ranks. Raises StartRefused where the namespace's quotas have no room for all of the members that do not exist
     yet; of a sweep, where they have room for none, else it answers those that there is room for."""
@@ -134,10 +147,7 @@ async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ra
     if not shortage:
         return ranks
     if attempt.launcher == manifests.SWEEP:
-        room = bisect_left(
-            range(len(missing)), True, key=lambda count: bool(quota_shortage(quotas, template, count + 1))
-        )
-        left = set(missing[room:])
+        left = set(missing[_room_in(quotas, template, len(missing)) :])
         if left != set(ranks):
             return [rank for rank in ranks if rank not in left]
     raise StartRefused(Reason.QUOTA, shortage)

@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from kajitori.controllers.growing import Growing, Grows
 from kajitori.controllers.provisioning import Ask, Provisioning
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Cycle, Queue, Waiting
 from kajitori.controllers.starting import Starter
@@ -57,6 +58,7 @@ class Planning:
         self._provisioning = provisioning
         self._now = now
         self._queue = Queue(mirror, cluster)
+        self.growing = Growing(mirror, cluster)
         self._changed = False
         """Something changed that may let a run start."""
         self._only_heads_seen = False
@@ -189,7 +191,8 @@ class Planning:
         except BaseException:
             self._queue.doubt(waiting.key, self._now())
             raise
-        await self._starter.create(waiting.run, waiting.admitted, status, placement.ranks, version)
+        ranks = list(gang.node_by_rank(status.attempt)) if status.attempt is not None else ()
+        await self._starter.create(waiting.run, waiting.admitted, status, ranks, version)
 
     # ------------------------------------------------------------------------------------------ who gives way
 
@@ -215,6 +218,24 @@ class Planning:
         except BaseException:
             self._queue.giving_way.note_failed(key)
             self._changed = True
+            raise
+
+    # ------------------------------------------------------------------------------------------ who grows
+
+    def grow(self) -> None:
+        """Has elastic gangs go on with more members, into room that is nobody else's."""
+        for grows in self._queue.growing(self.growing, self._work.busy, self._time_of_facts()):
+            self._work.begin(grows.key, partial(self._grow, grows))
+
+    async def _grow(self, grows: Grows) -> None:
+        """Writes that this gang grows; its life does the rest."""
+        try:
+            if not await self._starter.grow(grows):
+                self._queue.take_back(grows.key)
+                self.note_change()
+                self.growing.put_off(grows.key)
+        except BaseException:
+            self._queue.doubt(grows.key, self._now())
             raise
 
     # ------------------------------------------------------------------------------------------ why the others wait

@@ -9,11 +9,13 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from kajitori.controllers.growing import Growing, Grows
 from kajitori.controllers.heads import Heads
 from kajitori.controllers.workqueue import Key
-from kajitori.core import gang
+from kajitori.core import gang, nodelist
 from kajitori.core.backfill import Ending, Queued
 from kajitori.core.decide import Decision
+from kajitori.core.elastic import come_back, grown
 from kajitori.core.explain import Explainer
 from kajitori.core.giving_way import Requests
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
@@ -130,6 +132,8 @@ class Queue:
         self._waiting: dict[Key, Waiting] = {}
         self._placed: dict[Key, Placed] = {}
         self._heads = Heads()
+        self._returning: set[Key] = set()
+        """Elastic gangs that nodes are kept for, and that may have them now."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -138,6 +142,10 @@ class Queue:
         """The run needs nodes; whether it needs others than it did before."""
         before = self._waiting.get(waiting.key)
         self._waiting[waiting.key] = waiting
+        if waiting.status.resize is not None:
+            self._returning.add(waiting.key)
+        else:
+            self._returning.discard(waiting.key)
         if before is not None and before.request == waiting.request:
             self._waiting[waiting.key] = replace(waiting, request=before.request)
             return False
@@ -147,15 +155,20 @@ class Queue:
     def leave(self, key: Key) -> None:
         """The run does not need nodes now."""
         self._waiting.pop(key, None)
+        self._returning.discard(key)
 
     def doubt(self, key: Key, now: datetime) -> None:
         """The write of a placement failed. The nodes are kept until it is clear that it was not done all the same."""
         if key in self._placed:
             self._placed[key] = replace(self._placed[key], doubtful_since=now)
 
+    def take_back(self, key: Key) -> None:
+        """What was given to the run is free again: it can't have it."""
+        self._placed.pop(key, None)
+
     def forget(self, key: Key) -> None:
         """The run is gone."""
-        self._waiting.pop(key, None)
+        self.leave(key)
         self._placed.pop(key, None)
 
     def decided_before(self, policy_version: int) -> set[Key]:
@@ -170,12 +183,12 @@ class Queue:
         by_key = {w.request.key: w for w in self._waiting.values() if w.key not in self._placed}
         if not by_key:
             return Cycle(doubtful=doubtful, busy=passed_over)
-        snapshot = self._cluster.snapshot()
-        for member, nodes in self._assumed():
-            occupy(snapshot, member, nodes)
+        snapshot = self._used()
         barred = self._cluster.barred()
         applicants = [Applicant(waiting.run, barred(waiting.request)) for waiting in by_key.values()]
-        settled = self.giving_way.settle(applicants, snapshot, now)
+        back = self._come_back(applicants, snapshot)
+        settled = self.giving_way.settle((each for each in applicants if each.request.key not in back), snapshot, now)
+        settled = replace(settled, placements=(*back.values(), *settled.placements))
         snapshot, placed = settled.state, list(self._endings(now))
         look = self._outlook.look(applicants, snapshot, now, placed=placed, settled=settled.keys)
         requests = self.giving_way.ask(look, applicants, settled, now)
@@ -199,15 +212,13 @@ class Queue:
     def plan_heads(self, busy: Collection[Key], now: datetime) -> Cycle:
         """What of a long queue may start at once on what has come free since the last look at the whole of it: the
         first of each shape are looked at. Nothing where nodes come free for somebody: that is for the whole look."""
-        if self.giving_way.is_asked:
+        if self.giving_way.is_asked or self._returning:
             return Cycle()
         self._forget_shown(now)
         queue = self._heads.take(self._still_waits, HEADS)
         if not queue:
             return Cycle()
-        snapshot, barred = self._cluster.snapshot(), self._cluster.barred()
-        for member, nodes in self._assumed():
-            occupy(snapshot, member, nodes)
+        snapshot, barred = self._used(), self._cluster.barred()
         expected = {each.gang.key: each.expected_seconds for each in queue}
         allowed = [replace(each, gang=barred(each.gang)) for each in queue]
         found = self._outlook.schedule(allowed, snapshot, now, placed=list(self._endings(now)))
@@ -218,6 +229,46 @@ class Queue:
         )
         return Cycle(starts)
 
+    def growing(self, growing: Growing, busy: Collection[Key], now: datetime) -> list[Grows]:
+        """Elastic gangs that are to grow, into room that is nobody else's. It is theirs from now on."""
+        if not growing.is_needed():
+            return []
+        self._forget_shown(now)
+        waiting = [each.request for each in self._waiting.values()]
+        grows = [each for each in growing.look(self._used(), waiting, now) if each.key not in busy]
+        for each in grows:
+            self._placed[each.key] = Placed(each.member, each.more, each.run.metadata.resource_version)
+        return grows
+
+    def _come_back(self, applicants: Sequence[Applicant], snapshot: Snapshot) -> dict[str, Placement]:
+        """Elastic gangs on the nodes that are kept for them, and on more if these are nobody else's, by key. What they
+        have is used in the snapshot from now on."""
+        found: dict[str, Placement] = {}
+        for each in applicants:
+            resize = self._waiting[key_of(each.request.key)].status.resize
+            if resize is not None:
+                placement = come_back(snapshot, each.request, nodelist.expand(resize.nodes))
+                if placement is not None:
+                    found[each.request.key] = placement
+                    occupy(snapshot, each.request.member, placement.nodes)
+        others = [each.request for each in applicants if each.request.key not in found]
+        for each in applicants:
+            if each.request.key in found:
+                before = found[each.request.key]
+                found[each.request.key] = after = grown(snapshot, each.request, before.nodes, others)
+                occupy(snapshot, each.request.member, after.nodes[len(before.nodes) :])
+        return found
+
+    def _used(self) -> Snapshot:
+        """What is used on every node, or promised, but for those that come back to nodes of their own now."""
+        snapshot = self._cluster.snapshot()
+        for placed in self._placed.values():
+            occupy(snapshot, placed.member, self._existing(placed.nodes))
+        for promise in self._cluster.promises():
+            if key_of(promise.run) not in self._returning:
+                occupy(snapshot, promise.member, promise.nodes)
+        return snapshot
+
     def _still_waits(self, queued: Queued) -> bool:
         key = key_of(queued.gang.key)
         waiting = self._waiting.get(key)
@@ -225,7 +276,7 @@ class Queue:
 
     def _start(self, waiting: Waiting, placement: Placement, ends_at: float) -> tuple[Waiting, Placement]:
         """It has its nodes, and waits no more."""
-        del self._waiting[waiting.key]
+        self.leave(waiting.key)
         self._placed[waiting.key] = Placed(waiting.request.member, placement.nodes, waiting.version, ends_at)
         return waiting, placement
 
@@ -236,13 +287,6 @@ class Queue:
             rows = np.array([index[node] for node in self._existing(placed.nodes)], dtype=np.int64)
             if math.isfinite(placed.ends_at):
                 yield Ending(placed.member, rows, max(at, placed.ends_at))
-
-    def _assumed(self) -> Iterator[tuple[MemberRequest, Sequence[str]]]:
-        """What placed members take that no bound Pod shows yet: attempts just planned, and Pods still to be bound."""
-        for placed in self._placed.values():
-            yield placed.member, self._existing(placed.nodes)
-        for promise in self._cluster.promises():
-            yield promise.member, promise.nodes
 
     def _forget_shown(self, now: datetime) -> None:
         """Placements that the mirror shows are promises from now on; those that were not written are nothing.

@@ -113,6 +113,7 @@ class RunController:
         provisioning = asyncio.create_task(self._provisioning.follow())
         tidying = asyncio.create_task(tidy_forever(self._mirror, self._cluster, self._logs, self._code))
         caring = asyncio.create_task(self._health.keep_forever())
+        growing = asyncio.create_task(self._grow_forever())
         try:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
@@ -136,13 +137,24 @@ class RunController:
         finally:
             unsubscribe()
             no_longer_told()
-            tasks = [stopping, telling, asking, provisioning, tidying, caring]
+            tasks = [stopping, telling, asking, provisioning, tidying, caring, growing]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, self._work.close(), return_exceptions=True)
             await self._results.close()
             if self._logs is not None:
                 await self._logs.close()
+
+    async def _grow_forever(self) -> None:
+        """Has elastic gangs grow once there has been room for them for long enough, until cancelled."""
+        while True:
+            await asyncio.sleep(self._planning.growing.pause_seconds)
+            if self._first_look or self._mirror.age_seconds():
+                continue  # any may hold nodes
+            try:
+                self._planning.grow()
+            except Exception:
+                log.exception("could not look for room for elastic gangs; tried again")
 
     # ------------------------------------------------------------------------------------------ what changed
 

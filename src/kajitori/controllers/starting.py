@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from kajitori.controllers.attempts import StartRefused, create_members, delete_members, key_of_tickets, prepare
+from kajitori.controllers.attempts import (
+    StartRefused,
+    create_members,
+    delete_members,
+    key_of_tickets,
+    prepare,
+    quota_room,
+)
+from kajitori.controllers.growing import Grows
 from kajitori.controllers.provisioning import Provisioning
 from kajitori.controllers.queue import Admitted, Waiting
 from kajitori.controllers.statuses import Statuses
@@ -59,15 +68,43 @@ class Starter:
         The port that its members meet on is none of `taken`; from now on it is one of them.
         """
         run, (spec, decision) = waiting.run, waiting.admitted.resolved()
-        nodes, told, now = nodelist.compress(placement.nodes), waiting.status, self._now()
+        told, now, members = waiting.status, self._now(), spec.replicas
         template = self._provisioning.template_of(waiting, placement.nodes, decision.template)
+        if spec.fewest is not None:
+            if told.resize is None:  # else that was asked before, and its last members may still be counted
+                placement = await self._within_quota(run, spec.fewest, placement, template)
+            members = len(placement.ranks)
+        nodes = nodelist.compress(placement.nodes)
         how: Any = {"launcher": manifests.launcher_of(spec), "bind_direct": decision.bind_direct}
         if spec.array is not None:
             status = gang.place_sweep(told, placement.ranks, nodes, template, now, **how)
         else:
             port = self._choose_port(run, waiting.status.attempts + 1, taken)
-            status = gang.place_on(told, placement.ranks, nodes, template, port, spec.replicas, now, **how)
+            status = gang.place_on(told, placement.ranks, nodes, template, port, members, now, **how)
         return status, await self._statuses.write(run, status, waiting.version, before=waiting.status)
+
+    async def _within_quota(
+        self, run: RunObject, fewest: int, placement: Placement, template: dict[str, Any]
+    ) -> Placement:
+        """The placement of an elastic gang with as many of its members as the namespace's quotas have room for; all of
+        them where that is too few: then it is told so."""
+        members = len(placement.ranks)
+        room = await quota_room(self._client, run.metadata.namespace, template, members)
+        if not fewest <= room < members:
+            return placement
+        return replace(placement, ranks=placement.ranks[:room], nodes=placement.nodes[:room])
+
+    async def grow(self, grows: Grows) -> bool:
+        """Stores on which nodes an elastic gang goes on, as far as quotas have room for more members; whether they
+        have."""
+        run = grows.run
+        assert run.status is not None and run.status.attempt is not None
+        template, has = run.status.attempt.template, len(grows.nodes) - len(grows.more)
+        more = await quota_room(self._client, run.metadata.namespace, template, len(grows.more))
+        if more:
+            status = gang.grow(run.status, grows.nodes[: has + more], grows.fewest, self._now())
+            await self._statuses.write(run, status)
+        return bool(more)
 
     def _choose_port(self, run: RunObject, number: int, taken: set[int]) -> int:
         ports = self._cluster.policy.rendezvous

@@ -116,14 +116,14 @@ class Explainer:
     def explain(self, gang: GangRequest, shortage: Shortage) -> Explanation:
         """Says why a gang found no place in the snapshot."""
         if shortage.behind:
-            return _waits_its_turn(gang.member, shortage)
+            return _waits_its_turn(gang, shortage)
         key = shortage.eligible.tobytes()
         kind = self._kinds.get(key)
         if kind is None:
             rows = np.flatnonzero(shortage.eligible)
             held, holders = _holders(self._snapshot, rows, self._uses)
             kind = self._kinds[key] = _Kind(held, holders, _blocked(self._snapshot, rows))
-        return _explain(gang.member, shortage, kind, self.reason(gang, shortage))
+        return _explain(gang, shortage, kind, self.reason(gang, shortage))
 
 
 def explain(
@@ -133,7 +133,8 @@ def explain(
     return Explainer(snapshot, uses).explain(gang, shortage)
 
 
-def _explain(member: MemberRequest, shortage: Shortage, kind: _Kind, reason: Reason) -> Explanation:
+def _explain(gang: GangRequest, shortage: Shortage, kind: _Kind, reason: Reason) -> Explanation:
+    member = gang.member
     short_by = shortage.members - shortage.fit_now
     missing = {"members": short_by}
     if member.gpus:
@@ -141,7 +142,7 @@ def _explain(member: MemberRequest, shortage: Shortage, kind: _Kind, reason: Rea
     else:
         missing["cpuMillis"] = short_by * member.cpu_millis
         missing["memoryBytes"] = short_by * member.memory_bytes
-    parts = [_needs(member, shortage.members), _free(member, shortage)]
+    parts = [_needs(gang), _free(member, shortage)]
     if shortage.fit_ever < shortage.members:
         parts.append(f"the nodes that are in order now hold at most {shortage.fit_ever}")
     lacks = "; ".join(parts)
@@ -170,11 +171,11 @@ def _words(kind: _Kind, member: MemberRequest) -> Iterator[str]:
         yield f"{item.count} {_plural(item.count, 'node')} {item.why} ({item.nodes})"
 
 
-def _waits_its_turn(member: MemberRequest, shortage: Shortage) -> Explanation:
+def _waits_its_turn(gang: GangRequest, shortage: Shortage) -> Explanation:
     """Nothing is missing; somebody else comes first."""
     whose = ", ".join(shortage.behind[:3])
     more = f" and {len(shortage.behind) - 3} more" if len(shortage.behind) > 3 else ""
-    message = f"{_needs(member, shortage.members)}; there is room now, but it would delay {whose}{more}"
+    message = f"{_needs(gang)}; there is room now, but it would delay {whose}{more}"
     return Explanation(
         reason=Reason.WAITING_ITS_TURN,
         message=f"{message}, for which nodes are kept",
@@ -197,12 +198,14 @@ def _lacks(snapshot: Snapshot, member: MemberRequest, rows: Counts) -> Reason:
     return (Reason.WAITING_FOR_CPU, Reason.WAITING_FOR_MEMORY, Reason.WAITING_FOR_NODES)[column]
 
 
-def _needs(member: MemberRequest, members: int) -> str:
+def _needs(gang: GangRequest) -> str:
+    member, members = gang.member, gang.least
+    needs = "needs at least" if 1 < members < len(gang.ranks) else "needs"
     what = _amount(member, members)
     if member.whole_node:
-        return f"needs {what} on {members} whole {_plural(members, 'node')}"
+        return f"{needs} {what} on {members} whole {_plural(members, 'node')}"
     apart = ", on nodes without other runs, since it has no memory limit" if member.unlimited else ""
-    return f"needs {what} for {members} {_plural(members, 'member')}{apart}"
+    return f"{needs} {what} for {members} {_plural(members, 'member')}{apart}"
 
 
 def _free(member: MemberRequest, shortage: Shortage) -> str:

@@ -71,6 +71,8 @@ class MemberPods:
             own |= ports
             step_env |= ports
         self._step_env = [{"name": name, "value": value} for name, value in step_env.items()]
+        if launcher == "torchrun":
+            own |= {"NNODES": str(world_size), "PET_NNODES": str(world_size)}
         own |= self._rendezvous(launcher, world_size, port)
         written = [variable for variable in self._container.get("env", ()) if variable["name"] not in own]
         self._env = [*({"name": name, "value": value} for name, value in own.items()), *written]

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from kajitori.core.elastic_policy import Elastic
 from kajitori.core.fields import (
     ANY_NUMBER,
     AbsolutePath,
@@ -484,6 +485,7 @@ class Policy(Document):
     logs: Logs = Logs()
     sweeps: Sweeps = Sweeps()
     traffic: TrafficPolicy = TrafficPolicy()
+    elastic: Elastic = Elastic()
     node_health: NodeHealth = NodeHealth()
     preflight: Preflight = Preflight()
     node_pools: NodePools = Field(default_factory=dict)

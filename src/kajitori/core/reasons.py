@@ -64,6 +64,7 @@ class Reason(StrEnum):
     PREEMPTED = "Preempted"
     MEMBER_DELETED = "MemberDeleted"
     DRAINED = "Drained"
+    GROWS = "Grows"
     TIME_LIMIT = "TimeLimit"
     REFUSED = "Refused"
     STATUS_DAMAGED = "StatusDamaged"

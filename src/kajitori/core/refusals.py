@@ -274,15 +274,17 @@ def _cluster(
     if short:
         return
     room = largest_gang(table, anywhere)
-    if room < (1 if spec.array is not None else spec.replicas):
+    least = 1 if spec.array is not None else spec.fewest or spec.replicas
+    if room < least:
         grown = ", with all nodes that its pools may get" if grows else ""
-        message = f"{spec.replicas} members, but the whole cluster could hold {room} such members at most{grown}"
-        yield Fault("spec.replicas", message, str(spec.replicas), _smaller(room, member), "LargerThanTheCluster")
+        field = "replicas" if spec.fewest is None else "minReplicas"
+        message = f"{least} members, but the whole cluster could hold {room} such members at most{grown}"
+        yield Fault(f"spec.{field}", message, str(least), _smaller(room, member, field), "LargerThanTheCluster")
 
 
-def _smaller(room: int, member: MemberRequest) -> str:
+def _smaller(room: int, member: MemberRequest, field: str) -> str:
     if room:
-        return f"use at most {room} replicas, or ask for less per member"
+        return f"use at most {room} {field}, or ask for less per member"
     what = f"{member.gpus} GPUs, " if member.gpus else ""
     amounts = f"{what}{format_cores(member.cpu_millis)} and {format_memory(member.memory_bytes)}"
     return f"no single node has {amounts} together; ask for less per member"

@@ -142,6 +142,9 @@ class RunSpec(Document):
     secrets: list[SecretUse] = Field(default_factory=list, max_length=64)
     replicas: int = Field(default=1, ge=1, le=MAX_REPLICAS)
     """How many members."""
+    min_replicas: int | None = Field(default=None, ge=1, le=MAX_REPLICAS)
+    """An elastic gang: so many members are enough, and replicas are the most. It starts with what fits, and is started
+    again from its checkpoint with fewer or more members as room goes and comes."""
     array: Annotated[str, Field(min_length=1, max_length=MAX_ARRAY_TEXT)] | None = None
     """Instead of replicas, a sweep: an independent member for each of these numbers, which it is told as
     KAJI_ARRAY_INDEX. Such as 0-999, 1,3,5-9 or 0-100:5; with %64 behind it at most 64 are there at once."""
@@ -194,6 +197,11 @@ class RunSpec(Document):
     def sweep(self) -> Array | None:
         """The members of a sweep; None where it is none."""
         return parse_array(self.array) if self.array is not None else None
+
+    @property
+    def fewest(self) -> int | None:
+        """With how many members an elastic gang is content; None where all of them are there or none."""
+        return self.min_replicas if self.min_replicas is not None and self.min_replicas < self.replicas else None
 
     @property
     def members(self) -> int:
@@ -265,6 +273,7 @@ def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     yield from _resource_conflicts(spec, where)
     yield from _mount_conflicts(spec, where)
     yield from _sweep_conflicts(spec, where)
+    yield from _elastic_conflicts(spec, where)
     if spec.launcher == "mpi":
         if not spec.command and not spec.args:
             message = "with launcher mpi a run names its program: the image's own entrypoint is not known here"
@@ -317,6 +326,25 @@ def _sweep_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
         message = f"{spec.restarts} restarts of each member of a sweep; at most {MAX_RESTARTS_OF_EACH} are counted"
         hint = f"say {MAX_RESTARTS_OF_EACH} or less"
         yield "restarts", Fault(f"{where}.restarts", message, str(spec.restarts), hint)
+
+
+def _elastic_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    fewest, field = spec.min_replicas, f"{where}.minReplicas"
+    if fewest is None:
+        return
+    if spec.array is not None:
+        message = "a sweep has no fewest members: each starts by itself, as soon as there is room for it"
+        yield "minReplicas", Fault(field, message, str(fewest), "leave minReplicas out, or array")
+    elif fewest > spec.replicas:
+        message = f"at least {fewest} members, but replicas allows no more than {spec.replicas}"
+        yield "minReplicas", Fault(field, message, str(fewest), f"raise replicas, or say at most {spec.replicas}")
+    if spec.type == "service":
+        message = "a service's members come and go one by one: it has no fewest to start with"
+        yield "type", Fault(f"{where}.type", message, spec.type, "use type batch, or leave minReplicas out")
+    if spec.launcher == "mpi":
+        message = "an MPI program has the size that it was started with; its checkpoints are not for another one"
+        hint = "leave minReplicas out, or use launcher torchrun or none"
+        yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, hint)
 
 
 def _resource_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:

@@ -98,12 +98,24 @@ class GivesWay(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, 
     since: str = ""
 
 
+class Resize(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """The nodes of an elastic gang's next attempt: written before the present one is ended, or when it has lost
+    members. They are kept for it until it has been planned."""
+
+    nodes: str
+    """In rank order, as `core.nodelist` writes it."""
+    fewest: int
+    """With fewer of them it does not start; then none is kept."""
+    since: str = ""
+
+
 class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """How long a run's members ran, in all attempts that are over: what is expected of the next of its kind, and what
     its user had of the cluster, follows from it."""
 
     seconds: int
-    """From the start of all members to the end, without the time between attempts."""
+    """From the start of all members to the end, without the time between attempts. Of an elastic gang as if it had had
+    its full size: an hour with half of its members is half an hour."""
     until: str
     """When the last of these attempts ended."""
 
@@ -151,6 +163,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     """What members needed; None until somebody has seen it."""
     gives_way: GivesWay | None = None
     """Whom it was asked to give way to; until it starts again."""
+    resize: Resize | None = None
+    """Of an elastic gang that is about to go on with another size."""
     ran: Ran | None = None
     """Of attempts that are over; None until one is that had started."""
     avoid_nodes: dict[str, int] = {}

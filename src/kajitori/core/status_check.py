@@ -12,7 +12,7 @@ from kajitori.core.node_request import NodeRequest
 from kajitori.core.nodelist import expand, expand_ranks
 from kajitori.core.quantity import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemoryPeak, RunStatus, SweepState
+from kajitori.core.status import Attempt, MemoryPeak, Resize, RunStatus, SweepState
 from kajitori.core.times import parse_time
 
 _COUNTS = ("attempts", "restarts", "interruptions", "failed_starts", "resumes", "observed_generation")
@@ -93,6 +93,8 @@ def _faults(status: RunStatus) -> Iterator[str]:
         if not 0 <= status.gives_way.attempts < _LARGEST:
             yield f"givesWay.attempts is {status.gives_way.attempts}"
         yield from _time_faults("givesWay.since", status.gives_way.since)
+    if status.resize is not None:
+        yield from _resize_faults(status.resize)
     if status.ran is not None:
         if not 0 <= status.ran.seconds < _LARGEST:
             yield f"ran.seconds is {status.ran.seconds}"
@@ -103,6 +105,17 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _request_faults(status.node_request)
     if status.attempt is not None:
         yield from _attempt_faults(status, status.attempt)
+
+
+def _resize_faults(resize: Resize) -> Iterator[str]:
+    try:
+        nodes = expand(resize.nodes)
+    except ValueError as error:
+        yield f"resize.nodes: {error}"
+    else:
+        if not 1 <= resize.fewest <= len(nodes):
+            yield f"resize.fewest is {resize.fewest} of {len(nodes)} nodes"
+    yield from _time_faults("resize.since", resize.since)
 
 
 def _sweep_faults(sweep: SweepState) -> Iterator[str]:

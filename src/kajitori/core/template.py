@@ -123,14 +123,13 @@ def sweep_env(sweep: Array) -> dict[str, str]:
     }
 
 
-def torchrun_env(replicas: int, gpus: int) -> dict[str, str]:
-    """What torchrun and its kin are told that is the same for all members: one process for each GPU, or one.
+def torchrun_env(gpus: int) -> dict[str, str]:
+    """What torchrun and its kin are told in every attempt alike: one process for each GPU, or one.
 
     torchrun takes its options from variables that begin with PET_, so that `torchrun train.py` is all one has to write.
     """
     processes = str(slots(gpus))
-    members = str(replicas)
-    return {"NNODES": members, "PET_NNODES": members, "NPROC_PER_NODE": processes, "PET_NPROC_PER_NODE": processes}
+    return {"NPROC_PER_NODE": processes, "PET_NPROC_PER_NODE": processes}
 
 
 def _mount_what_the_step_makes(
@@ -323,7 +322,7 @@ def _env(spec: RunSpec, policy: Policy, resolved: Resolved, checkpoint_path: str
             env.append({"name": secret.env, "valueFrom": reference})
     env += [{"name": name, "value": value} for name, value in fixed.items()]
     if spec.launcher == "torchrun":
-        env += [{"name": name, "value": value} for name, value in torchrun_env(spec.replicas, resolved.gpus).items()]
+        env += [{"name": name, "value": value} for name, value in torchrun_env(resolved.gpus).items()]
     if checkpoint_path:
         env.append({"name": CHECKPOINT_ENV, "value": checkpoint_path})
     replaced = sorted(fixed.keys() & spec.env.keys())

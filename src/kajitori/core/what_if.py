@@ -153,7 +153,7 @@ def _sooner(situation: Situation, key: str, watch: Watch) -> Iterator[str]:
         types = sorted({node.gpu_type for node in situation.snapshot.table.nodes if node.gpu_type} - {member.gpu_type})
         yield from (f"--gpu-type {gpu_type}" for gpu_type in types if starts(gpu_type=gpu_type))
     if members := _fewer_members(queued, start):
-        yield f"--replicas {members}"
+        yield f"--replicas {members}" if gang.fewest is None else f"--replicas {members}-{len(gang.ranks)}"
     times = (each for each in _TIMES if each < queued.expected_seconds)
     if seconds := next((each for each in times if start(replace(queued, expected_seconds=float(each)))), 0):
         yield f"--time-limit {format_duration(seconds)}"
@@ -182,12 +182,16 @@ def _largest(asked: int, unit: int, starts: Callable[[int], bool]) -> int:
 
 
 def _fewer_members(queued: Queued, start: Callable[[Queued], bool]) -> int:
-    """The largest gang of the same members that starts now; 0 where none does. One that takes what fits needs none."""
+    """The largest gang of the same members that starts now, or the most that one which takes what fits may insist on; 0
+    where none does."""
     gang = queued.gang
-    if gang.fewest is not None:
-        return 0
-    low, high = 0, len(gang.ranks)
+
+    def starts(members: int) -> bool:
+        fewer = gang.fitting(members) if gang.fewest is None else replace(gang, fewest=members)
+        return start(replace(queued, gang=fewer))
+
+    low, high = 0, gang.least
     while low + 1 < high:
         middle = (low + high) // 2
-        low, high = (middle, high) if start(replace(queued, gang=gang.fitting(middle))) else (low, middle)
+        low, high = (middle, high) if starts(middle) else (low, middle)
     return low

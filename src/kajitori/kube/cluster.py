@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from kajitori.core import first_step, gang, names
+from kajitori.core import first_step, gang, names, nodelist
 from kajitori.core.choosing import Rows
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
 from kajitori.core.draft import read_draft
@@ -186,6 +187,27 @@ class ClusterView:
             )
             if nodes:
                 yield Promise(f"{run.metadata.namespace}/{run.metadata.name}", planned.attempt, planned.member, nodes)
+        yield from (promise for run in self._mirror.runs.values() if (promise := self._kept_for(run)) is not None)
+
+    def _kept_for(self, run: RunObject) -> Promise | None:
+        """What an elastic gang's next attempt will have that no member of it has now (`core.status.Resize`)."""
+        status, table = run.status, self.table()
+        if not keeps_nodes(run) or status is None or status.attempt is None or status.resize is None:
+            return None
+        rows = (table.index.get(name) for name in nodelist.expand(status.resize.nodes))
+        kept = [table.nodes[row].name for row in rows if row is not None and bool(table.usable[row])]
+        if len(kept) < status.resize.fewest:  # it waits, as others do
+            return None
+        if status.phase in (Phase.STARTING, Phase.RUNNING):
+            has = Counter(gang.node_by_rank(status.attempt).values())
+        else:
+            pods = self._mirror.pods_of_run(run.metadata.uid)
+            has = Counter(pod.spec.node_name for pod in pods if not pod.is_finished)
+        nodes = tuple((Counter(kept) - has).elements())
+        if not nodes:
+            return None
+        member = member_of_template(status.attempt, self.policy.gpu.resource)
+        return Promise(f"{run.metadata.namespace}/{run.metadata.name}", status.attempts + 1, member, nodes)
 
     def _holds_nodes(self, run: RunObject) -> bool:
         """Whether members of the run's attempt are still to be made or bound, or may be without our having seen it."""
@@ -320,6 +342,17 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
     )
 
 
+def keeps_nodes(run: RunObject) -> bool:
+    """Whether the run is about to go on with another size, on nodes that are kept for it: what its members have does
+    not come free for others as they end."""
+    status = run.status
+    return (
+        status is not None
+        and status.resize is not None
+        and not (status.phase.is_final or run.metadata.deletion_timestamp)
+    )
+
+
 def type_of(run: RunObject) -> Literal["batch", "service"]:
     """What kind of run a spec is of, whatever else is wrong with it."""
     try:
@@ -351,6 +384,7 @@ def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus
         resumes=spec.resumes,
         generation=run.metadata.generation,
         sweep=sweep_of(spec),
+        fewest=spec.fewest,
     )
 
 

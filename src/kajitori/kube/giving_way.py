@@ -24,7 +24,7 @@ from kajitori.core.reasons import Phase
 from kajitori.core.snapshot import Snapshot
 from kajitori.core.status import GivesWay
 from kajitori.core.times import format_time, parse_time
-from kajitori.kube.cluster import ClusterView, member_of_template, type_of
+from kajitori.kube.cluster import ClusterView, keeps_nodes, member_of_template, type_of
 from kajitori.kube.kin import owner_of
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod, RunObject
@@ -197,7 +197,7 @@ class GivingWay:
             found.append(self._running(gang.run, gang.member, gang.rows, now, ends_in, leaves))
             gangs.add(gang.run.metadata.uid)
         for run in self._mirror.runs.values():
-            if run.metadata.uid in gangs:
+            if run.metadata.uid in gangs or keeps_nodes(run):
                 continue
             going, pods = _is_service_alive(run), self._mirror.pods_of_run(run.metadata.uid)
             if going:

@@ -21,7 +21,7 @@ from kajitori.core.ordering import Candidate, Place, Ranking, dominant_part, ran
 from kajitori.core.planner import GangRequest, MemberRequest
 from kajitori.core.snapshot import Snapshot
 from kajitori.core.times import parse_time
-from kajitori.kube.cluster import ClusterView
+from kajitori.kube.cluster import ClusterView, keeps_nodes
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.past import Past, totals_of
@@ -144,6 +144,9 @@ class Outlook:
         for pod in self._mirror.pods.values():
             row = table.index.get(pod.spec.node_name) if pod.metadata.deletion_timestamp else None
             if row is None or pod.is_finished or not pod.run_uid or pod.run_uid in alive:
+                continue
+            run = self._mirror.run_of(pod)
+            if run is not None and keeps_nodes(run):
                 continue
             assert pod.member is not None
             usage = self._mirror.usage_of_pod(pod)

@@ -67,16 +67,21 @@ class Past:
         mirror.on_change(self._note)
 
     def expect(self, run: RunObject, members: int) -> Expectation:
-        """How long a run that waits will take, from its next start to its end."""
+        """How long a run that waits will take, from its next start to its end; an elastic gang with its fewest
+        members."""
         told = self._told_by(run)
         whole, limit = self._whole(run, told, members)
-        return remaining(whole, _progress_of(run, told), limit)
+        more = remaining(whole, _progress_of(run, told), limit)
+        return _stretched(more, told.stretch(told.fewest), limit)
 
     def expect_more(self, run: RunObject, members: int, since: float, now: float) -> Expectation:
         """How long a run will go on whose attempt has run since then."""
         told = self._told_by(run)
         whole, limit = self._whole(run, told, members)
-        more = remaining(whole, _progress_of(run, told) + max(0.0, now - since), limit)
+        attempt = run.status.attempt if run.status is not None else None
+        stretch = told.stretch(attempt.world_size if attempt is not None else 0)
+        more = remaining(whole, _progress_of(run, told) + max(0.0, now - since) / stretch, limit)
+        more = _stretched(more, stretch, limit)
         started = parse_time(run.status.started_at) if run.status is not None and run.status.sweep is None else None
         if limit is None or started is None or now + more.seconds <= started.timestamp() + limit:
             return more
@@ -201,7 +206,7 @@ class Past:
             user=self.user_of(run),
             team=run.metadata.namespace,
             kind=self._told_by(run).kind,
-            size=status.members.total,
+            size=self._told_by(run).most or status.members.total,
             seconds=float(status.ran.seconds),
             ended_at=ended.timestamp(),
         )
@@ -214,7 +219,8 @@ class Past:
         spans: list[tuple[float, float | None]] = []
         until = parse_time(status.ran.until) if status.ran is not None else None
         if status.ran is not None and until is not None:
-            spans.append((until.timestamp() - status.ran.seconds, until.timestamp()))
+            seconds = status.ran.seconds * self._told_by(run).stretch(attempt.world_size)
+            spans.append((until.timestamp() - seconds, until.timestamp()))
         is_service = self._told_by(run).is_service
         holding = (Phase.STARTING, Phase.RUNNING, *((Phase.RESTARTING,) if is_service else ()))
         comes_and_goes = is_service or status.sweep is not None  # its members do, one by one
@@ -247,6 +253,8 @@ class _Spec(msgspec.Struct, rename="camel"):
     type: str = "batch"
     time_limit: str | int | None = None
     checkpoint: Any = None
+    replicas: int = 1
+    min_replicas: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +268,13 @@ class _Told:
     is_service: bool = False
     limit_seconds: int | None = None
     keeps_progress: bool = False
+    fewest: int = 0
+    most: int = 0
+    """Of an elastic gang, which is as fast as it is large, as far as anybody can know; else 0."""
+
+    def stretch(self, members: int) -> float:
+        """How many times as long it takes with so many members as with all of them."""
+        return self.most / members if self.most and members else 1.0
 
 
 def _told_by(run: RunObject) -> _Told:
@@ -270,7 +285,9 @@ def _told_by(run: RunObject) -> _Told:
         limit = parse_duration_seconds(spec.time_limit) if spec.time_limit is not None else None
     except ValueError:  # both libraries' errors are such
         return _Told(user, kind)
-    return _Told(user, kind, spec.type == "service", limit or None, spec.checkpoint is not None)
+    fewest = spec.min_replicas or 0
+    size = (fewest, spec.replicas) if 0 < fewest < spec.replicas else (0, 0)
+    return _Told(user, kind, spec.type == "service", limit or None, spec.checkpoint is not None, *size)
 
 
 _decoder = msgspec.json.Decoder(_Spec)
@@ -280,6 +297,14 @@ def _is_same(one: ObjectMeta, other: ObjectMeta) -> bool:
     """Both are of one Run, with one spec and one owner."""
     same_spec = (one.uid, one.generation) == (other.uid, other.generation)
     return same_spec and one.annotations.get(names.ANNOTATION_OWNER) == other.annotations.get(names.ANNOTATION_OWNER)
+
+
+def _stretched(more: Expectation, stretch: float, limit_seconds: float | None) -> Expectation:
+    """The same for a gang that has only a part of its size; its time limit goes by the clock."""
+    if stretch == 1.0:
+        return more
+    seconds = more.seconds * stretch
+    return Expectation(max(1.0, min(seconds, limit_seconds or seconds)), more.source)
 
 
 def _progress_of(run: RunObject, told: _Told) -> float:

@@ -141,3 +141,23 @@ def test_a_sweep_in_words() -> None:
     assert "--array 0-9%2" in words.command_line(run)
     unreadable = view("grid", spec={"array": "9-0"})
     assert (words.members_asked_for(unreadable), words.members_at_once(unreadable)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("phase", "world_size", "counts", "members", "gpus"),
+    [
+        ("Queued", 0, {"total": 32}, "0 of 8-32", "64-256 h100"),
+        ("Starting", 12, {"total": 12, "running": 3}, "3/12 of 8-32", "96 h100"),
+        ("Running", 12, {"total": 12, "running": 12}, "12 of 8-32", "96 h100"),
+        ("Restarting", 12, {"total": 32}, "0 of 8-32", "64-256 h100"),
+        ("Succeeded", 12, {"total": 12, "succeeded": 12}, "12 of 8-32", "96 h100"),
+    ],
+)
+def test_an_elastic_gang(phase: str, world_size: int, counts: dict[str, int], members: str, gpus: str) -> None:
+    """How many members it has of those it may have; the GPUs are those that it has, or, while it waits, asks for."""
+    spec = {"replicas": 32, "minReplicas": 8, "resources": {"gpu": 8, "gpuType": "h100"}, "image": "x"}
+    status = {"phase": phase, "members": counts, "attempt": {"number": 1, "worldSize": world_size}}
+    run = {"name": "bert", "spec": spec, "status": status}
+    assert words.member_words(run) == members
+    assert words.gpu_words(run) == gpus
+    assert "-n 8-32 " in words.command_line(run)

@@ -100,9 +100,7 @@ def test_a_whole_training() -> None:
         "LR": "3e-4",
         "PS1": "$$$$",
         "HF_TOKEN": {"secretKeyRef": {"name": "hf", "key": "token"}},
-        "NNODES": "2",
         "NPROC_PER_NODE": "8",
-        "PET_NNODES": "2",
         "PET_NPROC_PER_NODE": "8",
         "KAJI_CHECKPOINT_DIR": "/ckpt",
     }

@@ -270,3 +270,49 @@ def test_made_names_are_readable_and_differ() -> None:
     names = {make_name("registry:5000/vision/ResNet_50:v2@sha256:00", str(seed)) for seed in range(50)}
     assert all(name.startswith("resnet-50-") for name in names)
     assert len(names) > 45
+
+
+def test_an_elastic_gang() -> None:
+    """It has a fewest and a most; where these are the same it is a gang like any other."""
+    spec = parse_spec({"image": "x", "replicas": 32, "minReplicas": 8, "launcher": "torchrun"})
+    assert (spec.fewest, spec.members, spec.members_at_once) == (8, 32, 32)
+    assert to_document(spec) == {"image": "x", "replicas": 32, "minReplicas": 8, "launcher": "torchrun"}
+    assert parse_spec({"image": "x", "replicas": 8, "minReplicas": 8}).fewest is None
+    assert parse_spec({"image": "x", "replicas": 8}).fewest is None
+
+
+ELASTIC_FAULTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "the wrong way round": (
+        {"replicas": 8, "minReplicas": 32},
+        {"spec.minReplicas": "at least 32 members, but replicas allows no more than 8"},
+    ),
+    "without a most": (
+        {"minReplicas": 2},
+        {"spec.minReplicas": "at least 2 members, but replicas allows no more than 1"},
+    ),
+    "none at all": ({"replicas": 3, "minReplicas": 0}, {"spec.minReplicas": "0 is not allowed"}),
+    "of a sweep": (
+        {"array": "0-9", "minReplicas": 2},
+        {"spec.minReplicas": "a sweep has no fewest members"},
+    ),
+    "all at once": (
+        {"launcher": "mpi", "command": ["mpirun"], "replicas": 3, "minReplicas": 5},
+        {
+            "spec.minReplicas": "at least 5 members",
+            "spec.launcher": "an MPI program has the size that it was started with",
+        },
+    ),
+    "a service": (
+        {"type": "service", "replicas": 3, "minReplicas": 2},
+        {"spec.type": "a service's members come and go"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ELASTIC_FAULTS)
+def test_what_no_elastic_gang_can_be(case: str) -> None:
+    """Every fault at once."""
+    fields, said = ELASTIC_FAULTS[case]
+    found = faults({"image": "x", **fields})
+    assert found.keys() == said.keys()
+    assert all(found[field].message.startswith(words) for field, words in said.items()), found

@@ -128,7 +128,9 @@ def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     status = words.status_of(view)
     counts = status.get("members") or {}
     parts = [f"{counts[key]} {key}" for key in ("running", "pending", "succeeded", "failed") if counts.get(key)]
-    heading(f"Members: {counts.get('total', 0)}{' (' + ', '.join(parts) + ')' if parts else ''}")
+    size, there = words.size_words(view), words.members_there(view)
+    total = f"{there} of {size}" if size else str(counts.get("total", 0))
+    heading(f"Members: {total}{' (' + ', '.join(parts) + ')' if parts else ''}")
     if 0 < counts.get("total", 0) <= _MEMBERS_SHOWN and not words.is_final(view):
         _every_member(cli, api, view)
     if words.is_sweep(view):

@@ -66,9 +66,12 @@ def print_queue(cli: Cli, items: list[dict[str, Any]], *, wide: bool = False) ->
 def _asks(item: dict[str, Any]) -> str:
     from kajitori.cli.words import plural
 
+    fewest, most = item["members"], item.get("mostMembers", item["members"])
     if item["gpus"]:
-        return f"{item['gpus']} {item['gpuType'] or ('GPU' if item['gpus'] == 1 else 'GPUs')}"
-    return plural(item["members"], "member")
+        upwards = f"-{item['gpus'] // fewest * most}" if most > fewest else ""
+        unit = item["gpuType"] or ("GPU" if item["gpus"] == 1 and not upwards else "GPUs")
+        return f"{item['gpus']}{upwards} {unit}"
+    return f"{fewest}-{most} members" if most > fewest else plural(fewest, "member")
 
 
 def _note(item: dict[str, Any]) -> str:

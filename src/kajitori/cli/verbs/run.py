@@ -75,7 +75,7 @@ def _words(*known: str) -> Any:
 @click.option("--restart", hidden=True, metavar="POLICY")
 @click.option("-i", "--interactive", is_flag=True, hidden=True)
 @click.option("-t", "--tty", is_flag=True, hidden=True)
-@click.option("-n", "--replicas", metavar="N", help="Members; they start and stop together.")
+@click.option("-n", "--replicas", metavar="N|8-32", help="Members, started together; 8-32: as many as fit, at least 8.")
 @click.option("--array", metavar="0-999%64", help="A sweep: a member for each number, %N: at most N at once.")
 @click.option(
     "--stop-at",
@@ -207,7 +207,7 @@ def at_home(api: Api, request: RunRequest) -> RunRequest:
 def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
     """What a dry run found: for people the notes, what would be made and when; for programs all of it."""
     from kajitori.cli.output import print_document
-    from kajitori.cli.words import command_line, gpu_words, members_asked_for
+    from kajitori.cli.words import command_line, gpu_words, members_asked_for, size_words
 
     if output in ("json", "yaml"):
         print_document(answer, output)
@@ -223,7 +223,11 @@ def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
         kinds[manifest.get("kind", "")] = kinds.get(manifest.get("kind", ""), 0) + 1
     if "Pod" in kinds:  # one is shown for all members: they differ in rank and node only
         kinds["Pod"] = members_asked_for(run)
-    made = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items())
+    size = size_words(run)
+    made = ", ".join(
+        f"{size if size and kind == 'Pod' else count} {kind}{'' if count == 1 else 's'}"
+        for kind, count in kinds.items()
+    )
     click.echo(command_line(run))
     if gpu_words(run):
         click.echo(f"Takes {gpu_words(run)}.")

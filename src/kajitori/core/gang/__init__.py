@@ -8,10 +8,12 @@ sweep     members are independent, and each ends by itself
 judgement how a sweep's members ended, as far as that is seen
 ledger    how a sweep's members stand
 yielding  a run that is asked to give way
+growing   an elastic gang that goes on with another size
 progress  how a status changes
 """
 
 from kajitori.core.gang.batch import failed_to_create
+from kajitori.core.gang.growing import grow
 from kajitori.core.gang.life import next_step
 from kajitori.core.gang.progress import is_told, keep_waiting, node_by_rank, outline, place_on, refuse, why_it_waits
 from kajitori.core.gang.sweep import made_in_part, place_sweep, sweep_refused
@@ -46,6 +48,7 @@ __all__ = [
     "Sweep",
     "failed_to_create",
     "give_way",
+    "grow",
     "is_told",
     "keep_waiting",
     "made_in_part",

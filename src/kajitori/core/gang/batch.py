@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from kajitori.core.gang.growing import batch_grows, what_is_left
 from kajitori.core.gang.progress import (
     blame_late,
     blame_node,
@@ -70,6 +71,9 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         return leaves
     if broken is not None:
         return _broken(run, status, broken, current, now)
+    grows = batch_grows(run, status, current)
+    if grows is not None:
+        return grows
 
     missing = sorted(set(range(run.replicas)) - {member.rank for member in current})
     if missing:  # only before `created`: afterwards a missing member is a lost one
@@ -85,7 +89,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     evicted = [member for member in ending if member.reason is Reason.DRAINED]
     if evicted:
         who = ", ".join(f"{member.rank} on {member.node}" for member in evicted[:3])
-        return _moved(run, status, f"member {who} was evicted, and the gang leaves as a whole")
+        return _moved(run, status, current, f"member {who} was evicted, and the gang leaves as a whole", now)
     if ending:  # somebody else's doing; the gang goes down once it is gone, until then it may write its checkpoint
         first = ending[0]
         reason = first.reason if first.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
@@ -93,7 +97,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     to_move = [member for member in current if member.node_draining and not member.is_over]
     if to_move:
         nodes = ", ".join(sorted({member.node for member in to_move})[:3])
-        return _moved(run, status, f"moved away from {nodes}, which is being drained")
+        return _moved(run, status, current, f"moved away from {nodes}, which is being drained", now)
     pending = [member for member in current if member.state is MemberState.PENDING]
     if pending:
         status = starting(status, pending)
@@ -114,7 +118,7 @@ def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: da
     not_before = parse_time(status.not_before)
     if not_before is not None and now < not_before:
         return Step(status, actions, not_before)
-    return Step(status, (*actions, needs_nodes(status, tuple(range(run.replicas)))))
+    return Step(status, (*actions, replace(needs_nodes(status, tuple(range(run.replicas))), fewest=run.fewest)))
 
 
 def _as_it_ended(member: Member, status: RunStatus) -> Member:
@@ -182,7 +186,7 @@ def _what_broke(run: Run, status: RunStatus, attempt: Attempt, current: Sequence
 
 def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member], now: datetime) -> Step:
     """The attempt is over: give up, or go back for nodes. The next call deletes what is left, after this is written."""
-    status = blame_node(status, cause)
+    status = msgspec.structs.replace(blame_node(status, cause), resize=None)
     what = cause.message or cause.reason.value
     message = f"member {cause.rank}: {what}"
     if not run.limits.memory_limited and cause.reason in MAY_BE_ITS_MEMORY:
@@ -200,14 +204,21 @@ def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member
         return failed_start(run, status, cause.reason, message, now)
     else:
         status.interruptions += 1
+    if cause.reason is Reason.NODE_LOST:
+        status.resize = what_is_left(run, current, now)
     status = msgspec.structs.replace(status, phase=Phase.RESTARTING, reason=cause.reason, message=message)
     return Step(status, end_members(current, run.limits.restart_grace_seconds))
 
 
-def _moved(run: Run, status: RunStatus, message: str) -> Step:
+def _moved(run: Run, status: RunStatus, current: Sequence[Member], message: str, now: datetime) -> Step:
     """An operator empties a node: the whole gang goes elsewhere, with the time to write its checkpoint first."""
     status = msgspec.structs.replace(
-        status, phase=Phase.RESTARTING, reason=Reason.DRAINED, message=message, interruptions=status.interruptions + 1
+        status,
+        phase=Phase.RESTARTING,
+        reason=Reason.DRAINED,
+        message=message,
+        interruptions=status.interruptions + 1,
+        resize=what_is_left(run, current, now),
     )
     return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
 

@@ -87,6 +87,7 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
         failed_starts=0,
         not_before="",
         gives_way=None,
+        resize=None,
         exit_code=None,
         notable=[],
         avoid_nodes={},

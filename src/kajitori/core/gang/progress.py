@@ -63,6 +63,7 @@ def place_on(
         attempts=number,
         not_before="",
         gives_way=None,
+        resize=None,
     )
 
 
@@ -73,7 +74,7 @@ def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
     if status.gives_way is not None:
         message = f"{words_of(status.gives_way, past=True)}; {message}"
     reason = why_it_waits(status, reason)
-    return msgspec.structs.replace(status, phase=Phase.QUEUED, reason=reason, message=message[:1000])
+    return msgspec.structs.replace(status, phase=Phase.QUEUED, reason=reason, message=message[:1000], resize=None)
 
 
 def why_it_waits(status: RunStatus, reason: Reason) -> Reason:
@@ -181,9 +182,15 @@ def with_time_ran(run: Run, status: RunStatus, now: datetime) -> RunStatus:
     start = parse_time(since)
     if not is_over or start is None:
         return status
-    seconds = max(0, round((now - start).total_seconds()))
+    seconds = max(0, round((now - start).total_seconds() * _part(run)))
     earlier = status.ran.seconds if status.ran is not None else 0
     return msgspec.structs.replace(status, ran=Ran(seconds=earlier + seconds, until=format_time(now)))
+
+
+def _part(run: Run) -> float:
+    """How much of its full size an elastic gang has; all else is always whole."""
+    attempt = run.status.attempt
+    return attempt.world_size / run.replicas if run.fewest is not None and attempt is not None else 1.0
 
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING)

@@ -99,6 +99,8 @@ class Run:
     """Whoever it gives way to, if anybody, still waits for its nodes."""
     sweep: Sweep | None = None
     """Its members are independent of each other; `replicas` is their number."""
+    fewest: int | None = None
+    """Of an elastic gang: so many members are enough to start with, `replicas` are the most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ from kajitori.core.status import GivesWay, RunStatus
 
 def give_way(status: RunStatus, asked: GivesWay) -> RunStatus:
     """The status of a run that is asked to give way; its life acts on it."""
-    return msgspec.structs.replace(status, gives_way=asked, reason=Reason.PREEMPTED, message=words_of(asked))
+    return msgspec.structs.replace(
+        status, gives_way=asked, resize=None, reason=Reason.PREEMPTED, message=words_of(asked)
+    )
 
 
 def batch_gives_way(run: Run, status: RunStatus, current: Sequence[Member], broken: Member | None) -> Step | None:
@@ -64,9 +66,10 @@ def words_while_ending(run: Run, asked: GivesWay, alive: int) -> str:
 
 
 def end_told(run: Run, status: RunStatus, members: Sequence[Member]) -> tuple[Action, ...]:
-    """Ends what is left of an attempt that is over: whoever gives way has all of his grace, survivors of a broken gang
-    a short one."""
-    grace = run.limits.restart_grace_seconds if status.gives_way is None else run.limits.grace_seconds
+    """Ends what is left of an attempt that is over: whoever gives way or grows has all of his grace, survivors of a
+    broken gang a short one."""
+    in_order = status.gives_way is not None or status.reason is Reason.GROWS
+    grace = run.limits.grace_seconds if in_order else run.limits.restart_grace_seconds
     return end_members(members, grace)
 
 
