@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import random
 import ssl
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -134,7 +135,7 @@ class RelayServer:
             line = follower.line()
             if line.whole or line.pods or line.gone or loop.time() >= quiet_until:
                 await response.write(encode_line(line) + b"\n")
-                quiet_until = loop.time() + self._alive_seconds
+                quiet_until = loop.time() + self._alive_seconds * random.uniform(0.5, 1.0)  # not all at once
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(quiet_until):
                     await follower.changed.wait()
