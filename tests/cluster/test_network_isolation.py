@@ -18,9 +18,11 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from tests.helpers.netns import Namespace, Server, answered, call, connect, knock, namespaces
+from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 
 from kajitori.core.network.registry import Networks, parse_networks
 from kajitori.core.network.render import Rendered, render_hub, render_nat
@@ -41,6 +43,7 @@ clusters:
   publicServices: [10.132.0.0/24, "fd00:132::/112"]
   natHost: nat
   gateways: [10.255.0.11, "fd00:255::11"]
+  probes: ["10.1.0.11:8080", "10.16.2.2:8080", "[fd00:1:1:2::2]:8080", "10.96.0.10:80"]
 - name: beta
   nodes: [10.2.0.0/24, "fd00:2::/64"]
   pods: [10.17.0.0/16, "fd00:2:1::/48"]
@@ -48,6 +51,7 @@ clusters:
   publicServices: [10.133.0.0/24, "fd00:133::/112"]
   natHost: beta-gw
   gateways: [10.255.0.12, "fd00:255::12"]
+  probes: ["10.17.2.2:8080"]
 """
 
 PORT = 8080
@@ -162,12 +166,12 @@ def proxy(node: Namespace, number: int) -> None:
             }}
             chain services {{
                 type nat hook prerouting priority dstnat;
-                ip daddr 10.96.0.10 tcp dport 80 dnat ip to 10.{15 + number}.2.2:{PORT}
+                ip daddr {{ 10.96.0.1, 10.96.0.10 }} tcp dport {{ 80, 443 }} dnat ip to 10.{15 + number}.2.2:{PORT}
                 ip6 daddr fd00:96::10 tcp dport 80 dnat ip6 to [fd00:{number}:1:2::2]:{PORT}
             }}
             chain hide {{
                 type nat hook postrouting priority srcnat;
-                ct original ip daddr 10.96.0.10 masquerade
+                ct original ip daddr 10.96.0.0/24 masquerade
                 ct original ip6 daddr fd00:96::10 masquerade
             }}
         }}""",
@@ -259,6 +263,83 @@ def test_a_borrowed_address_does_not_pass(scene: Scene, borrowed: str, counter: 
     gateway.run(f"ip address replace {borrowed}/32 dev lo")
     scene.new("hub")
     refused(scene, knock(gateway, "10.2.0.11", PORT, source=borrowed), "hub", counter)
+
+
+@dataclass
+class Checked:
+    """What `kaji network check` said."""
+
+    exit_code: int
+    place: str
+    found: dict[str, tuple[str, str, bool]]
+    """(expected, found, right) by where and what."""
+
+
+def check(scene: Scene, host: str, path: Path, seconds: int) -> Checked:
+    words = ("network", "check", str(path), "--wait", str(seconds), "-o", "json")
+    result = scene.hosts[host].inside(lambda: invoke(FakeWebApi(), *words))
+    document = json.loads(result.stdout)
+    items = {f"{each['where']}: {each['what']}": each for each in document["items"]}
+    found = {key: (each["expected"], each["found"], each["right"]) for key, each in items.items()}
+    return Checked(result.exit_code, f"{document['from']['kind']} {document['from']['name']}".strip(), found)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    path = tmp_path / "networks.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_check_from_among_the_researchers(scene: Scene, registry: Path) -> None:
+    """Everything is reached, by one's own address; Services by those that stand for them."""
+    checked = check(scene, "researcher", registry, 60)
+    assert (checked.exit_code, checked.place) == (0, "researchers")
+    assert checked.found == {
+        "alpha: node at 10.1.0.11:8080": ("reached", f"reached, from {RESEARCHER}", True),
+        "alpha: Pod at 10.16.2.2:8080": ("reached", f"reached, from {RESEARCHER}", True),
+        "alpha: Pod at [fd00:1:1:2::2]:8080": ("reached", f"reached, from {RESEARCHER6}", True),
+        "alpha: Service 10.96.0.10 at 10.132.0.10:80": ("reached", f"reached, from {RESEARCHER}", True),
+        "alpha: Service 10.96.0.1 at 10.132.0.1:443": ("reached", f"reached, from {RESEARCHER}", True),
+        "beta: Pod at 10.17.2.2:8080": ("reached", f"reached, from {RESEARCHER}", True),
+        "beta: Service 10.96.0.1 at 10.133.0.1:443": ("reached", f"reached, from {RESEARCHER}", True),
+    }
+
+
+def test_a_check_from_a_cluster(scene: Scene, registry: Path) -> None:
+    """One's own cluster is reached, the other is not, and that is right."""
+    checked = check(scene, "a1-pod", registry, 3)
+    assert (checked.exit_code, checked.place) == (0, "cluster alpha")
+    silence = ("not reached", "not reached: nothing came back in 3 s", True)
+    assert checked.found["beta: Pod at 10.17.2.2:8080"] == silence
+    assert checked.found["beta: Service 10.96.0.1 at 10.133.0.1:443"] == silence
+    assert checked.found["alpha: Service at 10.96.0.10:80"] == ("reached", "reached, from 10.16.1.2", True)
+
+
+def test_a_check_on_the_hub_and_on_nat_hosts(scene: Scene, registry: Path) -> None:
+    """Rules, routes and forwarding are compared with what was rendered; what somebody changed is found."""
+    for host, place, table in (("hub", "hub", "hub"), ("nat", "nat nat", "nat"), ("beta-gw", "nat beta-gw", "nat")):
+        checked = check(scene, host, registry, 60)
+        assert (checked.exit_code, checked.place) == (0, place), checked.found
+        assert checked.found[f"this host: rules in table kajitori_{table}"][2]
+        assert checked.found["this host: forwarding of IPv6"] == ("on", "on", True)
+    hub = scene.hosts["hub"]
+    hub.run(
+        "ip route replace 10.132.0.0/24 via 10.255.0.11; ip -6 route del fd00:1::/64;sysctl -q -w net.ipv4.ip_forward=0"
+    )
+    registry.write_text(FILE.replace("hub: {", "hub: {clustersMayCall: true, "))
+    checked = check(scene, "hub", registry, 5)
+    scene.apply("hub", render_hub(scene.networks))
+    assert checked.exit_code == 1
+    wrong = {key: (expected, found) for key, (expected, found, right) in checked.found.items() if not right}
+    assert set(wrong) == {
+        "this host: rules in table kajitori_hub",
+        "this host: route to 10.132.0.0/24",
+        "this host: route to fd00:1::/64",
+        "this host: forwarding of IPv4",
+    }
+    assert wrong["this host: route to 10.132.0.0/24"] == ("via 10.255.0.9", "via 10.255.0.11")
+    assert wrong["this host: route to fd00:1::/64"] == ("via fd00:255::11", "none")
 
 
 def test_applied_again_it_changes_nothing_and_a_new_file_only_what_it_changes(scene: Scene) -> None:

@@ -102,3 +102,20 @@ def test_scripts_for_hub_and_nat_host(tmp_path: Path) -> None:
     wrong = invoke(FakeWebApi(), "network", "render", "nat", str(path), "--host", "nit")
     assert wrong.exit_code == 2
     assert "there is no NAT host nit" in wrong.stderr
+
+
+def test_a_check_with_nothing_to_try_or_from_nowhere(tmp_path: Path) -> None:
+    """Says what is missing, where to name it."""
+    path = tmp_path / "networks.yaml"
+    path.write_text("clusters: [{name: alpha, nodes: [10.1.0.0/16]}]")
+    unknown = invoke(FakeWebApi(), "network", "check", str(path))
+    assert unknown.exit_code == 2
+    assert "the registry does not know where this is" in unknown.stderr
+    nothing = invoke(FakeWebApi(), "network", "check", str(path), "--from", "researchers")
+    assert nothing.exit_code == 2
+    assert "nothing to try" in nothing.stderr
+    assert "there is no 'alhpa'" in invoke(FakeWebApi(), "network", "check", str(path), "--from", "alhpa").stderr
+    assert "at most 60" in invoke(FakeWebApi(), "network", "check", str(path), "--wait", "90").stderr
+    empty = {"path": "", "version": 1, "networks": {}, "ranges": [], "faults": [], "findings": []}
+    without = invoke(FakeWebApi(answers={"GET /v1/networks": empty}), "network", "check")
+    assert "the server has no registry" in without.stderr

@@ -11,6 +11,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
 
 if TYPE_CHECKING:
+    from kajitori.cli.network_check import Found
     from kajitori.core.network.registry import Networks
 
 
@@ -139,6 +140,98 @@ def render(what: str, file: str, host: str | None, rules: bool) -> None:
     networks = read_networks(file)
     rendered = render_hub(networks) if what == "hub" else render_nat(networks, host)
     click.echo(rendered.rules if rules else rendered.script(), nl=False)
+
+
+@command.command(
+    epilog="\b\nExamples:\n  kaji network check                     # with the registry of the server\n"
+    "  kaji network check networks.yaml --from hub"
+)
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option(
+    "--from", "place", metavar="PLACE", help="researchers, hub, a NAT host or a cluster; else by own addresses."
+)
+@click.option("--wait", default=3.0, show_default=True, metavar="SECONDS", help="Before silence is believed.")
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def check(cli: Cli, file: str | None, place: str | None, wait: float, output: str | None) -> int:
+    """Prove from here that what must pass passes, and what must not does not.
+
+    Tries to connect to the probes of every cluster and to its API server's Service, and tells what was to be expected,
+    what was found, and the address that it came from. On the hub and on NAT hosts it also compares rules, routes and
+    forwarding with what was rendered. Exits with 1 where something is not as it has to be.
+    """
+    from kajitori.cli.network_check import look_at_host, own_addresses, rendered_for, try_all
+    from kajitori.cli.output import print_document
+    from kajitori.core.network.probes import Place, place_named, place_of, probes
+    from kajitori.errors import InvalidInput
+
+    if not 0 < wait <= 60:
+        raise InvalidInput.one("--wait", f"{wait:g} seconds", value=f"{wait:g}", hint="above 0, at most 60")
+    networks = read_networks(file) if file is not None else _registry_of_server(cli)
+    if place is not None:
+        here = place_named(networks, place)
+    else:
+        own = own_addresses(probe.address for probe in probes(networks, Place("researchers")))
+        here = place_of(networks, own)
+        if here.kind == "elsewhere" and networks.clusters:
+            addresses = ", ".join(sorted(str(address) for address in own)) or "none that leads to a cluster"
+            message = f"the registry does not know where this is (own addresses: {addresses})"
+            raise InvalidInput.one("--from", message, hint="name it; from elsewhere nothing may be reached")
+    tries = probes(networks, here)
+    rendered = rendered_for(networks, here)
+    if not tries and rendered is None:
+        hint = "name addresses that answer under probes of each cluster"
+        raise InvalidInput.one("clusters", "there is nothing to try", hint=hint)
+    found = [*(look_at_host(rendered) if rendered is not None else ()), *try_all(tries, wait)]
+    wrong = sum(not each.right for each in found)
+    if output is not None:
+        items = [
+            {
+                "where": each.where,
+                "what": each.what,
+                "expected": each.expected,
+                "found": each.found,
+                "right": each.right,
+            }
+            for each in found
+        ]
+        print_document({"from": {"kind": here.kind, "name": here.name}, "right": not wrong, "items": items}, output)
+    else:
+        _print_found(cli, str(here), found, wrong)
+    return 1 if wrong else 0
+
+
+def _registry_of_server(cli: Cli) -> Networks:
+    from kajitori.core.network.registry import parse_networks
+    from kajitori.errors import InvalidInput
+
+    with cli.api() as api:
+        view = api.get("/v1/networks")
+    if not view["ranges"]:
+        hint = "name a FILE, or start the server with --networks"
+        raise InvalidInput.one("FILE", "the server has no registry of addresses", hint=hint)
+    return parse_networks(view["networks"])
+
+
+def _print_found(cli: Cli, here: str, found: list[Found], wrong: int) -> None:
+    from kajitori.cli.output import Column, print_table
+
+    click.echo(f"By the registry this is {here}.")
+    click.echo()
+    columns = [
+        Column("", styled=True),
+        Column("WHERE"),
+        Column("WHAT"),
+        Column("EXPECTED"),
+        Column("FOUND", flexible=True),
+    ]
+    rows = [["right" if each.right else "WRONG", each.where, each.what, each.expected, each.found] for each in found]
+    print_table(cli, columns, rows)
+    click.echo()
+    click.echo(
+        f"{wrong} of {len(found)} are not as they have to be." if wrong else f"All {len(found)} are as they have to be."
+    )
 
 
 def read_networks(file: str) -> Networks:

@@ -17,7 +17,7 @@ from kajitori.errors import Fault
 __all__ = ["Networks", "findings", "overlap", "parse_networks"]
 
 _TO = "-to-"
-_TAKEN = ("researchers", "strangers")
+_TAKEN = ("researchers", "strangers", "hub", "elsewhere")
 
 _ROOMY = 0.8
 """Of a range, in use: above it, growth needs another one soon."""

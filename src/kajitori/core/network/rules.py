@@ -7,8 +7,8 @@ they come in, before any translation and whether or not there is a route for the
 2. From a cluster: to another cluster never, not even as an answer (`alpha-to-beta`); on the hub not to itself, either
    (`alpha-to-alpha`). To researchers: answers, and what clustersMayCall allows (else `alpha-to-researchers`). Anywhere
    else is none of our business.
-3. To a cluster: from researchers (counted as `researchers-to-alpha`), from the NAT host that translates for it
-   (`nat-to-alpha`), answers; else dropped (`strangers-to-alpha`).
+3. To a cluster: from researchers (counted as `researchers-to-alpha`), from the hub and the NAT host that translates for
+   it (`nat-to-alpha`), answers; else dropped (`strangers-to-alpha`).
 """
 
 from __future__ import annotations
@@ -140,8 +140,7 @@ def _joined(ranges: Iterable[Network], version: int) -> list[Network]:
 
 def _guard(rules: _Rules, networks: Networks, clusters: Sequence[Cluster], ranges: Ranges, *, hub: bool) -> None:
     """Judges what comes from or goes to these clusters; `ranges` are those that mean a cluster here. On a hub a cluster
-    has no business with itself: it has ways of its own, so that it is somebody else with a borrowed address. NAT hosts
-    pass there."""
+    has no business with itself: it has ways of its own, so that it is somebody else with a borrowed address."""
     rules.chain("guard", "type filter hook prerouting priority mangle; policy accept;")
     for version, word, _ in _FAMILIES:
         _spoofing(rules, networks, version, word)
@@ -195,12 +194,13 @@ def _to(rules: _Rules, networks: Networks, cluster: Cluster, *, hub: bool) -> No
     chain = rules.chain(f"to-{cluster.name}")
     counter = between("researchers", cluster.name)
     _count_or_drop(rules, chain, "saddr", "researchers", networks.researchers, counter, "accept")
-    host = next((each for each in networks.nat_hosts if each.name == cluster.nat_host), None)
-    if hub and host is not None:
-        addresses = [ip_network(address) for address in host.addresses]
-        _count_or_drop(
-            rules, chain, "saddr", f"host-{host.name}", addresses, between(host.name, cluster.name), "accept"
-        )
+    if hub:
+        friends = [(host.name, host.addresses) for host in networks.nat_hosts if host.name == cluster.nat_host]
+    else:
+        friends = [("hub", networks.hub.addresses)] if networks.hub is not None else []
+    for name, addresses in friends:
+        own = [ip_network(address) for address in addresses]
+        _count_or_drop(rules, chain, "saddr", f"host-{name}", own, between(name, cluster.name), "accept")
     rules.add(chain, f"counter name {rules.counter(between('strangers', cluster.name))} drop")
 
 

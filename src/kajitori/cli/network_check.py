@@ -1,0 +1,145 @@
+"""What `kaji network check` does on a machine: connections that are tried, rules and routes that are looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kajitori.core.network.probes import Outcome, Place, Probe
+from kajitori.core.network.rules import MARK
+
+if TYPE_CHECKING:
+    from kajitori.core.network.registry_model import Address, Networks
+    from kajitori.core.network.render import Rendered, Route
+
+_AT_ONCE = 64
+_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EACCES, errno.EPERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something that was looked at: what had to be, what is."""
+
+    where: str
+    what: str
+    expected: str
+    found: str
+    right: bool
+
+
+def own_addresses(targets: Iterable[Address]) -> set[Address]:
+    """This machine's addresses towards these targets. No packet is sent."""
+    found: set[Address] = set()
+    for target in targets:
+        family = socket.AF_INET6 if target.version == 6 else socket.AF_INET
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
+            asking.connect((str(target), 9))
+            found.add(ip_address(asking.getsockname()[0]))
+    return found
+
+
+def try_all(probes: Sequence[Probe], patience_seconds: float) -> list[Found]:
+    """What came of each, in order; they are tried at once."""
+
+    async def run() -> list[Found]:
+        turns = asyncio.Semaphore(_AT_ONCE)
+        return list(await asyncio.gather(*(_try(probe, patience_seconds, turns) for probe in probes)))
+
+    return asyncio.run(run())
+
+
+_EXPECTED = {True: "reached", False: "not reached"}
+
+
+async def _try(probe: Probe, patience_seconds: float, turns: asyncio.Semaphore) -> Found:
+    async with turns:
+        outcome, words = await _connect(str(probe.address), probe.port, patience_seconds)
+    what = f"{probe.what} at {probe.endpoint}"
+    return Found(probe.cluster, what, _EXPECTED[probe.passes], words, probe.is_right(outcome))
+
+
+async def _connect(address: str, port: int, patience_seconds: float) -> tuple[Outcome, str]:
+    try:
+        async with asyncio.timeout(patience_seconds):
+            _, writer = await asyncio.open_connection(address, port)
+    except ConnectionRefusedError:
+        return "refused", "reached, and nobody listens there"
+    except (TimeoutError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in _UNREACHABLE:
+            return "unreachable", f"not reached: {error.strerror}"
+        return "silent", f"not reached: nothing came back in {patience_seconds:g} s"
+    source = writer.get_extra_info("sockname")[0]
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return "answered", f"reached, from {source}"
+
+
+def look_at_host(rendered: Rendered) -> Iterator[Found]:
+    """Whether this machine is what was rendered for it: rules, routes, forwarding."""
+    yield _rules(rendered)
+    for version in (4, 6):
+        routes = [route for route in rendered.routes if route.to.version == version]
+        known = _kernel_routes(version) if routes else {}
+        for route in routes:
+            yield _route(route, known.get(str(route.to)))
+        if routes:
+            path = "ipv4/ip_forward" if version == 4 else "ipv6/conf/all/forwarding"
+            with contextlib.suppress(OSError):
+                on = Path("/proc/sys/net", path).read_text().strip() == "1"
+                yield Found("this host", f"forwarding of IPv{version}", "on", "on" if on else "off", on)
+
+
+def _rules(rendered: Rendered) -> Found:
+    what, expected = f"rules in table {rendered.table}", f"those of {rendered.digest}"
+    if shutil.which("nft") is None:
+        return Found("this host", what, expected, "unknown: there is no nft here", False)
+    done = subprocess.run(["nft", "list", "table", "inet", rendered.table], capture_output=True, text=True)
+    if done.returncode != 0:
+        denied = "not permitted" in done.stderr
+        found = "unknown: looking at them needs root" if denied else "none: there is no such table"
+        return Found("this host", what, expected, found, False)
+    marks = [line.rpartition(f'"{MARK}')[2].rstrip('"') for line in done.stdout.splitlines() if f'"{MARK}' in line]
+    right = marks == [rendered.digest]
+    return Found("this host", what, expected, f"those of {', '.join(marks) or 'somebody else'}", right)
+
+
+def _kernel_routes(version: int) -> dict[str, dict[str, Any]]:
+    """By range, as the kernel has them."""
+    if shutil.which("ip") is None:
+        return {}
+    done = subprocess.run(["ip", "-j", f"-{version}", "route", "show"], capture_output=True, text=True)
+    found: list[dict[str, Any]] = json.loads(done.stdout or "[]") if done.returncode == 0 else []
+    return {str(ip_network(each["dst"])): each for each in found if each.get("dst") != "default"}
+
+
+def _route(route: Route, known: dict[str, Any] | None) -> Found:
+    what = f"route to {route.to}"
+    expected = "nowhere" if not route.via else f"via {', '.join(str(hop) for hop in route.via)}"
+    if known is None:
+        return Found("this host", what, expected, "none", False)
+    hops = [known] if "gateway" in known else known.get("nexthops", [])
+    gateways = sorted(each["gateway"] for each in hops if "gateway" in each)
+    nowhere = known.get("type") == "blackhole"
+    found = "nowhere" if nowhere else f"via {', '.join(gateways)}" if gateways else f"by {known.get('dev', 'itself')}"
+    right = nowhere if not route.via else gateways == sorted(str(hop) for hop in route.via)
+    return Found("this host", what, expected, found, right)
+
+
+def rendered_for(networks: Networks, place: Place) -> Rendered | None:
+    """What was rendered for a host there; None where it is no host of ours."""
+    from kajitori.core.network.render import render_hub, render_nat
+
+    if place.kind == "hub":
+        return render_hub(networks)
+    return render_nat(networks, place.name) if place.kind == "nat" else None

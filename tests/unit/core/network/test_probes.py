@@ -1,0 +1,92 @@
+"""What is tried from where, and what has to come of it."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from kajitori.core.network.probes import Outcome, Place, Probe, place_named, place_of, probes, read_endpoint
+from kajitori.core.network.registry import parse_networks
+from kajitori.errors import InvalidInput
+
+NETWORKS = parse_networks("""
+researchers: [10.200.0.0/16]
+hub: {addresses: [10.255.0.1]}
+natHosts: [{name: nat, addresses: [10.255.0.9]}]
+clusters:
+- {name: alpha, nodes: [10.1.0.0/24, "fd00:1::/64"], pods: [10.16.0.0/16], services: [10.96.0.0/24],
+   publicServices: [10.132.0.0/24], natHost: nat,
+   probes: ["10.1.0.4:22", "[fd00:1::4]:22", "10.16.0.9:80", "10.96.0.10:80"]}
+- {name: beta, nodes: [10.2.0.0/24], services: [10.97.0.0/24], probes: ["10.2.0.4:22"]}
+""")
+
+
+def told(place: Place) -> dict[str, bool]:
+    """Whether it has to pass, by cluster and endpoint."""
+    return {f"{probe.cluster} {probe.endpoint}": probe.passes for probe in probes(NETWORKS, place)}
+
+
+DIRECT = ("alpha 10.1.0.4:22", "alpha [fd00:1::4]:22", "alpha 10.16.0.9:80")
+OUTSIDE = (*DIRECT, "alpha 10.132.0.10:80", "alpha 10.132.0.1:443")
+INSIDE = (*DIRECT, "alpha 10.96.0.10:80", "alpha 10.96.0.1:443")
+
+
+def test_researchers_reach_everything_by_what_stands_for_it() -> None:
+    """Services that nothing stands for are not tried."""
+    assert told(Place("researchers")) == {**dict.fromkeys(OUTSIDE, True), "beta 10.2.0.4:22": True}
+    assert told(Place("elsewhere")) == {**dict.fromkeys(OUTSIDE, False), "beta 10.2.0.4:22": False}
+
+
+def test_a_cluster_reaches_itself_alone() -> None:
+    """Its own Services by their own addresses."""
+    assert told(Place("cluster", "alpha")) == {**dict.fromkeys(INSIDE, True), "beta 10.2.0.4:22": False}
+    from_beta = told(Place("cluster", "beta"))
+    assert from_beta == {**dict.fromkeys(OUTSIDE, False), "beta 10.2.0.4:22": True, "beta 10.97.0.1:443": True}
+
+
+def test_hosts_reach_what_they_route_to() -> None:
+    """Nobody translates for the hub; a NAT host has to do with its clusters only."""
+    assert told(Place("hub")) == {**dict.fromkeys(DIRECT, True), "beta 10.2.0.4:22": True}
+    assert set(told(Place("nat", "nat"))) == set(INSIDE)
+
+
+@pytest.mark.parametrize(
+    ("own", "place"),
+    [
+        (["10.200.0.5"], Place("researchers")),
+        (["10.200.0.1", "10.255.0.1"], Place("hub")),
+        (["10.255.0.9", "10.1.0.9"], Place("nat", "nat")),
+        (["10.16.3.3"], Place("cluster", "alpha")),
+        (["fd00:1::7"], Place("cluster", "alpha")),
+        (["192.0.2.1"], Place("elsewhere")),
+        ([], Place("elsewhere")),
+    ],
+)
+def test_where_one_is_by_ones_addresses(own: list[str], place: Place) -> None:
+    assert place_of(NETWORKS, [ip_address(each) for each in own]) == place
+
+
+def test_where_one_is_by_name() -> None:
+    assert place_named(NETWORKS, "nat") == Place("nat", "nat")
+    assert place_named(NETWORKS, "beta") == Place("cluster", "beta")
+    assert str(place_named(NETWORKS, "researchers")) == "among the researchers"
+    with pytest.raises(InvalidInput) as caught:
+        place_named(NETWORKS, "alhpa")
+    assert "alpha" in caught.value.faults[0].hint
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reached"), [("answered", True), ("refused", True), ("silent", False), ("unreachable", False)]
+)
+def test_who_refuses_was_reached(outcome: Outcome, reached: bool) -> None:
+    for passes in (True, False):
+        assert Probe("alpha", "node", ip_address("10.1.0.4"), 22, passes).is_right(outcome) == (passes == reached)
+
+
+@pytest.mark.parametrize(
+    "text", ["10.1.0.4", "10.1.0.4:0", "10.1.0.4:x", "fd00::1:22", "[10.1.0.4]:22", "host:22", ":22"]
+)
+def test_what_is_no_endpoint(text: str) -> None:
+    with pytest.raises(ValueError, match=r"names no|is not written"):
+        read_endpoint(text)
