@@ -40,6 +40,14 @@ def _call(result: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
+def leave_for_a_network_of_ones_own() -> None:
+    """This process has an empty network and an empty /run/netns from now on."""
+    _call(_LIBC.unshare(_NEWNET | _NEWNS))
+    _call(_LIBC.mount(None, b"/", None, _REC_PRIVATE, None))
+    Path("/run/netns").mkdir(exist_ok=True)
+    _call(_LIBC.mount(b"none", b"/run/netns", b"tmpfs", 0, None))
+
+
 def in_a_network_of_its_own(test: Callable[P, None]) -> Callable[P, None]:
     """Runs a test in a process with an empty network; skips it where that is not allowed."""
 
@@ -51,13 +59,10 @@ def in_a_network_of_its_own(test: Callable[P, None]) -> Callable[P, None]:
             said, code = b"", 1
             try:
                 try:
-                    _call(_LIBC.unshare(_NEWNET | _NEWNS))
+                    leave_for_a_network_of_ones_own()
                 except PermissionError as error:
                     said, code = f"no networks of one's own: {error}".encode(), 77
                     raise
-                _call(_LIBC.mount(None, b"/", None, _REC_PRIVATE, None))
-                Path("/run/netns").mkdir(exist_ok=True)
-                _call(_LIBC.mount(b"none", b"/run/netns", b"tmpfs", 0, None))
                 test(*args, **kwargs)
                 code = 0
             except BaseException:

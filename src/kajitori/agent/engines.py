@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import shutil
 
 from kajitori.agent import nft
 from kajitori.agent.engine import Engine
 from kajitori.agent.interface import InterfaceEngine
+from kajitori.agent.iptables import IptablesEngine
 from kajitori.agent.sets import SetsEngine
 from kajitori.errors import Unavailable
 
@@ -18,6 +20,8 @@ def chosen(word: str) -> list[Engine]:
 
     Raises Unsupported where this machine has none of them.
     """
+    if word == "iptables":
+        return [IptablesEngine()]
     nft.require_nft()
     if word == "sets":
         return [SetsEngine()]
@@ -29,7 +33,12 @@ def chosen(word: str) -> list[Engine]:
 
 def uninstall() -> list[str]:
     """Takes away what any engine made on this node; the names of those that had made something."""
-    return [engine.name for engine in (InterfaceEngine(), SetsEngine()) if engine.uninstall()]
+    engines: list[Engine] = []
+    if shutil.which("nft") is not None:
+        engines += [InterfaceEngine(), SetsEngine()]
+    if shutil.which("iptables-save") is not None:
+        engines.append(IptablesEngine())
+    return [engine.name for engine in engines if engine.uninstall()]
 
 
 def _has_egress_hooks() -> bool:

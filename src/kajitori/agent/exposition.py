@@ -15,11 +15,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def exposition(counting: Counting, registry: CollectorRegistry) -> bytes:
     """Everything that an agent knows, in Prometheus' text format."""
-    lines = [*_traffic(counting.ledger), *_health(counting.health)]
+    lines = [*traffic_lines(counting.ledger), *_health(counting.health)]
     return "\n".join(lines).encode() + b"\n" + generate_latest(registry)
 
 
-def _traffic(ledger: Ledger) -> Iterator[str]:
+def traffic_lines(ledger: Ledger) -> Iterator[str]:
+    """The series of all totals."""
     pods, runs = ledger.pods.values(), ledger.runs.values()
     yield from _family(
         metrics.TRAFFIC_POD,

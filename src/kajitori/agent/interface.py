@@ -15,7 +15,7 @@ from kajitori.agent import nft
 from kajitori.agent.nfnetlink import NETDEV
 from kajitori.agent.table import Table
 from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import DIRECTIONS, Count, Counter, CounterName, Direction, Kind, Pod
+from kajitori.core.traffic import DIRECTIONS, Counter, CounterName, Direction, Kind, Pod
 
 _ETHERNET_BYTES = 14
 """A packet on its way to the Pod has the header of the wire already where it is counted; one that comes has it not."""
@@ -59,12 +59,7 @@ class InterfaceEngine:
         return damaged
 
     def read(self) -> dict[str, Counter]:
-        found = self._table.read()
-        for name, (identity, value) in found.items():
-            if name.endswith(".in"):
-                size = value.bytes - _ETHERNET_BYTES * value.packets
-                found[name] = Counter(identity, Count(size, value.packets))
-        return found
+        return self._table.read(".in", _ETHERNET_BYTES)
 
     def forget(self, names: Collection[str]) -> None:
         self._table.forget(names)

@@ -12,7 +12,6 @@ import socket
 import struct
 from collections.abc import Iterator
 from types import TracebackType
-from typing import NamedTuple
 
 from kajitori.errors import Unavailable, Unsupported
 
@@ -28,6 +27,7 @@ _COUNTER = 1
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _FAMILY = struct.Struct("=BBH")
+_LENGTH = struct.Struct("=H")
 _NUMBER = struct.Struct(">I")
 _LONG = struct.Struct(">Q")
 _BODY = _HEADER.size + _FAMILY.size
@@ -37,15 +37,6 @@ _ATTEMPTS = 20
 _TABLE, _OBJECT_NAME, _OBJECT_TYPE, _OBJECT_DATA, _OBJECT_HANDLE = 1, 2, 3, 4, 6
 _COUNTER_BYTES, _COUNTER_PACKETS = 1, 2
 _CHAIN_NAME, _SET_NAME, _TABLE_HANDLE, _RULE_CHAIN, _RULE_HANDLE = 3, 2, 4, 2, 3
-
-
-class KernelCounter(NamedTuple):
-    """A named counter of a table."""
-
-    handle: int
-    """Never used again in its table."""
-    bytes: int
-    packets: int
 
 
 class _Interrupted(Exception):
@@ -103,22 +94,20 @@ class NfTables:
                 found.add((_text(attributes[_RULE_CHAIN]), int(_LONG.unpack_from(attributes[_RULE_HANDLE])[0])))
         return frozenset(found)
 
-    def counters(self, family: int, table: str) -> dict[str, KernelCounter]:
-        """The named counters of a table."""
+    def counters(self, family: int, table: str) -> list[tuple[str, int, int, int]]:
+        """The named counters of a table: name, handle, bytes, packets. A handle is never used again in its table."""
         wanted = _attribute(_TABLE, table) + _attribute(_OBJECT_TYPE, _NUMBER.pack(_COUNTER))
-        found: dict[str, KernelCounter] = {}
+        found = []
         layouts: dict[int, tuple[int, int, int, int]] = {}
+        long = _LONG.unpack_from
         for message in self._dump(_GET_OBJECT, family, wanted):
             layout = layouts.get(len(message))  # thousands are alike: only one of each length is taken apart
             if layout is None:
                 layout = layouts[len(message)] = _layout(message)
             name, handle, size, packets = layout
-            (length,) = struct.unpack_from("=H", message, name - 4)
-            found[str(message[name : name + length - 5], "ascii")] = KernelCounter(
-                _LONG.unpack_from(message, handle)[0],
-                _LONG.unpack_from(message, size)[0],
-                _LONG.unpack_from(message, packets)[0],
-            )
+            (length,) = _LENGTH.unpack_from(message, name - 4)
+            text = str(message[name : name + length - 5], "ascii")
+            found.append((text, long(message, handle)[0], long(message, size)[0], long(message, packets)[0]))
         return found
 
     def _names(self, what: int, family: int, table: str, attribute: int) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import socket
+import subprocess
 from pathlib import Path
 from typing import cast
 
@@ -23,6 +25,7 @@ from tests.helpers.networks import (
 from kajitori.agent.counting import Counting
 from kajitori.agent.engine import Engine
 from kajitori.agent.interface import InterfaceEngine
+from kajitori.agent.iptables import IptablesEngine
 from kajitori.agent.pods import PodFolder
 from kajitori.agent.sets import SetsEngine
 from kajitori.agent.state import LedgerFile
@@ -40,15 +43,24 @@ CLASSES = TrafficPolicy.model_validate(
 OTHER_CLASSES = TrafficPolicy.model_validate({"classes": {"internal": ["10.0.0.0/8"], "noise": NOISE}}).address_classes
 INTERNAL, STORAGE, WORLD = "10.200.0.2", "10.9.0.2", "198.51.100.2"
 STORAGE6, WORLD6 = "fd09::2", "2001:db8::2"
+TABLES: dict[object, str] = {
+    InterfaceEngine: "netdev kajitori_traffic",
+    SetsEngine: "inet kajitori_addresses",
+    IptablesEngine: "ip mangle",
+}
 HEADERS = {4: 28, 6: 48}
 """Of a UDP packet: IP and UDP."""
-BOTH = pytest.mark.parametrize("kind", [InterfaceEngine, SetsEngine])
+Kind = type[InterfaceEngine] | type[SetsEngine] | type[IptablesEngine]
+_WITH_IPTABLES = pytest.mark.skipif(shutil.which("ip6tables-restore") is None, reason="needs iptables")
+EACH = pytest.mark.parametrize(
+    "kind", [InterfaceEngine, SetsEngine, pytest.param(IptablesEngine, marks=_WITH_IPTABLES)]
+)
 
 
 class Agent:
     """A node with an agent: `round` is one of its rounds, `restart` another process in its place."""
 
-    def __init__(self, folder: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+    def __init__(self, folder: Path, kind: Kind) -> None:
         self.node = Node()
         self.node.wire("world", "up0", INTERNAL, STORAGE, WORLD, STORAGE6, WORLD6)
         self.folder = folder / "pods"
@@ -119,9 +131,9 @@ class Sink:
             self.sockets.append(taker)
 
 
-@BOTH
+@EACH
 @in_a_network_of_its_own
-def test_every_byte_by_class(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+def test_every_byte_by_class(tmp_path: Path, kind: Kind) -> None:
     """UDP of IPv4 and IPv6, both ways: bytes and packets are those that were sent, in the class of the other end."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2", "2001:db8:1::2")
@@ -143,9 +155,9 @@ def test_every_byte_by_class(tmp_path: Path, kind: type[InterfaceEngine] | type[
     assert sinks
 
 
-@BOTH
+@EACH
 @in_a_network_of_its_own
-def test_tcp_with_large_packets(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+def test_tcp_with_large_packets(tmp_path: Path, kind: Kind) -> None:
     """Of a TCP connection every byte is counted that passed the Pod's interface, without the header of the wire."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2")
@@ -175,9 +187,9 @@ def test_tcp_with_large_packets(tmp_path: Path, kind: type[InterfaceEngine] | ty
     assert packets_out < 40 * 65536 / 1448, "large packets were not cut: it is they that are counted"
 
 
-@BOTH
+@EACH
 @in_a_network_of_its_own
-def test_restarts(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+def test_restarts(tmp_path: Path, kind: Kind) -> None:
     """While no agent is there the kernel counts on; the next one adds what is new, and nothing twice."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2")
@@ -188,7 +200,9 @@ def test_restarts(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]
     sent = sent.plus(send("a", WORLD, 200))
     agent.restart()
     sent = sent.plus(send("a", WORLD, 300))
+    counters = agent.counting.ledger.seen.keys()
     agent.round()
+    assert agent.counting.ledger.seen.keys() == counters, "it takes over what is there"
     sent = sent.plus(send("a", WORLD, 400))
     agent.end("a")
     agent.restart()
@@ -203,18 +217,18 @@ def test_restarts(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]
     assert sink
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("meddling", ["flush ruleset", "flush table", "delete chains"])
 @in_a_network_of_its_own
 def test_somebody_flushes(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    kind: type[InterfaceEngine] | type[SetsEngine],
+    kind: Kind,
     meddling: str,
 ) -> None:
     """Rules that somebody takes away are put back by the next round; what passed until then is lost, and it is said."""
     agent = Agent(tmp_path, kind)
-    table = "netdev kajitori_traffic" if kind is InterfaceEngine else "inet kajitori_addresses"
+    table = TABLES[kind]
     agent.pod("a", "10.1.0.2")
     sink = Sink("world")
     agent.round()
@@ -233,7 +247,8 @@ def test_somebody_flushes(
         agent.round()
     assert agent.counting.health.repairs == 1
     assert "somebody changed the rules" in caplog.text
-    assert ("is lost" in caplog.text) == (meddling == "flush ruleset") == bool(agent.counting.health.counters_lost)
+    lost = meddling == "flush ruleset" or kind is IptablesEngine  # whose counters are its rules
+    assert ("is lost" in caplog.text) == bool(agent.counting.health.counters_lost) == lost
     sent = sent.plus(send("a", WORLD, 300))
     agent.round()
     assert agent.totals("a") == {"internet.out": sent}
@@ -241,11 +256,9 @@ def test_somebody_flushes(
     assert sink
 
 
-@BOTH
+@EACH
 @in_a_network_of_its_own
-def test_an_address_and_an_interface_of_a_dead_pod(
-    tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]
-) -> None:
+def test_an_address_and_an_interface_of_a_dead_pod(tmp_path: Path, kind: Kind) -> None:
     """Another Pod gets the address and the interface's name before the agent looks: the dead one is charged nothing."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2", uid="old")
@@ -266,9 +279,9 @@ def test_an_address_and_an_interface_of_a_dead_pod(
     assert sink
 
 
-@BOTH
+@EACH
 @in_a_network_of_its_own
-def test_policy_changes(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+def test_policy_changes(tmp_path: Path, kind: Kind) -> None:
     """Other classes count from the next round on; what the old ones counted stays."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2")
@@ -283,9 +296,9 @@ def test_policy_changes(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsE
     assert sink
 
 
-@BOTH
+@EACH
 @in_a_network_of_its_own
-def test_uninstall(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine]) -> None:
+def test_uninstall(tmp_path: Path, kind: Kind) -> None:
     """The node is as it was before: other people's rules are untouched, ours are gone."""
     nft("add", "table", "inet", "theirs")
     nft("add", "counter", "inet", "theirs", "mine")
@@ -295,7 +308,11 @@ def test_uninstall(tmp_path: Path, kind: type[InterfaceEngine] | type[SetsEngine
     agent.round()
     assert nft("list", "ruleset") != before
     assert agent.kind().uninstall()
-    assert nft("list", "ruleset") == before
+    if kind is IptablesEngine:  # making a rule makes its table and chains, which are everybody's
+        assert nft("list", "ruleset").startswith(before)
+        assert "-A" not in subprocess.check_output("iptables-save; ip6tables-save", shell=True, text=True)
+    else:
+        assert nft("list", "ruleset") == before
     assert not agent.kind().uninstall()
 
 

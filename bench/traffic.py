@@ -1,0 +1,257 @@
+"""What it costs to count traffic: throughput through a node with 250 Pods, counted in different ways; and the agent.
+
+    python -m bench.traffic            30 rounds, a second for each way with and without large packets
+    python -m bench.traffic --small    3 rounds of a third of a second
+
+A network namespace is the node: it forwards between a Pod and the world, and has 249 more Pods. iperf3 sends from the
+Pod, one TCP connection. Ways take turns within each round, so that whatever else the machine does falls on all alike.
+Without large packets (GSO off) the kernel looks at each packet of 1,500 bytes, which shows what one costs.
+
+Needs root, ip, nft, iptables and iperf3. Its networks are its own; nothing of them is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import fcntl
+import json
+import math
+import os
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import psutil
+from tests.helpers.networks import Node, ip, leave_for_a_network_of_ones_own, nft, socket_in
+
+from bench.common import Limit, print_limits, print_table
+from kajitori.agent.interface import InterfaceEngine
+from kajitori.agent.sets import SetsEngine
+from kajitori.agent.state import LedgerFile
+from kajitori.core.traffic import DIRECTIONS, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened
+from kajitori.core.traffic_policy import TrafficPolicy
+
+PODS = 250
+WORLD = "198.51.100.2"
+CLASSES = TrafficPolicy.model_validate({"classes": {"internal": ["10.0.0.0/8"]}}).address_classes
+NONE, INTERFACE, SETS, ARTICLE = "not at all", "interface", "sets", "the article's rules"
+NEEDED = ("ip", "nft", "iptables-restore", "iperf3")
+EVERY_SECONDS = 15.0
+MIB = 2**20
+
+_SIOCETHTOOL = 0x8946
+_SET_TSO, _SET_GSO = 0x1F, 0x24
+
+
+def pods_of_node(number: int) -> dict[str, Pod]:
+    """So many Pods; each has an address and, on this node, an interface."""
+    return {
+        f"{each:08d}-0000-4000-8000-000000000000": Pod(
+            uid=f"{each:08d}-0000-4000-8000-000000000000",
+            namespace=f"team-{each % 20}",
+            name=f"run-{each}-1-0",
+            run=f"run-{each}",
+            run_uid=f"run-{each}",
+            user=f"user-{each % 50}",
+            interface=f"p{each}",
+            addresses=(f"10.{32 + (each >> 16)}.{each >> 8 & 255}.{each & 255}",),
+        )
+        for each in range(1, number + 1)
+    }
+
+
+def large_packets(network: str, wanted: bool) -> None:
+    """Whether programs in the network may hand packets larger than the wire to its `eth0`."""
+    with socket_in(network, socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for command in (_SET_TSO, _SET_GSO):
+            value = ctypes.create_string_buffer(struct.pack("II", command, wanted))
+            fcntl.ioctl(any_socket, _SIOCETHTOOL, struct.pack("16sP", b"eth0", ctypes.addressof(value)))
+
+
+def article(pods: Mapping[str, Pod]) -> str:
+    """The article's four rules for each Pod, as iptables-restore takes them."""
+    lines = ["*mangle"]
+    for pod in pods.values():
+        for direction, own, other in (("out", "-s", "-d"), ("in", "-d", "-s")):
+            for name, match in (("internet", f"! {other}"), ("internal", other)):
+                comment = f"iptables-exporter {pod.name} traffic={name}-{direction}"
+                rule = f"{own} {pod.addresses[0]} {match} 10.0.0.0/8"
+                lines.append(f'-A FORWARD {rule} -m comment --comment "{comment}"')
+    return "\n".join([*lines, "COMMIT", ""])
+
+
+class Scene:
+    """A node with Pods, and what counts on it now."""
+
+    def __init__(self) -> None:
+        self.pods = pods_of_node(PODS)
+        node = Node()
+        node.wire("world", "up0", WORLD)
+        first, *others = self.pods.values()
+        node.wire("pod", first.interface, *first.addresses)
+        ip("netns add crowd")
+        ip(*(f"link add name {pod.interface} up type veth peer name {pod.interface} netns crowd" for pod in others))
+        ip(*(f"route add {pod.addresses[0]} dev {pod.interface}" for pod in others))
+        self._undo: Callable[[], object] = lambda: None
+        self._server = subprocess.Popen(
+            ["ip", "netns", "exec", "world", "iperf3", "-s"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def close(self) -> None:
+        """Ends what was started."""
+        self._server.terminate()
+        self._server.wait()
+
+    def count(self, way: str) -> None:
+        """From now on traffic is counted in this way and no other."""
+        self._undo()
+        self._undo = lambda: None
+        if way in (INTERFACE, SETS):
+            engine = InterfaceEngine() if way == INTERFACE else SetsEngine()
+            engine.count(self.pods, CLASSES)
+            self._undo = engine.uninstall
+        elif way == ARTICLE:
+            subprocess.run(["iptables-restore"], input=article(self.pods).encode(), check=True)
+            self._undo = lambda: nft("delete", "table", "ip", "mangle")
+
+    def throughput(self, seconds: float) -> float:
+        """Gbit/s from the Pod to the world."""
+        size = ["-t", "1"] if seconds >= 1 else ["-n", f"{int(seconds * 600)}M"]
+        command = ["ip", "netns", "exec", "pod", "iperf3", "-c", WORLD, "-J", *size]
+        for _ in range(5):
+            done = subprocess.run(command, capture_output=True, text=True)
+            received = json.loads(done.stdout or "{}").get("end", {}).get("sum_received")
+            if received is not None:
+                return float(received["bits_per_second"]) / 1e9
+            time.sleep(0.3)  # the server is not there yet, or not ready for the next
+        raise SystemExit(f"iperf3 failed: {done.stdout}{done.stderr}")
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and half the width of its 95 % confidence interval (normal: the samples are 30 or so)."""
+    width = 1.96 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return statistics.fmean(values), width
+
+
+def measure_throughput(rounds: int, seconds: float) -> list[Limit]:
+    """Each way in turn, so many times, with and without large packets; what was promised of it."""
+    ways = (NONE, INTERFACE, SETS, ARTICLE)
+    found: dict[tuple[str, bool], list[float]] = {(way, large): [] for way in ways for large in (False, True)}
+    scene = Scene()
+    try:
+        for number in range(rounds):
+            for way in (*ways[number % 4 :], *ways[: number % 4]):
+                scene.count(way)
+                for large in (False, True):
+                    large_packets("pod", large)
+                    found[way, large].append(scene.throughput(seconds))
+        scene.count(NONE)
+    finally:
+        scene.close()
+    rows, limits = [], []
+    for way in ways:
+        cells = [way]
+        for large in (False, True):
+            mean, width = mean_and_interval(found[way, large])
+            ratios = [one / other for one, other in zip(found[way, large], found[NONE, large], strict=True)]
+            ratio, ratio_width = mean_and_interval(ratios)
+            cells += [f"{mean:.2f} ± {width:.2f}", "" if way == NONE else f"{ratio:.3f} ± {ratio_width:.3f}"]
+            if way in (INTERFACE, SETS):
+                # Within noise: the interval reaches the promise.
+                least = 1.0 if large else (0.95 if way == INTERFACE else 0.9)
+                what = f"{way}, GSO {'on' if large else 'off'}: upper end of the ratio to no counting"
+                limits.append(Limit(what, ratio + ratio_width, least=least))
+        rows.append(cells)
+    title = f"Gbit/s through a node with {PODS} Pods, one TCP connection; means of {rounds} and 95 % intervals"
+    print_table(title, ("counted", "GSO off", "to none", "GSO on", "to none"), rows)
+    return limits
+
+
+def measure_reading() -> list[Limit]:
+    """How long a read-out takes, by Pods on the node; processor time, the kernel's too."""
+    rows, limits = [], []
+    for number, most in ((PODS, 20.0), (5000, 200.0)):
+        engine = SetsEngine()
+        engine.count(pods_of_node(number), CLASSES)
+        times = []
+        for _ in range(9):
+            started = time.process_time()
+            counters = len(engine.read())
+            times.append((time.process_time() - started) * 1000)
+        engine.uninstall()
+        middle = statistics.median(times)
+        rows.append((f"{number} Pods", f"{counters}", f"{middle:.1f}", f"{min(times):.1f}–{max(times):.1f}"))
+        limits.append(Limit(f"read-out of {number} Pods", middle, most=most, unit=" ms"))
+    print_table("a read-out, processor time in ms", ("node", "counters", "median", "range"), rows)
+    return limits
+
+
+def ledger_of(pods: Mapping[str, Pod]) -> Ledger:
+    """What an agent remembers when every Pod of a node has had traffic of every kind."""
+    kinds = [Kind(name, direction) for name in CLASSES.names for direction in DIRECTIONS]
+    counters = {str(CounterName(uid, 0, kind)): Counter("", Count(10**12, 10**9)) for uid in pods for kind in kinds}
+    ledger, _ = accounted(opened(Ledger(), pods.values()), counters, time.time())
+    return msgspec.structs.replace(ledger, seen={})
+
+
+def measure_agent(seconds: float) -> list[Limit]:
+    """What `kaji agent` takes on a node with Pods, read every second and scraped as often; told for every 15 s."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        pods, policy = Path(folder, "pods"), Path(folder, "policy.yaml")
+        pods.mkdir()
+        for uid, pod in pods_of_node(PODS).items():
+            (pods / f"{uid}.json").write_bytes(msgspec.json.encode(pod))
+        LedgerFile(Path(folder)).save(ledger_of(pods_of_node(PODS)))
+        policy.write_text("traffic: {every: 1s, engine: sets}")
+        command = [sys.executable, "-m", "kajitori.cli", "agent", "--port", "0", "--data", folder]
+        command += ["--pods", str(pods), "--policy", str(policy)]
+        agent = psutil.Popen(command, stderr=subprocess.PIPE, text=True)
+        stack.callback(agent.wait)
+        stack.callback(agent.terminate)
+        url = next(line for line in agent.stderr if "metrics at" in line).split()[-1].rstrip(".")
+        began, started = _cpu_seconds(agent), time.monotonic()
+        while time.monotonic() < started + seconds:
+            with urllib.request.urlopen(url) as answer:
+                size = len(answer.read())
+            time.sleep(1.0)
+        spent = (_cpu_seconds(agent) - began) / (time.monotonic() - started)
+        memory = agent.memory_info().rss / MIB
+    share = 100 * spent / EVERY_SECONDS
+    rows = [(f"{memory:.0f}", f"{spent * 1000:.1f}", f"{share:.2f}", f"{size / 1e3:.0f}")]
+    columns = ("MiB", "ms a round and a scrape", f"% of a core, every {EVERY_SECONDS:.0f} s", "kB a scrape")
+    print_table(f"the agent on a node with {PODS} Pods", columns, rows)
+    return [Limit("the agent's memory", memory, most=60, unit=" MiB"), Limit("of a core", share, most=0.5, unit=" %")]
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="3 rounds of a third of a second")
+    small = parser.parse_args().small
+    lacking = [program for program in NEEDED if shutil.which(program) is None]
+    if os.geteuid() != 0 or lacking:
+        raise SystemExit(f"needs root{', and ' + ', '.join(lacking) if lacking else ''}")
+    leave_for_a_network_of_ones_own()
+    limits = measure_throughput(3, 0.3) if small else measure_throughput(30, 1.0)
+    limits += measure_reading()
+    limits += measure_agent(5.0 if small else 30.0)
+    return print_limits(limits)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,217 @@
+"""Counting by rules for each Pod in the table mangle, whose comments iptables-exporter and its like read.
+
+For clusters that have such dashboards already: `iptables-exporter kajitori traffic=internet-out pod=team/name …`. A
+packet passes the rules of all Pods until it meets its own, so this costs the more the more Pods there are. The rules of
+a Pod are in two chains of its own, named by a number that is drawn once: taken out of the way they can still be read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kajitori.core.address_classes import Classes
+from kajitori.core.traffic import DIRECTIONS, HOST, Count, Counter, CounterName, Direction, Kind, Pod, read_counter_name
+from kajitori.errors import Unavailable, Unsupported
+
+_PROGRAMS = {4: "iptables", 6: "ip6tables"}
+_HOOKS: dict[str, tuple[Direction, ...]] = {"FORWARD": ("out", "in"), "INPUT": ("out",), "OUTPUT": ("in",)}
+"""Which Pods' packets pass where: in INPUT those that Pods send to the node."""
+_HOST_HOOKS: dict[str, tuple[str, Direction]] = {"INPUT": ("! -i lo", "in"), "OUTPUT": ("! -o lo", "out")}
+_OWN: dict[Direction, str] = {"out": "-s", "in": "-d"}
+_OTHER: dict[Direction, str] = {"out": "-d", "in": "-s"}
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_RULE = re.compile(
+    r'\[(\d+):(\d+)\] -A KAJI-(\d+)-(?:out|in) .*--comment "iptables-exporter kajitori traffic=(\S+)-(out|in) '
+    r'pod=\S+ uid=([^\s"]+)'
+)
+_OURS = re.compile(r"KAJI-([A-Z]+|\d+-(?:out|in))\b")
+_MOST_NUMBERS = 2**31
+_SECONDS = 60
+_LONGEST_NAME = 60
+"""A comment has at most 255 characters; the UID in it says whose it is."""
+
+
+class _Key(NamedTuple):
+    """Whose chains: of a Pod or the node, of one version of IP."""
+
+    uid: str
+    version: int
+
+
+class IptablesEngine:
+    """Chains `KAJI-…` in the table mangle, and one jump in each of FORWARD, INPUT and OUTPUT."""
+
+    name = "iptables"
+
+    def __init__(self) -> None:
+        lacking = [f"{each}-restore" for each in _PROGRAMS.values() if shutil.which(f"{each}-restore") is None]
+        if lacking:
+            raise Unsupported(f"{' and '.join(lacking)} is not here", hint="install iptables, or choose another engine")
+        self._boot = _BOOT.read_text().strip()
+        self._numbers: dict[_Key, int] = {}
+        self._wanted: dict[_Key, tuple[str, ...]] = {}
+        self._classes: Classes | None = None
+        self._left: dict[int, list[str]] = {}
+        """By version: our rules as they were after our last change."""
+
+    def takes(self, pod: Pod) -> bool:
+        return bool(pod.addresses)
+
+    def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
+        wanted: dict[_Key, tuple[str, ...]] = {_Key(HOST, version): () for version in _PROGRAMS}
+        names = {HOST: "-"} | {uid: f"{pod.namespace}/{pod.name}"[:_LONGEST_NAME] for uid, pod in pods.items()}
+        for uid, pod in pods.items():
+            for address in pod.addresses:
+                key = _Key(uid, ipaddress.ip_address(address).version)
+                wanted[key] = (*wanted.get(key, ()), address)
+        found = {version: _ours(version) for version in _PROGRAMS}
+        first = self._classes is None
+        damaged = not first and found != self._left
+        if not damaged and classes == self._classes and wanted == self._wanted:
+            return False
+        self._classes = None  # where this fails, all is looked at anew
+        numbers: dict[_Key, int] = {}
+        for version in _PROGRAMS:
+            chains = _chains(found[version])
+            adopted = _numbers(found[version])
+            script = []
+            for key in wanted:
+                if key.version != version:
+                    continue
+                number = self._numbers.get(key) or adopted.get(key.uid, 0)
+                rules = {each: _rules(number, each, key, names[key.uid], classes) for each in DIRECTIONS}
+                if not number or any(chains.get(_chain(number, each)) != rules[each] for each in DIRECTIONS):
+                    number = secrets.randbelow(_MOST_NUMBERS - 1) + 1
+                    for each in DIRECTIONS:
+                        script += [f":{_chain(number, each)} - [0:0]"]
+                        script += _rules(number, each, key, names[key.uid], classes)
+                numbers[key] = number
+            script += _hooked(found[version], {key: wanted[key] for key in wanted if key.version == version}, numbers)
+            _restore(version, script)
+        self._numbers, self._wanted, self._classes = numbers, wanted, classes
+        self._left = {version: _ours(version) for version in _PROGRAMS}
+        return damaged
+
+    def read(self) -> dict[str, Counter]:
+        counters: dict[str, Counter] = {}
+        for version in _PROGRAMS:
+            for match in _RULE.finditer(_save(version)):
+                packets, size, number, name, direction, uid = match.groups()
+                kind = Kind(name, "in" if direction == "in" else "out")
+                counter = str(CounterName(uid, int(number), kind))
+                before = counters.get(counter, Counter(self._boot, Count()))
+                counters[counter] = Counter(self._boot, before.value.plus(Count(int(size), int(packets))))
+        return counters
+
+    def forget(self, names: Collection[str]) -> None:
+        numbers = {whose.interface for name in names if (whose := read_counter_name(name)) is not None}
+        if not numbers:
+            return
+        for version in _PROGRAMS:
+            there = _chains(_ours(version))
+            chains = [_chain(number, each) for number in numbers for each in DIRECTIONS]
+            _restore(version, _deleted(chain for chain in chains if chain in there))
+            self._left[version] = _ours(version)
+
+    def uninstall(self) -> bool:
+        there = False
+        for version in _PROGRAMS:
+            found = _ours(version)
+            there = there or bool(found)
+            jumps = [f"-D{rule[2:]}" for rule in found if rule.split()[1] in _HOOKS]
+            _restore(version, [*jumps, *_deleted(_chains(found))])
+        self._numbers, self._wanted, self._classes = {}, {}, None
+        return there
+
+
+def _rules(number: int, direction: Direction, key: _Key, name: str, classes: Classes) -> list[str]:
+    """What a Pod's chain holds, as iptables-save writes it."""
+    start = f"-A {_chain(number, direction)}"
+    rules = []
+    for each in classes.ranges:
+        for network in classes.version(each, key.version):
+            # Exporters want no two rules that look alike to them.
+            comment = f"iptables-exporter kajitori traffic={each}-{direction} pod={name} uid={key.uid} range={network}"
+            rules.append(f'{start} {_OTHER[direction]} {network} -m comment --comment "{comment}" -j RETURN')
+    comment = f"iptables-exporter kajitori traffic={classes.others}-{direction} pod={name} uid={key.uid}"
+    return [*rules, f'{start} -m comment --comment "{comment}" -j RETURN']
+
+
+def _hooked(found: list[str], wanted: Mapping[_Key, tuple[str, ...]], numbers: Mapping[_Key, int]) -> list[str]:
+    """Statements that send packets through the chains of these Pods and no others."""
+    script = []
+    for hook, directions in _HOOKS.items():
+        script.append(f":KAJI-{hook} - [0:0]")
+        for key, addresses in wanted.items():
+            script += [
+                f"-A KAJI-{hook} {_OWN[each]} {address} -j {_chain(numbers[key], each)}"
+                for address in addresses
+                for each in directions
+            ]
+        for key in wanted:
+            if key.uid == HOST and hook in _HOST_HOOKS:
+                match, direction = _HOST_HOOKS[hook]
+                script.append(f"-A KAJI-{hook} {match} -j {_chain(numbers[key], direction)}")
+        if f"-A {hook} -j KAJI-{hook}" not in found:
+            script.append(f"-A {hook} -j KAJI-{hook}")
+    return script
+
+
+def _chain(number: int, direction: Direction) -> str:
+    return f"KAJI-{number}-{direction}"
+
+
+def _chains(rules: Iterable[str]) -> dict[str, list[str]]:
+    """The rules of each of our chains; every one has some."""
+    found: dict[str, list[str]] = {}
+    for rule in rules:
+        chain = rule.split()[1]
+        if _OURS.fullmatch(chain):
+            found.setdefault(chain, []).append(rule)
+    return found
+
+
+def _numbers(rules: Iterable[str]) -> dict[str, int]:
+    """The number of each Pod (UID) that packets are sent to now, as an agent before us left it."""
+    uids = {match[3]: match[6] for rule in rules if (match := _RULE.match(f"[0:0] {rule}"))}
+    jumps = (rule.rsplit(" -j KAJI-", 1) for rule in rules if rule.startswith("-A KAJI-") and " -j KAJI-" in rule)
+    numbers = {target.partition("-")[0] for _, target in jumps}
+    return {uids[number]: int(number) for number in numbers if number in uids}
+
+
+def _deleted(chains: Iterable[str]) -> list[str]:
+    names = list(chains)
+    return [*(f"-F {name}" for name in names), *(f"-X {name}" for name in names)]
+
+
+def _ours(version: int) -> list[str]:
+    """Our rules, without their counters."""
+    lines = (line.partition("] ")[2] for line in _save(version).splitlines() if line.startswith("["))
+    return [line for line in lines if _OURS.search(line)]
+
+
+def _save(version: int) -> str:
+    return _run([f"{_PROGRAMS[version]}-save", "-c", "-t", "mangle"], "")
+
+
+def _restore(version: int, script: list[str]) -> None:
+    if script:
+        text = "\n".join(["*mangle", *script, "COMMIT", ""])
+        _run([f"{_PROGRAMS[version]}-restore", "--noflush", "-w", "5"], text)
+
+
+def _run(command: list[str], text: str) -> str:
+    try:
+        done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"{command[0]} failed: {error}") from error
+    if done.returncode:
+        raise Unavailable(f"{command[0]} failed: {' '.join(done.stderr.split())[:500]}")
+    return done.stdout

@@ -1,0 +1,162 @@
+"""What an agent reads from files and what it tells Prometheus."""
+
+from __future__ import annotations
+
+import logging
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from kajitori.agent.counting import Counting
+from kajitori.agent.exposition import exposition, traffic_lines
+from kajitori.agent.pods import PodFolder
+from kajitori.agent.policy import TrafficSection
+from kajitori.agent.server import serving
+from kajitori.agent.state import LedgerFile, alone, discard
+from kajitori.core.traffic import HOST, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened
+from kajitori.errors import Conflict, InvalidInput, Unavailable
+from kajitori.monitoring.metrics import new_registry
+
+OUT = Kind("internet", "out")
+
+
+def pod(**fields: object) -> Pod:
+    known = {"uid": "u1", "namespace": "vision", "name": "bert-1-0", "run": "bert", "runUid": "r1", "user": "ada"}
+    return msgspec.convert({**known, **fields}, Pod)
+
+
+def counting(folder: Path, *pods: Pod) -> Counting:
+    """An agent whose Pods have sent 100 bytes each, and the node as much."""
+    reading = {
+        str(CounterName(uid, 0, OUT)): Counter("a", Count(100, 2)) for uid in (HOST, *(each.uid for each in pods))
+    }
+    ledger, _ = accounted(opened(Ledger(), pods), reading, 0.0)
+    file = LedgerFile(folder)
+    file.save(ledger)
+    return Counting([], PodFolder(folder / "pods"), file)
+
+
+def series(text: bytes) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """By name and labels, as Prometheus reads them."""
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def test_series(tmp_path: Path) -> None:
+    """Bytes and packets of Pod, run, namespace, user and node, each with the labels that it is asked for by."""
+    found = series(exposition(counting(tmp_path, pod()), new_registry()))
+    kind = {"class": "internet", "direction": "out"}
+    for name, labels in (
+        ("pod", {"namespace": "vision", "pod": "bert-1-0", "run": "bert"}),
+        ("run", {"namespace": "vision", "run": "bert", "run_uid": "r1", "user": "ada"}),
+        ("namespace", {"namespace": "vision"}),
+        ("user", {"user": "ada"}),
+        ("host", {}),
+    ):
+        key = tuple(sorted((labels | kind).items()))
+        assert found[f"kajitori_traffic_{name}_bytes_total"] == {key: 100.0}
+        assert found[f"kajitori_traffic_{name}_packets_total"] == {key: 2.0}
+    assert found["kajitori_agent_repairs_total"] == {(): 0.0}
+    assert "process_resident_memory_bytes" in found
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\r")))
+def test_any_name_is_told_as_it_is(name: str) -> None:
+    """Whatever stands in a label, Prometheus reads the same."""
+    ledger = Ledger(users={name: {"internet.out": Count(5, 1)}})
+    found = series("\n".join(traffic_lines(ledger)).encode() + b"\n")["kajitori_traffic_user_bytes_total"]
+    assert found == {(("class", "internet"), ("direction", "out"), ("user", name)): 5.0}
+
+
+def test_server(tmp_path: Path) -> None:
+    """/metrics and /healthz; an agent that reads nothing says so; a port that is taken is named."""
+    agent, well = counting(tmp_path, pod()), [True]
+    with serving("127.0.0.1", 0, lambda: exposition(agent, new_registry()), lambda: well[0]) as port:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            assert (
+                b'kajitori_traffic_user_bytes_total{user="ada",class="internet",direction="out"} 100' in answer.read()
+            )
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+            assert answer.status == 200
+        well[0] = False
+        for path, code in (("healthz", 503), ("else", 404)):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}")
+            assert caught.value.code == code
+        with (
+            pytest.raises(Unavailable, match=f"can't listen at 127.0.0.1, port {port}"),
+            serving("127.0.0.1", port, lambda: b"", lambda: True),
+        ):
+            pass
+
+
+def test_pod_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Files tell of Pods; what tells of none is named once in the log, and the others still count."""
+    folder = PodFolder(tmp_path / "network")
+    assert folder.pods() == {}
+    (tmp_path / "network").mkdir()
+    before = folder.stamp()
+
+    def write(name: str, content: bytes) -> None:
+        (tmp_path / "network" / name).write_bytes(content)
+
+    write("u1.json", msgspec.json.encode(pod(interface="v1", addresses=["10.0.0.1", "FD00::0001"])))
+    write("a.json", b"{")
+    write("b.json", msgspec.json.encode(pod(uid="u 2")))
+    write("c.json", msgspec.json.encode(pod(uid="u3", interface='v"; flush ruleset')))
+    write("d.json", msgspec.json.encode(pod(uid="u4", addresses=["10.0.0.1; flush ruleset"])))
+    write("e.json", msgspec.json.encode(pod(uid=HOST)))
+    write("u5.new", msgspec.json.encode(pod(uid="u5")))
+    assert folder.stamp() != before
+    with caplog.at_level(logging.ERROR):
+        assert folder.pods().keys() == folder.pods().keys() == {"u1"}
+    assert folder.pods()["u1"].addresses == ("10.0.0.1", "fd00::1")
+    assert len(caplog.records) == 5
+    (tmp_path / "network" / "u1.json").unlink()
+    assert folder.pods() == {}
+
+
+def test_policy_section(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Only its own section counts; a faulty change changes nothing, and a faulty beginning is no beginning."""
+    path = tmp_path / "policy.yaml"
+    path.write_text("defaults: {cpu: lots}\ntraffic: {every: 30s, classes: {lan: [10.0.0.0/8]}}")
+    section = TrafficSection(path)
+    assert (section.current().every_seconds, section.classes.names) == (30, ("lan", "internet"))
+    path.write_text("traffic: {every: never}")
+    with caplog.at_level(logging.ERROR):
+        assert section.current().every_seconds == 30
+    assert "traffic.every" in caplog.text
+    with pytest.raises(InvalidInput, match=r"traffic\.every"):
+        TrafficSection(path)
+    path.write_text("traffic: {classes: {wan: [11.0.0.0/8]}}")
+    assert section.current().every_seconds == 15
+    assert section.classes.names == ("wan", "internet")
+    path.write_text("[1]")
+    with pytest.raises(InvalidInput, match="mapping of sections"):
+        TrafficSection(path)
+
+
+def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is kept comes back; what can't be read is put aside; one agent at a time has the folder."""
+    folder = tmp_path / "data"
+    with alone(folder):
+        with pytest.raises(Conflict, match="another agent counts"), alone(folder):
+            pass
+        agent = counting(folder, pod())
+        assert LedgerFile(folder).load() == agent.ledger
+        (folder / "traffic.json").write_bytes(b"{")
+        assert LedgerFile(folder).load() == Ledger()
+        assert "can't be read and is put aside" in caplog.text
+        assert (folder / "traffic.unreadable").read_bytes() == b"{"
+        discard(folder)
+    assert not folder.exists()
