@@ -11,7 +11,7 @@ from kajitori.core import names
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.results import MemberResult
 from kajitori.errors import NotFound
-from kajitori.kube.resources import PODS, RESOURCE_QUOTAS, SERVICES, Resource
+from kajitori.kube.resources import PODS, RESOURCE_QUOTAS, RUNS, SERVICES, Resource
 from kajitori.local.sim.behaviour import PREFIX
 from kajitori.store.blobs import open_blobs
 from kajitori.store.logs import KeptLogs
@@ -201,3 +201,23 @@ async def test_more_members_than_the_cluster_holds_wait_beside_those_that_run(wo
     await asyncio.gather(*(world.behave(f"grid-1-{rank}", exit_code="0") for rank in (0, 1, 2, 4, 5, 6)))
     await world.reaches("bert", Phase.RUNNING)
     assert world.status("grid").members.succeeded == 8
+
+
+async def test_resumed_after_somebody_damaged_its_status_it_runs_those_alone_that_are_not_known_to_have_succeeded(
+    world: World,
+) -> None:
+    """What was kept of its members' results tells of the others, and it ends well."""
+    await keep(world)
+    world.start_controller()
+    await world.submit("grid", array="0-2")
+    await world.until(lambda: world.status("grid").members.running == 3, "all run")
+    await world.behave("grid-1-0", exit_code="0")
+    await world.until(lambda: not [pod for pod in world.pods("grid") if pod.metadata.name == "grid-1-0"], "0 is kept")
+    run = await world.client.get(RUNS, "grid", world.namespace)
+    await world.client.replace(RUNS, {**run, "status": {**run["status"], "attempts": -1}}, subresource="status")
+    await world.until(lambda: world.status("grid").reason is Reason.STATUS_DAMAGED, "its end is written")
+    await world.until(lambda: all(pod.is_finished for pod in world.pods("grid")), "its members have ended")
+    await world.change("grid", resumes=1)
+    await world.until(lambda: world.status("grid").members.running == 2, "the others run")
+    ranks = {pod.member.rank for pod in world.pods("grid") if pod.member and not pod.is_finished}
+    assert (ranks, world.status("grid").members.succeeded) == ({1, 2}, 1)

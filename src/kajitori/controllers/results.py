@@ -60,6 +60,10 @@ class ResultKeeper:
             restarts = ledger.restarts.get(member.rank, 0) if is_its_end else None
             self._under_way[action.uid] = asyncio.create_task(self._one(run, action, pod, member, restarts, rules))
 
+    async def succeeded(self, namespace: str, run_uid: str) -> set[int]:
+        """Of a run's members, those that are known to have succeeded; nobody without a store."""
+        return await self._results.succeeded(namespace, run_uid) if self._results is not None else set()
+
     async def forget(self, namespace: str, run_uid: str) -> None:
         """Removes what was kept of a run."""
         if self._results is None:

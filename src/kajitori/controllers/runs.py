@@ -273,6 +273,9 @@ class RunController:
             status=self._peaks.noted(run, admitted.life.status, seen),
             wanted=asked is None or still_waits(self._mirror, asked),
         )
+        if gang.lacks_its_ledger(life):
+            kept = await self._results.succeeded(run.metadata.namespace, run.metadata.uid)
+            life = gang.with_kept_results(life, kept)
         step = gang.next_step(life, members, self._mirror.shown_until(self._now()))
         ended = asyncio.get_running_loop().time()
         self._work.rest(key, ended - began)

@@ -114,8 +114,9 @@ class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_on
     its user had of the cluster, follows from it."""
 
     seconds: int
-    """From the start of all members to the end, without the time between attempts. Of an elastic gang as if it had had
-    its full size: an hour with half of its members is half an hour."""
+    """From the start of all members to the end, without the time between attempts; of a sweep, and of a service, from
+    the first start to the end. Of an elastic gang as if it had had its full size: an hour with half of its members is
+    half an hour."""
     until: str
     """When the last of these attempts ended."""
 
@@ -134,6 +135,8 @@ class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     longest_seconds: int = 0
     """How long the program of a member ran that succeeded, of all the longest; twice as long where others run for
     longer. It is what is expected of the others."""
+    member_seconds: int = 0
+    """How long members ran whose Pods are over, all together: what it had of the cluster."""
 
 
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

@@ -19,6 +19,7 @@ _COUNTS = ("attempts", "restarts", "interruptions", "failed_starts", "resumes", 
 _MEMBER_COUNTS = ("total", "pending", "running", "succeeded", "failed")
 _TIMES = ("not_before", "queued_at", "started_at", "finished_at")
 _LARGEST = 2**31
+_MOST_SECONDS = 2**50
 _MOST_BYTES = 2**63
 _LAST_YEAR = 9000
 """Something can still be added to a time of this year."""
@@ -119,6 +120,9 @@ def _resize_faults(resize: Resize) -> Iterator[str]:
 
 
 def _sweep_faults(sweep: SweepState) -> Iterator[str]:
+    for name in ("longest_seconds", "member_seconds"):
+        if not 0 <= getattr(sweep, name) < _MOST_SECONDS:
+            yield f"sweep.{name} is {getattr(sweep, name)}"
     ranges = {"succeeded": sweep.succeeded, "failed": sweep.failed, "again": sweep.again, **sweep.restarts}
     for name, text in ranges.items():
         try:

@@ -6,6 +6,7 @@ the same as the controller. A Run that is deleted is forgotten.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -33,8 +34,9 @@ class _Use:
 
     amounts: tuple[float, ...]
     """As `core.ordering.AMOUNTS`."""
-    spans: tuple[tuple[float, float | None], ...]
-    """From when to when; None: it has it still."""
+    start: float
+    end: float | None
+    """None: it has it still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class _Record:
 
     user: str
     team: str
-    use: _Use | None
+    uses: tuple[_Use, ...]
     finished: Finished | None
 
 
@@ -163,13 +165,13 @@ class Past:
             self._book(record, 1)
 
     def _book(self, record: _Record | None, sign: int) -> None:
-        if record is None or record.use is None:
+        if record is None:
             return
-        for start, end in record.use.spans:
+        for use in record.uses:
             for shares, account in ((self._users, record.user), (self._teams, record.team)):
-                shares.change(account, record.use.amounts, sign, start)
-                if end is not None:
-                    shares.change(account, record.use.amounts, -sign, end)
+                shares.change(account, use.amounts, sign, use.start)
+                if use.end is not None:
+                    shares.change(account, use.amounts, -sign, use.end)
 
     # ------------------------------------------------------------------------------------------ one Run
 
@@ -179,7 +181,7 @@ class Past:
             self._told.pop(key, None)
             self._amounts.pop(key, None)
             return None
-        return _Record(self.user_of(run), key[0], self._use_of(run), self._finished(run))
+        return _Record(self.user_of(run), key[0], tuple(self._uses_of(run)), self._finished(run))
 
     def _told_by(self, run: RunObject) -> _Told:
         meta = run.metadata
@@ -202,49 +204,56 @@ class Past:
         ended = parse_time(status.ran.until)
         if ended is None:
             return None
+        size, seconds = self._told_by(run).most or status.members.total, status.ran.seconds
+        if status.sweep is not None:  # as the queue takes one: how long a member takes
+            size, seconds = 1, status.sweep.longest_seconds
+            if not seconds:
+                return None
         return Finished(
             user=self.user_of(run),
             team=run.metadata.namespace,
             kind=self._told_by(run).kind,
-            size=self._told_by(run).most or status.members.total,
-            seconds=float(status.ran.seconds),
+            size=size,
+            seconds=float(seconds),
             ended_at=ended.timestamp(),
         )
 
-    def _use_of(self, run: RunObject) -> _Use | None:
+    def _uses_of(self, run: RunObject) -> Iterator[_Use]:
         status = run.status
         if status is None or status.attempt is None or not status.attempt.template:
-            return None
-        attempt = status.attempt
-        spans: list[tuple[float, float | None]] = []
-        until = parse_time(status.ran.until) if status.ran is not None else None
-        if status.ran is not None and until is not None:
-            seconds = status.ran.seconds * self._told_by(run).stretch(attempt.world_size)
-            spans.append((until.timestamp() - seconds, until.timestamp()))
+            return
+        attempt, ran = status.attempt, status.ran
         is_service = self._told_by(run).is_service
-        holding = (Phase.STARTING, Phase.RUNNING, *((Phase.RESTARTING,) if is_service else ()))
+        present = status.members.total if is_service else status.members.running + status.members.pending
         comes_and_goes = is_service or status.sweep is not None  # its members do, one by one
+        until = parse_time(ran.until) if ran is not None else None
+        if ran is not None and until is not None:
+            seconds = max(1.0, ran.seconds * self._told_by(run).stretch(attempt.world_size))
+            if status.sweep is not None:  # so many were there on average
+                each = self._amounts_of(run, attempt, 1)
+                had = tuple(amount * status.sweep.member_seconds / seconds for amount in each)
+            else:
+                had = self._amounts_of(run, attempt, present if comes_and_goes else 0)
+            yield _Use(had, until.timestamp() - seconds, until.timestamp())
+        holding = (Phase.STARTING, Phase.RUNNING, *((Phase.RESTARTING,) if is_service else ()))
         since = parse_time((comes_and_goes and status.started_at) or attempt.started_at or attempt.planned_at)
         if status.phase in holding and since is not None:
-            spans.append((since.timestamp(), None))
-        if not spans:
-            return None
-        key = (run.metadata.namespace, run.metadata.name)
-        present = status.members.total if is_service else status.members.running + status.members.pending
-        plan = run.metadata.uid, attempt.number, present if comes_and_goes else 0
-        known = self._amounts.get(key)
-        if known is None or known[0] != plan:
-            known = self._amounts[key] = plan, self._amounts_of(attempt, plan[2])
-        return _Use(known[1], tuple(spans))
+            has = self._amounts_of(run, attempt, present if comes_and_goes else 0)
+            yield _Use(has, since.timestamp(), None)
 
-    def _amounts_of(self, attempt: Attempt, members: int) -> tuple[float, ...]:
+    def _amounts_of(self, run: RunObject, attempt: Attempt, members: int) -> tuple[float, ...]:
         """What an attempt takes, of all its members, or of so many."""
+        key, plan = (run.metadata.namespace, run.metadata.name), (run.metadata.uid, attempt.number, members)
+        known = self._amounts.get(key)
+        if known is not None and known[0] == plan:
+            return known[1]
         member = member_of_template(attempt, self._cluster.policy.gpu.resource)
         nodes = nodelist.expand(attempt.nodes)
-        members = members or len(nodes)
-        alone = len(set(nodes)) if member.alone else 0
-        amounts = (member.cpu_millis * members, member.memory_bytes * members, member.gpus * members, alone)
-        return tuple(map(float, amounts))
+        count = members or len(nodes)
+        alone = 0 if not member.alone else members if members and member.whole_node else len(set(nodes))
+        amounts = (member.cpu_millis * count, member.memory_bytes * count, member.gpus * count, alone)
+        self._amounts[key] = plan, tuple(map(float, amounts))
+        return self._amounts[key][1]
 
 
 class _Spec(msgspec.Struct, rename="camel"):

@@ -43,6 +43,13 @@ class KeptResults:
         found = await asyncio.gather(*(one(index) for index in indices))
         return {result.index: result for result in found if result is not None}
 
+    async def succeeded(self, namespace: str, run_uid: str) -> set[int]:
+        """Of a run's members, those that are known to have succeeded."""
+        async with aclosing(self._blobs.under(f"{PREFIX}/{namespace}/{run_uid}")) as blobs:
+            indices = [int(name) async for blob in blobs if (name := blob.key.rpartition("/")[2]).isdecimal()]
+        found = await self.read(namespace, run_uid, indices)
+        return {index for index, result in found.items() if result.state == "Succeeded"}
+
     async def forget(self, namespace: str, run_uid: str) -> None:
         """Removes what was kept of a run."""
         async with aclosing(self._blobs.under(f"{PREFIX}/{namespace}/{run_uid}")) as blobs:

@@ -33,7 +33,7 @@ from kajitori.core.gang.ledger import Ledger, ranges
 from kajitori.core.gang.sweep import STARTED_TOGETHER, TAKEN_AWAY_AT_ONCE
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, GivesWay, MemberCounts, Notable, RunStatus, SweepState, to_document
+from kajitori.core.status import Attempt, GivesWay, MemberCounts, Notable, Ran, RunStatus, SweepState, to_document
 from kajitori.core.status_check import damage
 
 LATER = timedelta(seconds=2)
@@ -370,10 +370,64 @@ def test_what_members_took_is_expected_of_the_others() -> None:
     """The longest; twice as long once somebody runs for longer than that."""
     times: dict[str, Any] = {"started_at": "2026-11-21T12:00:00Z", "ended_at": "2026-11-21T12:00:40Z"}
     answer = step(sweep(3), member(0, SUCCEEDED, **times), member(1), member(2))
-    assert answer.status.sweep == SweepState(succeeded="0", longest_seconds=40)
+    assert answer.status.sweep == SweepState(succeeded="0", longest_seconds=40, member_seconds=40)
     slow = member(1, started_at="2026-11-21T12:00:00Z")
     later = step(after(sweep(3), answer), slow, member(2), at=timedelta(seconds=100))
     assert later.status.sweep is not None and later.status.sweep.longest_seconds == 160
+
+
+def test_what_members_had_of_the_cluster_is_counted_once_however_they_end() -> None:
+    """Those that ended by themselves with what they took, those that are given up with what they have had by then."""
+    took: dict[str, Any] = {"started_at": "2026-11-21T12:00:00Z", "ended_at": "2026-11-21T12:00:10Z"}
+    since: dict[str, Any] = {"started_at": "2026-11-21T12:00:00Z"}
+    run, minute = sweep(4), timedelta(seconds=60)
+    going = [member(2, **since), member(3, node_ready=False, **since)]
+    answer = step(run, member(0, SUCCEEDED, **took), failed(1, **took), *going, at=minute)
+    assert answer.status.sweep is not None
+    assert (answer.status.sweep.member_seconds, answer.status.ran) == (10 + 10 + 60, None)
+    again = step(after(run, answer), member(0, SUCCEEDED, **took), failed(1, **took), *going, at=minute)
+    assert again.status.sweep == answer.status.sweep
+    asked = GivesWay(to="vision/bert", uid="u", who="vision/bert (high, of ana)")
+    leaves = replace(run, status=gang.give_way(run.status, asked))
+    stops = replace(run, stopped=True)
+    for subject in (leaves, stops):
+        ending = step(subject, member(0, SUCCEEDED, **took), member(2, **since), at=minute)
+        assert ending.status.sweep is not None and ending.status.sweep.member_seconds == 70
+        still = step(after(subject, ending), member(2, terminating=True, **since), at=2 * minute)
+        assert still.status.sweep == ending.status.sweep
+    first = sweep(3, stop_at="first-success")
+    over = step(first, member(0, SUCCEEDED, **took), member(1, **since), at=minute)
+    assert over.status.sweep is not None and over.status.sweep.member_seconds == 70
+    assert over.status.ran == Ran(seconds=60, until="2026-11-21T12:01:00Z")
+
+
+def test_where_its_status_was_damaged_what_is_kept_of_its_members_counts() -> None:
+    """Those that are known to have succeeded are not run again when it is resumed."""
+    damaged = RunStatus(phase=Phase.FAILED, reason=Reason.STATUS_DAMAGED, attempts=3)
+    run = replace(sweep(4), status=damaged, resumes=1)
+    assert gang.lacks_its_ledger(run)
+    assert not gang.lacks_its_ledger(replace(run, resumes=0))
+    assert not gang.lacks_its_ledger(replace(run, sweep=None))
+    answer = step(gang.with_kept_results(run, [0, 2]))
+    assert answer.status.sweep == SweepState(succeeded="0,2")
+    assert asked_of(answer) == (1, 3)
+
+
+def test_how_long_it_ran_is_told_though_nobody_was_seen_running() -> None:
+    run = sweep(2, phase=Phase.STARTING, started_at="")
+    assert step(run, member(0, SUCCEEDED), member(1, SUCCEEDED)).status.ran == Ran(
+        seconds=2, until="2026-11-21T12:00:02Z"
+    )
+
+
+def test_who_succeeded_while_it_ended_is_not_run_again() -> None:
+    """Another member's success was enough; resumed, this one's is taken in."""
+    run = sweep(3, stop_at="first-success")
+    over = step(run, member(0, SUCCEEDED), member(1), member(2))
+    resumed = replace(after(run, over), resumes=1, sweep=Sweep((0, 1, 2), 3))
+    answer = step(resumed, member(1, SUCCEEDED))
+    assert answer.status.sweep == SweepState(succeeded="0-1", again="2")
+    assert asked_of(answer) == (2,)
 
 
 def test_it_gives_way_as_a_whole_with_all_of_its_grace_and_comes_back() -> None:

@@ -311,6 +311,24 @@ def test_members_of_a_sweep_hold_nodes_whichever_attempt_they_were_started_in() 
     assert expected(scene, Applicant(run, scene.waits("x", 1).request)) == Expectation(600, Source.SIMILAR)
 
 
+def test_a_sweep_that_is_over_teaches_how_long_a_member_takes_and_counts_with_what_its_members_had() -> None:
+    """Of four nodes two were had for its hour, on average: a user with as much of an ordinary run has as large a
+    share."""
+    scene = QueueScene(4)
+    run = scene.finished("grid", seconds=3600, until=ago(hours=1), members=4, array="0-3")
+    assert run.status is not None
+    run.status.sweep = SweepState(succeeded="0-3", longest_seconds=1800, member_seconds=2 * 3600)
+    scene.finished("bobs", seconds=3600, until=ago(hours=1), members=2, owner="bob")
+    past = Past(scene.mirror, scene.cluster)
+    past.refresh()
+    assert past.users.share("ada", NOW.timestamp()) == pytest.approx(past.users.share("bob", NOW.timestamp()))
+    assert past.users.share("ada", NOW.timestamp()) > 0
+    for array in ("0-3", "0-99"):
+        assert expected(scene, scene.waits("next", 1, array=array)) == Expectation(1800, Source.SIMILAR)
+    run.status.sweep = SweepState(failed="0-3", member_seconds=60)
+    assert expected(scene, scene.waits("next", 1)).source is Source.UNKNOWN, "nobody succeeded"
+
+
 def test_a_sweep_waits_in_the_length_of_all_its_work() -> None:
     """Of thirty members four run: before the last of the others has had its turn, it takes eight times as long as one.
     What counts as its size is what it needs to go on."""

@@ -25,6 +25,9 @@ async def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     await kept.keep("team", "other", first)
     (tmp_path / "results" / "team" / "u" / "4").write_text("{")
     assert await kept.read("team", "u", [2, 3, 4]) == {3: last}
+    await kept.keep("team", "u", MemberResult(index=5, state="Failed"))
+    assert await kept.succeeded("team", "u") == {3}
+    assert await kept.succeeded("team", "nobody") == set()
     await kept.forget("team", "u")
     assert await kept.read("team", "u", [3]) == {}
     assert await kept.read("team", "other", [3]) == {3: first}

@@ -16,7 +16,7 @@ from kajitori.core.gang.batch import failed_to_create
 from kajitori.core.gang.growing import grow
 from kajitori.core.gang.life import next_step
 from kajitori.core.gang.progress import is_told, keep_waiting, node_by_rank, outline, place_on, refuse, why_it_waits
-from kajitori.core.gang.sweep import made_in_part, place_sweep, sweep_refused
+from kajitori.core.gang.sweep import lacks_its_ledger, made_in_part, place_sweep, sweep_refused, with_kept_results
 from kajitori.core.gang.types import (
     Action,
     CreateMembers,
@@ -51,6 +51,7 @@ __all__ = [
     "grow",
     "is_told",
     "keep_waiting",
+    "lacks_its_ledger",
     "made_in_part",
     "next_step",
     "node_by_rank",
@@ -60,4 +61,5 @@ __all__ = [
     "refuse",
     "sweep_refused",
     "why_it_waits",
+    "with_kept_results",
 ]

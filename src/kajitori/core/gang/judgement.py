@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from kajitori.core.gang.ledger import Ledger
+from kajitori.core.gang.ledger import Ledger, seconds_of
 from kajitori.core.gang.progress import blame_node, earliest, node_by_rank, pause, say, start_patience_seconds
 from kajitori.core.gang.types import Member, MemberState, Run, Sweep
 from kajitori.core.reasons import COUNTS_AS_RESTART, MAY_BE_ITS_MEMORY, NEVER_RESTARTED, START_FAILURES, Phase, Reason
@@ -48,7 +48,7 @@ class Judgement:
 
     def _one(self, member: Member) -> None:
         if member.state is MemberState.SUCCEEDED:
-            self.ledger.succeed(member.rank, _seconds(member))
+            self.ledger.succeed(member.rank, seconds_of(member, self._now))
             self._ended(member)
         elif member.state is MemberState.FAILED:
             self._failed(member)
@@ -93,8 +93,10 @@ class Judgement:
         self.status = blame_node(self.status, member)
         self.status.interruptions += 1
         self.ledger.again.add(member.rank)
+        self.ledger.is_over([member], self._now)
 
     def _ended(self, member: Member) -> None:
+        self.ledger.is_over([member], self._now)
         self._has_started |= member.attempt == self._attempt
         self._has_ended = True
 
@@ -159,9 +161,3 @@ class Judgement:
             since=member.ended_at,
         )
         self.status.notable = [*failed, note]
-
-
-def _seconds(member: Member) -> int:
-    """How long its program ran."""
-    started, ended = parse_time(member.started_at), parse_time(member.ended_at)
-    return max(0, round((ended - started).total_seconds())) if started is not None and ended is not None else 0

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from kajitori.core.gang.types import Member
 from kajitori.core.nodelist import compress_ranks, expand_ranks
 from kajitori.core.status import SweepState
+from kajitori.core.times import parse_time
 
 
 @dataclass(slots=True)
@@ -20,6 +22,7 @@ class Ledger:
     again: set[int] = field(default_factory=set)
     restarts: dict[int, int] = field(default_factory=dict)
     longest_seconds: int = 0
+    member_seconds: int = 0
 
     @classmethod
     def of(cls, state: SweepState | None) -> Ledger:
@@ -32,6 +35,7 @@ class Ledger:
             set(indices_of(state.again)),
             {index: int(count) for count, indices in state.restarts.items() for index in indices_of(indices)},
             state.longest_seconds,
+            state.member_seconds,
         )
 
     def state(self) -> SweepState:
@@ -45,6 +49,7 @@ class Ledger:
             again=ranges(self.again),
             restarts={str(count): ranges(by_count[count]) for count in sorted(by_count)},
             longest_seconds=self.longest_seconds,
+            member_seconds=self.member_seconds,
         )
 
     def has_ended(self, index: int) -> bool:
@@ -62,6 +67,10 @@ class Ledger:
         while self.longest_seconds and started and now - started > timedelta(seconds=self.longest_seconds):
             self.longest_seconds *= 2
 
+    def is_over(self, members: Iterable[Member], now: datetime) -> None:
+        """The Pods of these members have ended, or are given up now."""
+        self.member_seconds += sum(seconds_of(member, now) for member in members)
+
     def fail(self, index: int) -> None:
         """For good."""
         self.failed.add(index)
@@ -77,6 +86,13 @@ class Ledger:
         self.again = (self.failed | set(begun)) - self.succeeded
         self.restarts = {index: count for index, count in self.restarts.items() if index in self.succeeded}
         self.failed = set()
+
+
+def seconds_of(member: Member, now: datetime) -> int:
+    """How long its program ran, until now where it still does."""
+    started = parse_time(member.started_at)
+    ended = parse_time(member.ended_at) or now
+    return max(0, round((ended - started).total_seconds())) if started is not None else 0
 
 
 def ranges(indices: Iterable[int]) -> str:

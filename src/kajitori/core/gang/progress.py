@@ -174,8 +174,10 @@ def started(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
 def with_time_ran(run: Run, status: RunStatus, now: datetime) -> RunStatus:
     """The next status of a run; where it says that an attempt is over, with the time that this one ran."""
     before = run.status.phase
-    if run.type == "service":  # its members come and go; it has run from the first start to the end
+    if run.type == "service" or run.sweep is not None:  # members come and go: from the first start to the end
         is_over, since = status.phase.is_final and not before.is_final, status.started_at
+        if run.sweep is not None and not since and status.attempt is not None:  # nobody was seen running
+            since = status.attempt.planned_at
     else:
         is_over = before in _ALIVE and status.phase not in _ALIVE
         since = status.attempt.started_at if status.attempt is not None else ""

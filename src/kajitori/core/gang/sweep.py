@@ -7,6 +7,7 @@ An attempt covers those that are started together, as in a service. How each mem
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -71,17 +72,23 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     status = _counted(run, sweep, status, ledger, newest)
     # 2. Is it over?
     end = judgement.hopeless or _its_end(sweep, status, ledger)
+    going = [each for each in newest.values() if each.blocks_restart and not _is_told(ledger, each)]
     if end is not None:
         phase, reason, message, exit_code = end
+        ledger.is_over(going, now)
+        status.sweep = ledger.state()
         return Step(finish(status, phase, reason, message, now, exit_code=exit_code), removals)
     alive = [member for member in members if member.blocks_restart]
     if run.stopped:
         if not alive:
             return Step(finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now), removals)
+        if run.status.reason is not Reason.STOPPING:
+            ledger.is_over(going, now)
+            status.sweep = ledger.state()
         status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
         return Step(status, (*removals, *end_members(alive, run.limits.grace_seconds)))
     if status.gives_way is not None and alive:
-        return _gives_way(run, status, ledger, alive, removals)
+        return _gives_way(run, status, ledger, alive, removals, now)
     status = _with_phase(status, alive, now)
     # 3. An attempt that was begun is completed before the next.
     attempt = status.attempt
@@ -111,7 +118,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
 
 
 def _gives_way(
-    run: Run, status: RunStatus, ledger: Ledger, alive: Sequence[Member], removals: Sequence[Action]
+    run: Run, status: RunStatus, ledger: Ledger, alive: Sequence[Member], removals: Sequence[Action], now: datetime
 ) -> Step:
     """All that are there give way, with all of their grace, and are started anew when there is room."""
     asked = status.gives_way
@@ -121,11 +128,17 @@ def _gives_way(
         return Step(msgspec.structs.replace(status, gives_way=None, reason=Reason.NONE, message=message), (*removals,))
     leaving = {member.rank for member in alive if not ledger.has_ended(member.rank)}
     if not leaving <= ledger.again:
+        ledger.is_over((member for member in alive if not _is_told(ledger, member)), now)
         ledger.again |= leaving
         status.interruptions += 1
         status.sweep = ledger.state()
     status = say(status, Reason.PREEMPTED, words_while_ending(run, asked, len(alive)))
     return Step(status, (*removals, *end_members(alive, run.limits.grace_seconds)))
+
+
+def _is_told(ledger: Ledger, member: Member) -> bool:
+    """Whether a member's end is taken in already."""
+    return ledger.has_ended(member.rank) or member.rank in ledger.again
 
 
 def sweep_is_over(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member]) -> Step:
@@ -135,13 +148,28 @@ def sweep_is_over(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[M
 
 
 def resumed(status: RunStatus, members: Iterable[Member]) -> RunStatus:
-    """The status of a sweep that goes on after its end: with all members that did not succeed."""
+    """The status of a sweep that goes on after its end: with all members that did not succeed. Whoever did meanwhile is
+    still to be taken in."""
     ledger = Ledger.of(status.sweep)
-    covered = node_by_rank(status.attempt) if status.attempt is not None else {}
-    ledger.resume([*covered, *(member.rank for member in members)])
+    newest = _newest(members)
+    begun = {*newest, *(node_by_rank(status.attempt) if status.attempt is not None else ())}
+    ledger.resume(begun - {rank for rank, member in newest.items() if member.state is MemberState.SUCCEEDED})
     if status.attempt is not None:
         status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(status.attempt, created=True))
     return msgspec.structs.replace(status, sweep=ledger.state())
+
+
+def lacks_its_ledger(run: Run) -> bool:
+    """Whether a sweep is resumed whose status was damaged: what is kept of its members' results has to tell how they
+    stand."""
+    resumes = run.resumes > run.status.resumes and not (run.stopped or run.deleting)
+    return run.sweep is not None and resumes and run.status.reason is Reason.STATUS_DAMAGED
+
+
+def with_kept_results(run: Run, succeeded: Iterable[int]) -> Run:
+    """Such a run, with what is known of those of its members that succeeded."""
+    ledger = Ledger(succeeded=set(succeeded))
+    return replace(run, status=msgspec.structs.replace(run.status, sweep=ledger.state()))
 
 
 def place_sweep(
