@@ -257,3 +257,25 @@ async def _until_allowed(http: httpx2.AsyncClient, headers: dict[str, str]) -> d
                 made: dict[str, Any] = response.json()
                 return made
             await asyncio.sleep(0.1)
+
+
+async def test_nodes_that_run_out_of_addresses_are_named(world: World, http: httpx2.AsyncClient) -> None:
+    """By their own ranges and what their kubelets take, as the API server has them."""
+    name = f"narrow-{world.namespace}"
+    amounts = {"cpu": "1", "memory": "1Gi", "pods": "110"}
+    spec = {"podCIDR": "10.250.0.0/28", "podCIDRs": ["10.250.0.0/28"], "unschedulable": True}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}
+    await world.client.create(NODES, {**body, "status": {"capacity": amounts, "allocatable": amounts}})
+    try:
+        await world.until(lambda: world.mirror.nodes.get(name), "the mirror to show the node")
+        items = {each["name"]: each for each in (await http.get("/v1/networks/use")).json()["items"]}
+        assert items[name] == {
+            "name": name,
+            "podCidrs": ["10.250.0.0/28"],
+            "addresses": 13,
+            "mostPods": 110,
+            "pods": 0,
+            "runsOut": "its kubelet takes 110 Pods, but 10.250.0.0/28 has 13 addresses for them",
+        }
+    finally:
+        await world.client.delete(NODES, name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from ipaddress import ip_network
+from itertools import combinations, islice
 from typing import Any
 
 from kajitori.core.documents import parse_document
@@ -18,6 +19,8 @@ __all__ = ["Networks", "findings", "overlap", "parse_networks"]
 
 _TO = "-to-"
 _TAKEN = ("researchers", "strangers", "hub", "elsewhere")
+
+_MOST_FAULTS = 200
 
 _ROOMY = 0.8
 """Of a range, in use: above it, growth needs another one soon."""
@@ -46,8 +49,9 @@ class Held:
 
 
 def held(networks: Networks) -> list[Held]:
-    """Every range of the registry, in the file's order; an address is a range of one."""
-    found = [Held(f"researchers[{i}]", "researchers", each) for i, each in enumerate(networks.researchers)]
+    """Every range of researchers and clusters, in the file's order."""
+    researchers = enumerate(networks.researchers)
+    found = [Held(f"researchers[{i}]", "researchers", each, kind="researchers") for i, each in researchers]
     for index, cluster in enumerate(networks.clusters):
         for kind, position, network in cluster.ranges():
             field = f"clusters[{index}].{kind}[{position}]"
@@ -68,6 +72,11 @@ def inside(address: Address, network: Network) -> bool:
 
 
 def _faults(networks: Networks) -> Iterator[Fault]:
+    """The first of them; what is wrong all over would take as long to tell as to look at each pair."""
+    return islice(_all_faults(networks), _MOST_FAULTS)
+
+
+def _all_faults(networks: Networks) -> Iterator[Fault]:
     yield from _names(networks)
     yield from _overlaps(networks)
     yield from _impossible(networks)
@@ -102,7 +111,7 @@ def _overlaps(networks: Networks) -> Iterator[Fault]:
     """Ranges sorted by where they begin: only neighbours in that order can overlap, or what a large one spans."""
     for version in (4, 6):
         ranges = sorted(
-            (each for each in held(networks) if each.network.version == version),
+            (each for each in (*held(networks), *_hosts_as_ranges(networks)) if each.network.version == version),
             key=lambda each: (int(each.network.network_address), each.network.prefixlen),
         )
         spanning: list[Held] = []
@@ -114,9 +123,18 @@ def _overlaps(networks: Networks) -> Iterator[Fault]:
             spanning.append(each)
 
 
+def _hosts_as_ranges(networks: Networks) -> Iterator[Held]:
+    for field, owner, addresses in _host_addresses(networks):
+        for index, address in enumerate(addresses):
+            yield Held(f"{field}.addresses[{index}]", owner, ip_network(address), kind="host")
+
+
 def _may_share(networks: Networks, one: Held, other: Held) -> bool:
-    """Services of different clusters may have the same addresses, where outside of them others stand for both and each
-    has a translator of its own."""
+    """Hosts may be among nodes or researchers. Services of different clusters may have the same addresses, where outside
+    others stand for both and each has a translator of its own."""
+    kinds = {one.kind, other.kind}
+    if "host" in kinds:
+        return kinds in ({"host", "nodes"}, {"host", "researchers"})
     if one.kind != "services" or other.kind != "services" or one.cluster is None or other.cluster is None:
         return False
     first, second = networks.clusters[one.cluster], networks.clusters[other.cluster]
@@ -143,22 +161,17 @@ def _impossible(networks: Networks) -> Iterator[Fault]:
 
 
 def _hosts(networks: Networks) -> Iterator[Fault]:
-    """Addresses of hub and NAT hosts are nobody else's, and one of each family is enough."""
-    hosts = [("hub", networks.hub.addresses)] if networks.hub is not None else []
-    hosts += [(f"natHosts[{index}]", host.addresses) for index, host in enumerate(networks.nat_hosts)]
-    seen: dict[Address, str] = {}
-    for field, addresses in hosts:
+    """One address of each family is enough for hub and NAT hosts."""
+    for field, _, addresses in _host_addresses(networks):
         yield from _one_of_each_family(addresses, f"{field}.addresses")
-        for index, address in enumerate(addresses):
-            where = f"{field}.addresses[{index}]"
-            if address in seen:
-                message = f"{address} is also {seen[address]}"
-                yield Fault(where, message, str(address), "each host has addresses of its own", "Overlap")
-            seen.setdefault(address, where)
-            for each in held(networks):
-                if each.kind in ("pods", "services", "publicServices") and inside(address, each.network):
-                    message = f"{address} lies within {each.network} ({each.owner}, {each.field})"
-                    yield Fault(where, message, str(address), "hosts need addresses outside of such ranges", "Overlap")
+
+
+def _host_addresses(networks: Networks) -> Iterator[tuple[str, str, list[Address]]]:
+    """(field, host in words, addresses)."""
+    if networks.hub is not None:
+        yield "hub", "the hub", networks.hub.addresses
+    for index, host in enumerate(networks.nat_hosts):
+        yield f"natHosts[{index}]", f"the NAT host {host.name}", host.addresses
 
 
 def _one_of_each_family(addresses: list[Address], field: str) -> Iterator[Fault]:

@@ -234,3 +234,20 @@ def test_every_field_is_documented() -> None:
     lines = [line for line in networks_reference().splitlines() if line.startswith("- ")]
     assert len(lines) > 20
     assert not [line for line in lines if line.endswith("`: ")]
+
+
+def test_a_file_that_is_wrong_all_over_is_told_at_once() -> None:
+    """Anybody may have a file checked: thousands of ranges that all overlap are not compared pair by pair."""
+    ranges = ["10.0.0.0/8"] * 64
+    clusters = [cluster(f"c{n}", nodes=ranges, pods=ranges, services=ranges) for n in range(100)]
+    with pytest.raises(InvalidInput) as caught:
+        parse_networks({"clusters": clusters})
+    assert len(caught.value.faults) == 200
+
+
+def test_hosts_may_be_among_nodes_and_researchers() -> None:
+    """A NAT host of a cluster is often one of its machines."""
+    clusters = [cluster("a", nodes=["10.8.0.0/16"])]
+    hosts = [{"name": "n", "addresses": ["10.8.0.9"]}]
+    document = {"researchers": ["10.7.0.0/16"], "hub": {"addresses": ["10.7.0.1"]}, "natHosts": hosts}
+    assert parse_networks(document | {"clusters": clusters}).nat_hosts
