@@ -130,8 +130,8 @@ def _hosts_as_ranges(networks: Networks) -> Iterator[Held]:
 
 
 def _may_share(networks: Networks, one: Held, other: Held) -> bool:
-    """Hosts may be among nodes or researchers. Services of different clusters may have the same addresses, where outside
-    others stand for both and each has a translator of its own."""
+    """Hosts may be among nodes or researchers. Services of different clusters may have the same addresses where others
+    stand for both outside, and each has a translator of its own."""
     kinds = {one.kind, other.kind}
     if "host" in kinds:
         return kinds in ({"host", "nodes"}, {"host", "researchers"})
