@@ -1,0 +1,43 @@
+"""deploy/agent.yaml: the agent takes what it is told there, and has no business with the API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kajitori.agent.policy import TrafficSection
+from kajitori.cli.verbs.agent import command
+
+MANIFEST = Path(__file__).parents[3] / "deploy" / "agent.yaml"
+
+
+@pytest.fixture
+def documents() -> dict[str, Any]:
+    return {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.read_text())}
+
+
+def test_its_command_line(documents: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every option exists, and paths are those of the volumes."""
+    (container,) = documents["DaemonSet"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["kaji", "agent"]
+    monkeypatch.setenv("KAJI_NODE", "gpu-00012")
+    found = command.make_context("agent", list(container["args"])).params
+    assert (found["node"], found["port"], found["pods"]) == ("gpu-00012", 9465, None)
+    mounts = [Path(each["mountPath"]) for each in container["volumeMounts"]]
+    for option in ("data", "policy", "relay_token"):
+        assert any(found[option] == mount or mount in found[option].parents for mount in mounts), option
+
+
+def test_it_asks_nothing_of_the_api_server(documents: dict[str, Any]) -> None:
+    """It has no token there, and no role."""
+    assert documents.keys() == {"ConfigMap", "DaemonSet"}
+    assert documents["DaemonSet"]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+def test_its_policy(documents: dict[str, Any], tmp_path: Path) -> None:
+    """What is written there is a policy that it takes."""
+    (tmp_path / "policy.yaml").write_text(documents["ConfigMap"]["data"]["policy.yaml"])
+    assert TrafficSection(tmp_path / "policy.yaml").current().every_seconds == 15
