@@ -105,6 +105,7 @@ def wire(hosts: dict[str, Namespace]) -> None:
         switch.run(f"ip link set to-{name} master transit")
         give(hosts[name], "transit", f"10.255.0.{address}/24", f"fd00:255::{address}/64")
     give(switch, "transit", "10.255.0.66/24", via=("10.255.0.1",))
+    switch.run("ip route add 10.132.0.0/24 via 10.255.0.9")
     switch.run("for gateway in alpha beta; do bridge link set dev to-$gateway-gw isolated on; done")
     connect(hub, "people", hosts["researcher"], "eth0")
     give(hub, "people", "10.200.0.1/24", "fd00:200::1/64")
@@ -226,11 +227,16 @@ def test_services_are_reached_one_to_one(scene: Scene) -> None:
 def refused(scene: Scene, knocking: socket.socket, host: str, counter: str) -> None:
     """What began as `knocking` ends at that host, counted under that name and nowhere else, and nobody answers."""
     with knocking:
-        deadline = time.monotonic() + 60
-        while not (counted := scene.new(host)):
-            assert time.monotonic() < deadline, f"{host} counted nothing"
-        assert counted == {counter}
+        assert counted_by(scene, host) == {counter}
         assert not answered(knocking)
+
+
+def counted_by(scene: Scene, host: str) -> set[str]:
+    """What counts there, when something does."""
+    deadline = time.monotonic() + 60
+    while not (counted := scene.new(host)):
+        assert time.monotonic() < deadline, f"{host} counted nothing"
+    return counted
 
 
 @pytest.mark.parametrize(
@@ -273,6 +279,7 @@ class Checked:
     place: str
     found: dict[str, tuple[str, str, bool]]
     """(expected, found, right) by where and what."""
+    dropped: dict[str, int]
 
 
 def check(scene: Scene, host: str, path: Path, seconds: int) -> Checked:
@@ -281,7 +288,9 @@ def check(scene: Scene, host: str, path: Path, seconds: int) -> Checked:
     document = json.loads(result.stdout)
     items = {f"{each['where']}: {each['what']}": each for each in document["items"]}
     found = {key: (each["expected"], each["found"], each["right"]) for key, each in items.items()}
-    return Checked(result.exit_code, f"{document['from']['kind']} {document['from']['name']}".strip(), found)
+    return Checked(
+        result.exit_code, f"{document['from']['kind']} {document['from']['name']}".strip(), found, document["dropped"]
+    )
 
 
 @pytest.fixture
@@ -318,11 +327,23 @@ def test_a_check_from_a_cluster(scene: Scene, registry: Path) -> None:
 
 def test_a_check_on_the_hub_and_on_nat_hosts(scene: Scene, registry: Path) -> None:
     """Rules, routes and forwarding are compared with what was rendered; what somebody changed is found."""
+    for source, target, name in (
+        ("a1-pod", "10.17.2.2", "hub"),
+        ("b1-pod", "10.16.2.2", "beta-gw"),
+        ("switch", "10.132.0.10", "nat"),
+    ):
+        scene.new(name)
+        with knock(scene.hosts[source], target, PORT):
+            counted_by(scene, name)
     for host, place, table in (("hub", "hub", "hub"), ("nat", "nat nat", "nat"), ("beta-gw", "nat beta-gw", "nat")):
         checked = check(scene, host, registry, 60)
         assert (checked.exit_code, checked.place) == (0, place), checked.found
         assert checked.found[f"this host: rules in table kajitori_{table}"][2]
         assert checked.found["this host: forwarding of IPv6"] == ("on", "on", True)
+        counted = scene.counters(host)
+        assert checked.dropped
+        assert checked.dropped == {name: counted[name] for name in checked.dropped}
+        assert not [name for name in checked.dropped if name.startswith(("researchers-", "translated-"))]
     hub = scene.hosts["hub"]
     hub.run(
         "ip route replace 10.132.0.0/24 via 10.255.0.11; ip -6 route del fd00:1::/64;sysctl -q -w net.ipv4.ip_forward=0"

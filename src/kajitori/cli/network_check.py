@@ -114,6 +114,17 @@ def _rules(rendered: Rendered) -> Found:
     return Found("this host", what, expected, f"those of {', '.join(marks) or 'somebody else'}", right)
 
 
+def dropped(rendered: Rendered) -> dict[str, int]:
+    """Packets that this machine has dropped since its rules came, by counter; nothing where that can't be seen."""
+    if shutil.which("nft") is None:
+        return {}
+    done = subprocess.run(["nft", "-j", "list", "counters", "table", "inet", rendered.table], capture_output=True)
+    if done.returncode != 0:
+        return {}
+    counters = [each["counter"] for each in json.loads(done.stdout)["nftables"] if "counter" in each]
+    return {each["name"]: each["packets"] for each in counters if each["name"] in rendered.refusing and each["packets"]}
+
+
 def _kernel_routes(version: int) -> dict[str, dict[str, Any]]:
     """By range, as the kernel has them."""
     if shutil.which("ip") is None:

@@ -159,9 +159,9 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
 
     Tries to connect to the probes of every cluster and to its API server's Service, and tells what was to be expected,
     what was found, and the address that it came from. On the hub and on NAT hosts it also compares rules, routes and
-    forwarding with what was rendered. Exits with 1 where something is not as it has to be.
+    forwarding with what was rendered, and tells what was dropped. Exits with 1 where something is not as it has to be.
     """
-    from kajitori.cli.network_check import look_at_host, own_addresses, rendered_for, try_all
+    from kajitori.cli.network_check import dropped, look_at_host, own_addresses, rendered_for, try_all
     from kajitori.cli.output import print_document
     from kajitori.core.network.probes import Place, place_named, place_of, probes
     from kajitori.errors import InvalidInput
@@ -185,6 +185,7 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
         raise InvalidInput.one("clusters", "there is nothing to try", hint=hint)
     found = [*(look_at_host(rendered) if rendered is not None else ()), *try_all(tries, wait)]
     wrong = sum(not each.right for each in found)
+    refused = dropped(rendered) if rendered is not None else {}
     if output is not None:
         items = [
             {
@@ -196,9 +197,12 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
             }
             for each in found
         ]
-        print_document({"from": {"kind": here.kind, "name": here.name}, "right": not wrong, "items": items}, output)
+        document = {"from": {"kind": here.kind, "name": here.name}, "right": not wrong, "items": items}
+        print_document(document | {"dropped": refused}, output)
     else:
         _print_found(cli, str(here), found, wrong)
+        for name, packets in refused.items():
+            click.echo(f"Dropped since the rules came: {packets:,} {name}")
     return 1 if wrong else 0
 
 

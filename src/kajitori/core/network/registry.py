@@ -311,8 +311,8 @@ def _well_known(networks: Networks) -> Iterator[Finding]:
         for one in known:
             message = f"{each.network} ({each.owner}) overlaps {one.network}: {one.what}; see {one.source}"
             yield Finding("WellKnown", message, each.field)
-        if not known and each.network.is_global:
-            message = f"{each.network} ({each.owner}) is public: hosts that own these addresses cannot be reached"
+        if not known and each.network.version == 4 and each.network.is_global:
+            message = f"{each.network} ({each.owner}) is public: unless it is yours, its owners' hosts can't be reached"
             yield Finding("PublicAddresses", message, each.field)
 
 
@@ -332,6 +332,8 @@ def _nearly_full(networks: Networks) -> Iterator[Finding]:
 
 
 def _unreachable(networks: Networks) -> Iterator[Finding]:
+    if networks.hub is not None and not networks.researchers:
+        yield Finding("NobodyComesIn", "no range of researchers is named: the hub lets nobody in", "researchers")
     for index, cluster in enumerate(networks.clusters):
         if cluster.services and not cluster.public_services:
             message = f"Services of {cluster.name} can't be reached from outside: it has no publicServices"

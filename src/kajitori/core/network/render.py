@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,11 @@ class Rendered:
     def digest(self) -> str:
         """By which the rules are recognized where they are in force."""
         return digest(self.rules)
+
+    @property
+    def refusing(self) -> frozenset[str]:
+        """Names of the counters of what is dropped."""
+        return frozenset(re.findall(r"counter name (\S+) drop$", self.rules, re.MULTILINE))
 
     def script(self) -> str:
         """For `sh`, as root; the same however often it is run. Rules come first: nothing passes before they hold."""

@@ -239,10 +239,15 @@ def test_every_field_is_documented() -> None:
 def test_a_file_that_is_wrong_all_over_is_told_at_once() -> None:
     """Anybody may have a file checked: thousands of ranges that all overlap are not compared pair by pair."""
     ranges = ["10.0.0.0/8"] * 64
-    clusters = [cluster(f"c{n}", nodes=ranges, pods=ranges, services=ranges) for n in range(100)]
+    clusters = [cluster(f"c{n}", nodes=ranges, pods=ranges, services=ranges) for n in range(30)]
     with pytest.raises(InvalidInput) as caught:
         parse_networks({"clusters": clusters})
     assert len(caught.value.faults) == 200
+
+
+def test_a_hub_that_lets_nobody_in_is_told() -> None:
+    networks = parse_networks({"hub": {"addresses": ["10.255.0.1"]}})
+    assert [finding.code for finding in findings(networks)] == ["NobodyComesIn"]
 
 
 def test_hosts_may_be_among_nodes_and_researchers() -> None:
