@@ -5,7 +5,8 @@ batch; rank 0 sums the gradients in rank order and sends the sum back, so all me
 
 It reads KAJI_RANK, KAJI_WORLD_SIZE, KAJI_ATTEMPT, KAJI_CHECKPOINT_DIR, MASTER_ADDR and MASTER_PORT, and runs alone
 where they are not set. Rank 0 writes a checkpoint every few steps. A run that was interrupted goes on from it and ends
-with exactly the parameters of an undisturbed one: batches depend on the step alone.
+with exactly the parameters of an undisturbed one: batches depend on the step alone. It may go on with another number of
+members: a batch stays as large as it was, so that only the last digits change.
 """
 
 from __future__ import annotations
@@ -394,7 +395,7 @@ def main() -> None:
     checkpoints = None
     if folder and place.rank == 0:
         description = f"hidden {options.hidden}, batch {options.batch_size}, rate {options.learning_rate}, "
-        description += f"momentum {options.momentum}, seed {options.seed}, members {place.world_size}"
+        description += f"momentum {options.momentum}, seed {options.seed}"
         checkpoints = Checkpoints(Path(folder), description, place.attempt)
     try:
         train(options, place, checkpoints, stop)

@@ -101,6 +101,7 @@ class QueueScene:
     def runs(self, name: str, nodes: str, *, since: str, phase: Phase = Phase.RUNNING, **more: Any) -> RunObject:
         """A run that has had these nodes since then, with its Pods."""
         attempt = Attempt(number=1, nodes=nodes, template=TEMPLATE, created=True, planned_at=since)
+        attempt.world_size = len(gang.node_by_rank(attempt))
         if phase is Phase.RUNNING:
             attempt.started_at = since
         where = gang.node_by_rank(attempt)

@@ -21,11 +21,13 @@ from kajitori.api.standing import Standing, standing, stop_watch
 from kajitori.api.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.core import nodelist
 from kajitori.core.decide import Decision
+from kajitori.core.elastic import grown
 from kajitori.core.expected import Source
 from kajitori.core.explain import Explanation, explain
 from kajitori.core.freeing import Situation, Step, StepKind
 from kajitori.core.giving_way import LOOKED_AT
 from kajitori.core.planner import Placement
+from kajitori.core.quantity import format_duration
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY
@@ -33,6 +35,7 @@ from kajitori.core.status import RunStatus
 from kajitori.core.times import format_time
 from kajitori.core.what_if import Answer, ask
 from kajitori.errors import InvalidInput
+from kajitori.kube.growable import growable, may_grow, size_of
 from kajitori.kube.kin import owner_of
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Look
@@ -62,10 +65,32 @@ async def explanation_of(api: Api, run: RunObject) -> ExplanationView:
             return said
     applicant = api.applicants.of(run, api.now())
     if applicant is None:
+        said.message = said.message or await _growth_of(api, run)
         return said  # it waits for something else than nodes, if at all: a pause, or members that are still ending
     found, _ = await start_of(api, applicant, status.phase)
     found.reason = found.reason or said.reason
     return found
+
+
+async def _growth_of(api: Api, run: RunObject) -> str:
+    """Of an elastic gang that runs: how many members it has, and what it takes to have more."""
+    size, status = size_of(run), run.status
+    if status is None or status.attempt is None or status.phase is not Phase.RUNNING or not size.is_elastic:
+        return ""
+    has = status.attempt.world_size
+    said = f"{has} of {size.min_replicas}-{size.replicas} members"
+    gang = growable(api.cluster, run, api.now()) if may_grow(run, size) else None
+    if gang is None:
+        return said
+    rules, now = api.cluster.policy.elastic, await standing(api)
+    more = len(grown(now.settled.state, gang.gang, gang.nodes, [each.request for each in now.waiting]).nodes) - has
+    if not more:
+        return f"{said}; there is no room for more that nobody who waits could use"
+    room = f"{said}; there is room for {more} more"
+    if not rules.grow:
+        return f"{room}, and policy lets no gang be started again to grow"
+    after, least = format_duration(rules.grow_after_seconds), format_duration(rules.minimum_run_seconds)
+    return f"{room}: it is started again with them once that has been so for {after} and it has run for {least}"
 
 
 async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:

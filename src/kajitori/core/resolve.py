@@ -151,6 +151,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         tolerations=kept,
     )
     _tell_who_gives_way(spec, policy, resolved, findings)
+    _tell_who_changes_size(spec, resolved, findings)
     return _without_carrying_harm(spec, resolved, findings)
 
 
@@ -169,6 +170,15 @@ def _tell_who_gives_way(spec: RunSpec, policy: Policy, resolved: Resolved, findi
     elif policy.guarantees and resolved.gpus:
         message = f"GPUs that its team is not guaranteed it gives back to a team that is and wants them: {then}"
         findings.add("MayGiveBack", message, "spec.resources.gpu")
+
+
+def _tell_who_changes_size(spec: RunSpec, resolved: Resolved, findings: Findings) -> None:
+    if spec.fewest is None:
+        return
+    tail = "" if spec.checkpoint is not None else "; without a checkpoint (--checkpoint) it begins anew each time"
+    message = f"it starts with what fits, {spec.fewest} to {spec.replicas} members, and is started again to grow or to "
+    message += f"shrink: members get SIGTERM and {format_duration(resolved.grace_seconds)} to write a checkpoint{tail}"
+    findings.add("MayChangeSize", message, "spec.minReplicas")
 
 
 def member_request(spec: RunSpec, policy: Policy, resolved: Resolved) -> MemberRequest:

@@ -165,6 +165,27 @@ async def test_explain_of_a_run_that_does_not_wait_is_its_status(world: World) -
     assert await get(world, "/v1/runs/team/bert/explain") == {"phase": "Failed", "reason": "NodeLost", "message": "g1"}
 
 
+async def test_explain_of_an_elastic_gang_that_runs_says_what_it_takes_to_grow(world: World) -> None:
+    """How many members it has, how much room there is, and what has to be so for how long."""
+    size: dict[str, Any] = {"replicas": 2, "minReplicas": 1, "resources": {"gpu": 8, "gpuType": "h100"}}
+    members = {"total": 1, "pending": 0, "running": 1, "succeeded": 0, "failed": 0}
+    status = attempts(1, phase="Running", members=members)
+    status["attempt"] |= {"nodes": "g1", "worldSize": 1, "startedAt": "2026-11-21T11:00:00Z"}
+    bert = world.kubernetes.put("runs", run("bert", **size) | {"status": status})
+    world.kubernetes.put("pods", pod(bert, node="g1", gpus=8))
+    await world.caught_up()
+    said = (
+        "1 of 1-2 members; there is room for 1 more: it is started again with them once that has been so for 10m and "
+    )
+    assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == f"{said}it has run for 30m"
+    queued = {"phase": "Queued", "queuedAt": "2026-11-21T10:05:00Z"}
+    wants: dict[str, Any] = {"replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
+    world.kubernetes.put("runs", run("mine", **wants) | {"status": queued})
+    await world.caught_up()
+    said = "1 of 1-2 members; there is no room for more that nobody who waits could use"
+    assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == said
+
+
 async def test_what_was_promised_to_a_starting_run_is_not_free(world: World) -> None:
     """Its Pods are not bound yet; nobody else is told that there is room."""
     wants: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100"}}

@@ -196,6 +196,8 @@ def test_what_if_a_run_would_start() -> None:
     result = invoke(api, "what-if", "-d", "--rm", "-n", "4", "--gpus", "8", "bert:3", "train", "-x")
     assert result.stdout == "It would start now: 4 members on gpu-[1-4], in 1 zone and 2 racks\n"
     assert [(call.method, call.path) for call in api.calls] == [("POST", "/v1/what-if")]
+    result = invoke(api, "what-if", "-n", "2-8", "--gpus", "8", "bert:3", "train")
+    assert result.stdout.startswith("It would start now: 4 of 2-8 members on gpu-[1-4]")
     assert api.calls[0].body["spec"] == {
         "image": "bert:3",
         "args": ["train", "-x"],

@@ -35,3 +35,14 @@ def test_where_teams_are_guaranteed_something_runs_with_gpus_are_told_that_they_
     assert told(gpus, policy)["MayGiveBack"].startswith("GPUs that its team is not guaranteed it gives back")
     assert "MayGiveBack" not in told({}, policy)
     assert "MayGiveBack" not in told(gpus)
+
+
+def test_an_elastic_gang_is_told_that_it_may_be_started_again_with_another_size() -> None:
+    said = (
+        "it starts with what fits, 2 to 8 members, and is started again to grow or to shrink: members get SIGTERM and "
+    )
+    said += "1m to write a checkpoint"
+    size = {"replicas": 8, "minReplicas": 2}
+    assert told(size | {"checkpoint": {"path": "/ckpt"}})["MayChangeSize"] == said
+    assert told(size)["MayChangeSize"] == f"{said}; without a checkpoint (--checkpoint) it begins anew each time"
+    assert "MayChangeSize" not in told({"replicas": 8})

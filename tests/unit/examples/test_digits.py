@@ -119,6 +119,19 @@ def test_sigterm_saves_a_checkpoint_and_exits_with_143(gang: Gang) -> None:
     assert (gang.folder / "digits.npz").exists()
 
 
+def test_it_goes_on_with_another_number_of_members(gang: Gang) -> None:
+    """Two go on with what one had learnt."""
+    gang.start(1, "--seconds-per-step", "0.02", "--checkpoint-every", "1000", world_size=1)
+    read_until(gang.members[0], "step 10/")
+    gang.members[0].send_signal(signal.SIGTERM)
+    assert gang.members[0].wait(60) == 143
+    first, second = gang.start(2)
+    out, err = first.communicate(timeout=60)
+    assert second.wait(60) == 0 and first.returncode == 0, err
+    assert out.startswith("attempt 2, 2 members: from the checkpoint of step 1")
+    assert "step 60/60 loss" in out
+
+
 def test_a_missing_library_is_named_with_the_command_that_installs_it(tmp_path: Path) -> None:
     """Without scikit-learn nobody sees a traceback."""
     (tmp_path / "sklearn.py").write_text("raise ImportError('No module named sklearn')")

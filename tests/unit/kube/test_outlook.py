@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -110,6 +111,20 @@ def ends(scene: QueueScene) -> dict[str, tuple[list[int], float]]:
     return {
         each.key: (each.rows.tolist(), outlook.ends_at(each, NOW) - NOW.timestamp()) for each in outlook.running.all()
     }
+
+
+def test_an_elastic_gang_is_as_fast_as_it_is_large() -> None:
+    """It waits as long as it takes with its fewest members, and ends by how many it has; what it did is known in terms
+    of its full size. Its time limit goes by the clock."""
+    scene = QueueScene(4)
+    scene.finished("old", seconds=int(HOUR), until=ago(hours=5), members=4)
+    size: dict[str, Any] = {"replicas": 4, "minReplicas": 1}
+    assert expected(scene, scene.waits("new", 4, **size)) == Expectation(4 * HOUR, Source.SIMILAR)
+    assert expected(scene, scene.waits("limited", 4, **size, timeLimit="3h")) == Expectation(3 * HOUR, Source.SIMILAR)
+    half = {"ran": Ran(seconds=1800, until=ago(hours=1)), "checkpoint": {"path": "/ckpt"}}
+    assert expected(scene, scene.waits("half", 4, **size, **half)) == Expectation(2 * HOUR, Source.SIMILAR)
+    scene.runs("now", "n[0-1]", since=ago(minutes=40), **size)
+    assert ends(scene) == {"team/now": ([0, 1], 80 * 60)}
 
 
 def test_a_gang_ends_when_it_is_expected_to_and_later_once_it_has_not() -> None:

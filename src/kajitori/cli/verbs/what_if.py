@@ -50,6 +50,7 @@ def command(cli: Cli, /, output: str | None, **words: Any) -> None:
     from kajitori.cli.code import Code
     from kajitori.cli.output import print_document
     from kajitori.cli.request import RunWords, build_request
+    from kajitori.cli.words import size_words
     from kajitori.errors import InvalidInput
 
     asked = {name: value for name, value in words.items() if name not in _AFTERWARDS}
@@ -68,13 +69,14 @@ def command(cli: Cli, /, output: str | None, **words: Any) -> None:
         print_document(answer, output)
         return
     run.note(answer.get("findings") or (), all_of_them=True)
-    _print(cli, answer)
+    _print(cli, answer, size_words({"spec": request.spec}))
 
 
 command.params = [*_asks_for_a_run(), *command.params]
 
 
-def _print(cli: Cli, answer: Mapping[str, Any]) -> None:
+def _print(cli: Cli, answer: Mapping[str, Any], size: str) -> None:
+    """`size`: of an elastic gang, the fewest and the most members."""
     from kajitori.cli.explanation import print_explanation
     from kajitori.cli.words import plural
 
@@ -83,6 +85,8 @@ def _print(cli: Cli, answer: Mapping[str, Any]) -> None:
         print_explanation(cli, "It would wait", {**start, "phase": ""})
         return
     members = plural(start.get("fitNow", 1), "member")
+    if size:
+        members = f"{start.get('fitNow', 1)} of {size} members"
     spread = [plural(count, label.rpartition("/")[2]) for label, count in (answer.get("domains") or {}).items()]
     click.echo(f"It would start now: {members} on {answer['nodes']}{f', in {_listed(spread)}' if spread else ''}")
 

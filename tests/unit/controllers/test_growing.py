@@ -1,0 +1,132 @@
+"""Elastic gangs in the queue: who grows, and that nobody else gets the nodes that are kept for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from tests.helpers.queue_scene import NOW, QueueScene, ago
+
+from kajitori.controllers.growing import Growing
+from kajitori.controllers.queue import Admitted, Queue, Waiting
+from kajitori.core import gang
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import Resize, RunStatus
+
+ELASTIC: dict[str, Any] = {
+    "replicas": 4,
+    "minReplicas": 1,
+    "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8},
+}
+
+
+class Scene(QueueScene):
+    """The same with a queue, and somebody who looks for room."""
+
+    def __init__(self, nodes: int, **policy: Any) -> None:
+        super().__init__(nodes, **policy)
+        self.queue = Queue(self.mirror, self.cluster)
+        self.growing = Growing(self.mirror, self.cluster)
+
+    def grows(self, minutes: int, *, busy: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+        keys = [("team", name) for name in busy]
+        found = self.queue.growing(self.growing, keys, NOW + timedelta(minutes=minutes))
+        return {each.key[1]: each.nodes for each in found}
+
+    def queues(self, name: str, members: int, *, fewest: int | None = None, **status: Any) -> None:
+        """A run that waits, as the controller has it."""
+        applicant = self.waits(name, members)
+        request = replace(applicant.request, fewest=fewest)
+        assert applicant.run.status is not None
+        stands = msgspec.structs.replace(applicant.run.status, **status)
+        run = self.show(name, stands)
+        life = gang.Run("batch", members, gang.Limits(), stands, fewest=fewest)
+        self.queue.wait(Waiting(("team", name), run, Admitted(life), stands, request, run.metadata.resource_version))
+
+    def starts(self) -> dict[str, tuple[str, ...]]:
+        return {waiting.key[1]: placement.nodes for waiting, placement in self.queue.plan((), NOW).starts}
+
+
+def test_it_grows_once_there_has_been_room_for_long_enough() -> None:
+    """What it gets is nobody else's from that moment on, before anybody can read of it."""
+    scene = Scene(6)
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    scene.runs("rigid", "n2", since=ago(hours=1))
+    assert scene.grows(0) == scene.grows(9) == {}
+    assert scene.grows(10, busy=("bert",)) == {}
+    assert scene.grows(11) == {"bert": ("n0", "n1", "n3", "n4")}
+    scene.queues("other", 2)
+    assert scene.starts() == {}
+    scene.queues("small", 1)
+    assert scene.starts() == {"small": ("n5",)}
+
+
+def test_it_does_not_grow_while_somebody_waits_for_such_nodes() -> None:
+    scene = Scene(4)
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    scene.queues("large", 4)
+    assert scene.grows(0) == scene.grows(60) == {}
+    scene.queue.leave(("team", "large"))
+    assert scene.grows(61) == {}
+    assert scene.grows(71) == {"bert": ("n0", "n1", "n2", "n3")}
+
+
+def test_what_a_quota_forbids_is_free_for_others_again() -> None:
+    scene = Scene(4)
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert scene.grows(0) == {} and scene.grows(10)
+    scene.queue.take_back(("team", "bert"))
+    scene.growing.put_off(("team", "bert"))
+    assert scene.grows(11) == {}
+    scene.queues("other", 2)
+    assert scene.starts() == {"other": ("n2", "n3")}
+
+
+def test_a_gang_that_is_as_large_as_can_be_or_that_policy_refuses_now_does_not_grow() -> None:
+    scene = Scene(8)
+    scene.runs("full", "n[0-3]", since=ago(hours=1), **ELASTIC)
+    scene.runs("refused", "n4", since=ago(hours=1), **ELASTIC, priority="low", volumes=[{"name": "gone", "path": "/a"}])
+    scene.runs("stopped", "n5", since=ago(hours=1), **ELASTIC, stopped=True)
+    assert scene.grows(0) == scene.grows(60) == {}
+
+
+def kept(scene: Scene, nodes: str, *, pods: bool) -> RunStatus:
+    """An elastic gang between two attempts: it had n0 and n1, and these nodes are kept for it."""
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert run.status is not None
+    resize = Resize(nodes=nodes, fewest=1)
+    status = msgspec.structs.replace(run.status, phase=Phase.RESTARTING, reason=Reason.GROWS, resize=resize)
+    scene.show("bert", status)
+    if not pods:
+        for rank, node in enumerate(("n0", "n1")):
+            scene.pod(run, rank, node, phase="Failed")
+    return status
+
+
+def test_while_its_members_end_nobody_else_gets_its_nodes() -> None:
+    """Neither those that it has nor those that it is to have; a new controller knows it from what is written."""
+    for pods in (True, False):
+        scene = Scene(4)
+        kept(scene, "n[0-2]", pods=pods)
+        scene.queues("other", 2)
+        assert scene.starts() == {}
+        scene.queues("small", 1)
+        assert scene.starts() == {"small": ("n3",)}
+
+
+def test_it_comes_back_to_what_is_kept_for_it_before_anybody_else_is_looked_at() -> None:
+    scene = Scene(4)
+    status = kept(scene, "n[0-2]", pods=False)
+    scene.queues("large", 3)
+    scene.queues("bert", 4, fewest=1, attempt=status.attempt, attempts=1, resize=status.resize)
+    assert scene.starts() == {"bert": ("n0", "n1", "n2")}
+
+
+def test_it_takes_at_once_what_nobody_else_could_use() -> None:
+    """After a loss it need not be started again for a node that was free anyway."""
+    scene = Scene(4)
+    status = kept(scene, "n1", pods=False)
+    scene.queues("bert", 4, fewest=1, attempt=status.attempt, attempts=1, resize=status.resize)
+    assert scene.starts() == {"bert": ("n1", "n0", "n2", "n3")}
