@@ -121,7 +121,7 @@ def test_an_elastic_gang_is_as_fast_as_it_is_large() -> None:
     size: dict[str, Any] = {"replicas": 4, "minReplicas": 1}
     assert expected(scene, scene.waits("new", 4, **size)) == Expectation(4 * HOUR, Source.SIMILAR)
     assert expected(scene, scene.waits("limited", 4, **size, timeLimit="3h")) == Expectation(3 * HOUR, Source.SIMILAR)
-    half = {"ran": Ran(seconds=1800, until=ago(hours=1)), "checkpoint": {"path": "/ckpt"}}
+    half: dict[str, Any] = {"ran": Ran(seconds=1800, until=ago(hours=1)), "checkpoint": {"path": "/ckpt"}}
     assert expected(scene, scene.waits("half", 4, **size, **half)) == Expectation(2 * HOUR, Source.SIMILAR)
     scene.runs("now", "n[0-1]", since=ago(minutes=40), **size)
     assert ends(scene) == {"team/now": ([0, 1], 80 * 60)}
