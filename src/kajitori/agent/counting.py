@@ -42,10 +42,17 @@ class Counting:
     """Counts for the Pods of one node."""
 
     def __init__(
-        self, engines: Sequence[Engine], source: PodSource, file: LedgerFile, clock: Callable[[], float] = time.time
+        self,
+        engines: Sequence[Engine],
+        source: PodSource,
+        file: LedgerFile,
+        clock: Callable[[], float] = time.time,
+        former: Sequence[Engine] = (),
     ) -> None:
-        """A Pod is counted by the first of the engines that takes it."""
+        """A Pod is counted by the first of the engines that takes it. What `former` ones counted here, before an
+        operator chose others, is taken over."""
         self._engines = engines
+        self._former = former
         self._source = source
         self._file = file
         self._clock = clock
@@ -65,21 +72,28 @@ class Counting:
         pods = self._source.pods()
         self._keep(opened(self.ledger, pods.values()))
         # 2. Count for them, and for nobody else.
+        self._former = [engine for engine in self._former if engine.stop()]
         repaired = self._count(pods, classes)
         # 3. Add what is new.
         started = time.perf_counter()
         reading: dict[str, Counter] = {}
+        for engine in self._former:
+            reading |= engine.read()
+        former = frozenset(reading)
         for engine in self._engines:
             reading |= engine.read()
         self.health.read_seconds = time.perf_counter() - started
         now = self.health.read_at = self._clock()
         ledger, lost = accounted(self.ledger, reading, now)
         # 4. Remember. From now on nobody needs the counters of those who left.
-        self._keep(without_old_runs(closed(ledger, pods.keys()), now, keep_runs_seconds))
+        self._keep(without_old_runs(closed(ledger, pods.keys(), former), now, keep_runs_seconds))
         self._report(repaired, lost)
         # 5. Forget them.
         for engine in self._engines:
             engine.forget(self.ledger.closing)
+        for engine in self._former:
+            engine.uninstall()
+        self._former = ()
 
     def _count(self, pods: Mapping[str, Pod], classes: Classes) -> list[str]:
         """Tells every engine for whom it counts; the names of those whose rules had been changed."""

@@ -35,6 +35,10 @@ class Engine(Protocol):
     def forget(self, names: Collection[str]) -> None:
         """Takes counters away that nothing counts in any more; names that are not its own are left alone."""
 
+    def stop(self) -> bool:
+        """Counts for nobody any more, the node neither; what was counted stays readable. Whether there was anything."""
+        ...
+
     def uninstall(self) -> bool:
         """Leaves the node as it was before; whether there was anything of it."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Collection
 
 from kajitori.agent import nft
 from kajitori.agent.engine import Engine
@@ -31,14 +32,25 @@ def chosen(word: str) -> list[Engine]:
     return [SetsEngine()]
 
 
+def others(engines: Collection[Engine]) -> list[Engine]:
+    """The engines that may have counted here before, by another policy."""
+    names = {engine.name for engine in engines}
+    return [engine for engine in _possible() if engine.name not in names]
+
+
 def uninstall() -> list[str]:
     """Takes away what any engine made on this node; the names of those that had made something."""
+    return [engine.name for engine in _possible() if engine.uninstall()]
+
+
+def _possible() -> list[Engine]:
+    """Every engine that has its programs here."""
     engines: list[Engine] = []
     if shutil.which("nft") is not None:
         engines += [InterfaceEngine(), SetsEngine()]
-    if shutil.which("iptables-save") is not None:
+    if all(shutil.which(program) is not None for program in ("iptables-restore", "ip6tables-restore")):
         engines.append(IptablesEngine())
-    return [engine.name for engine in engines if engine.uninstall()]
+    return engines
 
 
 def _has_egress_hooks() -> bool:

@@ -64,6 +64,10 @@ class InterfaceEngine:
     def forget(self, names: Collection[str]) -> None:
         self._table.forget(names)
 
+    def stop(self) -> bool:
+        self._counted, self._classes = {}, None
+        return self._table.stop()
+
     def uninstall(self) -> bool:
         self._counted, self._classes = {}, None
         return self._table.uninstall()

@@ -120,14 +120,19 @@ class IptablesEngine:
             _restore(version, _deleted(chain for chain in chains if chain in there))
             self._left[version] = _ours(version)
 
-    def uninstall(self) -> bool:
+    def stop(self) -> bool:
         there = False
         for version in _PROGRAMS:
             found = _ours(version)
             there = there or bool(found)
-            jumps = [f"-D{rule[2:]}" for rule in found if rule.split()[1] in _HOOKS]
-            _restore(version, [*jumps, *_deleted(_chains(found))])
+            _restore(version, [f"-D{rule[2:]}" for rule in found if rule.split()[1] in _HOOKS])
         self._numbers, self._wanted, self._classes = {}, {}, None
+        return there
+
+    def uninstall(self) -> bool:
+        there = self.stop()
+        for version in _PROGRAMS:
+            _restore(version, _deleted(_chains(_ours(version))))
         return there
 
 

@@ -81,6 +81,13 @@ class Table:
             held = {name for name, *_ in self._kernel.counters(self._family, self._name)} & set(names)
             self.change([f"delete counter {self.where} {name}" for name in held])
 
+    def stop(self) -> bool:
+        """Leaves nothing but counters in the table; whether there was one."""
+        there = self._kernel.table(self._family, self._name) is not None
+        if there:
+            self.change(self.emptied())
+        return there
+
     def uninstall(self) -> bool:
         """Deletes the table; whether there was one."""
         there = self._kernel.table(self._family, self._name) is not None

@@ -178,11 +178,12 @@ def accounted(ledger: Ledger, reading: Mapping[str, Counter], now: float) -> tup
     return ledger, Lost(tuple(deleted), tuple(reset))
 
 
-def closed(ledger: Ledger, living: Collection[str]) -> Ledger:
+def closed(ledger: Ledger, living: Collection[str], former: Collection[str] = ()) -> Ledger:
     """The ledger when nothing counts any more for Pods (UIDs) that are not living, and their counters were read: their
-    accounts are closed. What is to be deleted in the kernel, once this is kept, is in `closing`."""
+    accounts are closed. What is to be deleted in the kernel, once this is kept, is in `closing`; so are the counters in
+    `former`, whose Pods are counted by others from now on."""
     stays = {HOST, *living}
-    gone = frozenset(name for name in ledger.seen if _uid(name) not in stays)
+    gone = frozenset(name for name in ledger.seen if name in former or _uid(name) not in stays)
     pods = {uid: account for uid, account in ledger.pods.items() if uid in living}
     return msgspec.structs.replace(ledger, pods=pods, closing=gone)
 

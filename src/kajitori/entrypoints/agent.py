@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kajitori.agent.counting import Counting
-from kajitori.agent.engines import chosen, uninstall
+from kajitori.agent.engines import chosen, others, uninstall
 from kajitori.agent.exposition import exposition
 from kajitori.agent.links import interface_of
 from kajitori.agent.pods import PodFolder, PodSource
@@ -47,7 +47,7 @@ def agent(options: AgentOptions) -> int:
     with alone(options.data), _source(options) as source:
         section = TrafficSection(options.policy)
         engines = chosen(section.current().engine)
-        counting = Counting(engines, source, LedgerFile(options.data))
+        counting = Counting(engines, source, LedgerFile(options.data), former=others(engines))
         _round(counting, section)
         registry = new_registry()
 

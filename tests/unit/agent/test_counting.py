@@ -69,9 +69,10 @@ class Agent:
         self.data = folder
         self.restart()
 
-    def restart(self) -> None:
-        engine = cast(Engine, self.kind())
-        self.counting = Counting([engine], PodFolder(self.folder), LedgerFile(self.data), lambda: 0.0)
+    def restart(self, *former: Kind) -> None:
+        engines = [cast(Engine, kind()) for kind in (self.kind, *former)]
+        source, file = PodFolder(self.folder), LedgerFile(self.data)
+        self.counting = Counting(engines[:1], source, file, lambda: 0.0, engines[1:])
 
     def round(self, classes: Classes = CLASSES) -> None:
         self.counting.round(classes, 3600.0)
@@ -293,6 +294,36 @@ def test_policy_changes(tmp_path: Path, kind: Kind) -> None:
     agent.round(OTHER_CLASSES)
     assert agent.totals("a") == {"storage.out": first, "internal.out": second}
     assert agent.counting.health.repairs == 0
+    assert sink
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (InterfaceEngine, SetsEngine),
+        (SetsEngine, InterfaceEngine),
+        pytest.param(IptablesEngine, SetsEngine, marks=_WITH_IPTABLES),
+        pytest.param(InterfaceEngine, IptablesEngine, marks=_WITH_IPTABLES),
+    ],
+)
+@in_a_network_of_its_own
+def test_another_engine(tmp_path: Path, before: Kind, after: Kind) -> None:
+    """Where the operator chooses another engine, it goes on where the former was, of which nothing is left."""
+    agent = Agent(tmp_path, before)
+    agent.pod("a", "10.1.0.2")
+    sink = Sink("world")
+    agent.round()
+    sent = send("a", WORLD, 100)
+    agent.round()
+    sent = sent.plus(send("a", WORLD, 200))
+    agent.kind = after
+    agent.restart(before)
+    agent.round()
+    sent = sent.plus(send("a", WORLD, 300))
+    agent.round()
+    assert agent.totals("a") == {"internet.out": sent}
+    assert agent.counting.health.counters_lost == 0
+    assert not before().uninstall()
     assert sink
 
 
