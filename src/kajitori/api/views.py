@@ -433,6 +433,9 @@ class ExplanationView(View):
     reason: str
     message: str
     members: int | msgspec.UnsetType = msgspec.UNSET
+    """So many have to start together."""
+    most: int | msgspec.UnsetType = msgspec.UNSET
+    """So many start if there is room: more than `members` of a sweep and of an elastic gang."""
     fit_now: int | msgspec.UnsetType = msgspec.UNSET
     missing: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
     """By kind: gpu, cpuMillis, memoryBytes, members."""

@@ -25,6 +25,7 @@ from kajitori.core.elastic import grown
 from kajitori.core.expected import Source
 from kajitori.core.explain import Explanation, explain
 from kajitori.core.freeing import Situation, Step, StepKind
+from kajitori.core.gang.progress import words_of
 from kajitori.core.giving_way import LOOKED_AT
 from kajitori.core.planner import Placement
 from kajitori.core.quantity import format_duration
@@ -139,6 +140,12 @@ async def start_of_new(
     return view, found.placement
 
 
+def _gave_way(run: RunObject) -> str:
+    """To whom it did, where it waits for that reason."""
+    asked = run.status.gives_way if run.status is not None else None
+    return words_of(asked, past=True) if asked is not None else ""
+
+
 def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase: Phase) -> ExplanationView:
     request = applicant.request
     if found.placement is not None:
@@ -153,8 +160,9 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,
-        message=f"{asks}; {told.lacks}" if asks else told.lacks,
+        message="; ".join(each for each in (_gave_way(applicant.run), asks, told.lacks) if each),
         members=told.members,
+        most=len(request.ranks),
         fit_now=told.fit_now,
         missing=dict(told.missing),
         held=[

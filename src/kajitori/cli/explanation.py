@@ -43,7 +43,7 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
         return  # it waits for nothing that anybody could free
     room = answer.get("room") or {}
     if any(count for kind, count in room.items() if kind != "free"):
-        members = answer["members"]
+        members = answer.get("most") or answer["members"]
         heading("Room for it" if members == 1 else f"Room for its {members} members")
         print_pairs(((_ROOM.get(kind, kind), str(count)) for kind, count in room.items() if count), indent=2)
     asks = answer.get("asks") or ()

@@ -55,3 +55,13 @@ async def test_what_comes_free_for_one_is_nothing_for_another(world: World) -> N
     found = await explain(world, "other")
     assert "asks" not in found["message"]
     assert [(each["kind"], each["name"]) for each in found["toFree"]] == [("run", "team/held")]
+
+
+async def test_who_gave_way_is_told_for_whom(world: World) -> None:
+    held = world.kubernetes.put("runs", run("held", priority="high") | {"status": attempts(1, phase="Running")})
+    world.kubernetes.put("pods", pod(held, node="g1", gpus=8))
+    asked = {"to": "team/held", "uid": held["metadata"]["uid"], "who": "team/held (high, of ada)"}
+    said = {"phase": "Queued", "queuedAt": "2026-11-21T10:00:00Z", "givesWay": asked}
+    world.kubernetes.put("runs", run("low", priority="low", **WANTS) | {"status": said})
+    await world.caught_up()
+    assert (await explain(world, "low"))["message"].startswith("gave way to team/held (high, of ada); ")

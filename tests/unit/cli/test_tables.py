@@ -128,7 +128,7 @@ def test_describe() -> None:
         "Created    2 hours ago",
         "Runs       2 hours",
         "Expected   45 minutes more: its time limit; no similar run has ended yet",
-        "Restarts   1/3, and 2 interruptions that do not count",
+        "Restarts   1/3; 2 interruptions not counted",
         "Attempt    4",
         "Nodes      gpu-[1-2]",
         "Avoids     gpu-7 (2 failures)",
@@ -156,6 +156,10 @@ def test_describe() -> None:
         "  About a minute   Warning   NodeLost   Pod/gpt-1-0   gone (×3)",
     ]
     assert json.loads(invoke(api, "describe", "gpt", "-o", "json").stdout) == run
+    run["status"] |= {"phase": "Queued", "queuedAt": "2026-11-21T11:59:00Z"}
+    waits = printed(invoke(FakeWebApi([run], answers=answers), "describe", "gpt").stdout)
+    assert {"Last nodes    gpu-[1-2]", "Last attempt  4", "Waiting       About a minute"} <= set(waits)
+    assert not [line for line in waits if line.startswith("Runs")], "it does not run now"
 
 
 def test_what_a_server_says_cannot_drive_the_terminal() -> None:

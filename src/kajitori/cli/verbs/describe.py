@@ -63,15 +63,15 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
 
     now, status = cli.now(), words.status_of(view)
     attempt = status.get("attempt") or {}
-    waited = ""
-    if words.phase_of(view) == "Queued":
+    waited, is_queued = "", words.phase_of(view) == "Queued"
+    if is_queued:
         waited = words.age(status.get("queuedAt") or view.get("createdAt"), now)
     start, end = words.moment(status.get("startedAt")), words.moment(status.get("finishedAt"))
     ran = words.human_duration(((end or now) - start).total_seconds()) if start is not None else ""
     counted, free = status.get("restarts", 0), status.get("interruptions", 0)
     restarts = words.restart_words(view) if counted or free else ""
     if free:
-        restarts += f", and {words.plural(free, 'interruption')} that do not count"
+        restarts += f"; {words.plural(free, 'interruption')} not counted"
     print_pairs(
         (
             ("Name", view["name"]),
@@ -83,12 +83,12 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
             ("Message", str(status.get("message") or "")),
             ("Created", _ago(words.age(view.get("createdAt"), now))),
             ("Waiting", waited),
-            ("Ran" if end is not None else "Runs", ran),
+            ("Ran" if end is not None else "Runs", "" if is_queued else ran),
             ("Expected", expected),
             ("Ended", _ago(words.age(status.get("finishedAt"), now))),
             ("Restarts", restarts),
-            ("Attempt", str(attempt.get("number") or "")),
-            ("Nodes", words.node_words(view)),
+            ("Last attempt" if is_queued else "Attempt", str(attempt.get("number") or "")),
+            ("Last nodes" if is_queued else "Nodes", words.node_words(view)),
             ("Avoids", ", ".join(f"{node} ({count} failures)" for node, count in _avoided(status).items())),
             ("GPUs", words.gpu_words(view)),
             ("Memory", _peak(view, now)),
