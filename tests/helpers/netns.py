@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -85,6 +86,8 @@ def namespaces(*names: str) -> Iterator[dict[str, Namespace]]:
     missing = [tool for tool in ("ip", "nft", "nsenter") if shutil.which(tool) is None]
     if os.geteuid() != 0 or missing:
         pytest.skip(f"needs root, ip, nft and nsenter; missing: {', '.join(missing) or 'root'}")
+    if not Path("/proc/sys/net/ipv6").exists():
+        pytest.skip("this kernel has no IPv6")
     made: dict[str, Namespace] = {}
     try:
         try:
