@@ -19,8 +19,12 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
         {"--port", "--kube-port", "--nodes", "--gpus"},
     ),
     "files": (
-        lambda: UpOptions(data=HERE, policy=Path("/no/policy"), kubeconfig=Path("/no/config")),
-        {"--policy", "--kubeconfig"},
+        lambda: UpOptions(data=HERE, policy=Path("/no/policy"), kubeconfig=Path("/no/config"), networks=Path("/no")),
+        {"--policy", "--kubeconfig", "--networks"},
+    ),
+    "a server's files": (
+        lambda: ServerOptions(policy=Path("/no"), networks=Path("/no")),
+        {"--policy", "--networks"},
     ),
     "namespaces": (lambda: UpOptions(data=HERE, namespace="Bad_Name", port=-1), {"--namespace", "--port"}),
     "a server's namespace": (lambda: ServerOptions(namespace=""), {"--namespace"}),
