@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 # Hundreds of processes start in the tests: where nothing compiled may be kept, each compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
+
 import hypothesis
 import pytest
 from tests.helpers.platform import platform
@@ -31,11 +34,22 @@ LONGEST_FIRST = ("runs", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e
 SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs", "stage": "runs"}
 """Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
 
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 600
 """What a test with whole clusters and processes may take on a machine that does much else."""
 
 OF_A_MODULE = "stage"
 """A fixture of which each module has one, on the embedded server too."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing of what is made meanwhile is garbage: to look for it takes a fifth of the time, in each worker."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

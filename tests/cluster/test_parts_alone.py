@@ -50,7 +50,7 @@ POLICY: dict[str, dict[str, Any]] = {
     "security": {"allowRoot": True},  # the node of this machine may be root's
 }
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("parts-alone"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("parts-alone")]
 Completed = subprocess.CompletedProcess[str]
 
 

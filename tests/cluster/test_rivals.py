@@ -8,7 +8,6 @@ import random
 from collections.abc import AsyncIterator
 from datetime import datetime
 
-import pytest
 import yaml
 from tests.helpers.forks import ControllerPart
 from tests.helpers.storm import Chaos, Parts, Watchman
@@ -53,7 +52,6 @@ async def last_writes(world: World) -> dict[str, datetime]:
     return found
 
 
-@pytest.mark.timeout(240)
 async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_continues(world: World) -> None:
     """Another took over and finished the burst: one attempt, a Pod for each rank, no node double; and what was deleted
     meanwhile does not come back."""

@@ -98,7 +98,7 @@ async def _client(kubeconfig: Path) -> KubeClient:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.timeout(120 + 3 * KILLS)
+@pytest.mark.timeout(300 + 3 * KILLS)
 async def test_killed_at_random_moments_nothing_is_lost_or_done_twice(stage: Stage) -> None:
     """Controller, kubelet and embedded server get SIGKILL in a stream of submissions, failures, stops, resumptions and
     deletions: no process of two attempts at once, one end per run, no GPU taken twice, nothing acknowledged lost, and

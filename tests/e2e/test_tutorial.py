@@ -12,7 +12,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-pytestmark = [pytest.mark.xdist_group("e2e-tutorial"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.xdist_group("e2e-tutorial"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
