@@ -7,7 +7,6 @@ pass here where the node forwards them: what a bridge passes from one of its Pod
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Mapping
 
 from kajitori.agent import nft
@@ -17,12 +16,11 @@ from kajitori.core.address_classes import Classes
 from kajitori.core.traffic import DIRECTIONS, HOST, Counter, CounterName, Direction, Kind, Pod
 
 _FIELDS = {4: ("ip", "ipv4_addr"), 6: ("ip6", "ipv6_addr")}
-_PATHS = (
-    ("forward", "", ("pods_out", "pods_in")),
-    ("input", 'iif "lo" return', ("pods_out", "host_in")),
-    ("output", 'oif "lo" return', ("pods_in", "host_out")),
-)
-"""Hook, what is left out there, and the chains that its packets pass."""
+_OWN: dict[Direction, str] = {"out": "saddr", "in": "daddr"}
+_OTHER: dict[Direction, str] = {"out": "daddr", "in": "saddr"}
+_HOOKS: dict[str, tuple[Direction, ...]] = {"forward": ("out", "in"), "input": ("out",), "output": ("in",)}
+"""Which Pods' packets pass where: at input those that Pods send to the node."""
+_HOST_HOOKS: dict[str, tuple[str, Direction]] = {"input": ('iif != "lo"', "in"), "output": ('oif != "lo"', "out")}
 
 
 class SetsEngine:
@@ -77,48 +75,53 @@ class SetsEngine:
                 script.append(f"add counter {where} {CounterName(HOST, 0, Kind(name, direction))}")
                 for version, (_, kind) in _FIELDS.items():
                     script.append(f"add map {where} {_map(name, direction, version)} {{ type {kind} : counter; }}")
+        for version, (protocol, kind) in _FIELDS.items():
+            script.append(f"add set {where} {_own(version)} {{ type {kind}; }}")
+            for direction in DIRECTIONS:
+                chain = f"{where} {_pods(direction, version)}"
+                script.append(f"add chain {chain}")
+                for name, of, match in nft.matches(classes, _OTHER[direction]):
+                    counter = f"counter name {protocol} {_OWN[direction]} map @{_map(name, direction, version)}"
+                    if of in (version, 0):
+                        script.append(f"add rule {chain} {match if of else ''} {counter} return")
         for direction in DIRECTIONS:
-            own, other = ("saddr", "daddr") if direction == "out" else ("daddr", "saddr")
-            pods, host = f"{where} pods_{direction}", f"{where} host_{direction}"
-            script += [f"add chain {pods}", f"add chain {host}"]
-            for name, version, match in nft.matches(classes, other):
-                for each in (version,) if version else _FIELDS:
-                    counter = f"counter name {_FIELDS[each][0]} {own} map @{_map(name, direction, each)}"
-                    script.append(f"add rule {pods} {match if version else ''} {counter} return")
-                counter = f"counter name {CounterName(HOST, 0, Kind(name, direction))}"
-                script.append(f"add rule {host} {match} {counter} return")
-        for hook, left_out, chains in _PATHS:
+            chain = f"{where} host_{direction}"
+            script.append(f"add chain {chain}")
+            for name, _, match in nft.matches(classes, _OTHER[direction]):
+                host = CounterName(HOST, 0, Kind(name, direction))
+                script.append(f"add rule {chain} {match} counter name {host} return")
+        for hook, directions in _HOOKS.items():
             chain = f"{where} {hook}"
             script.append(f"add chain {chain} {{ type filter hook {hook} priority mangle; }}")
-            script += [f"add rule {chain} {left_out}"] if left_out else []
-            script += [f"add rule {chain} jump {each}" for each in chains]
+            for direction in directions:
+                for version, (protocol, _) in _FIELDS.items():
+                    is_ours = f"{protocol} {_OWN[direction]} @{_own(version)}"
+                    script.append(f"add rule {chain} {is_ours} jump {_pods(direction, version)}")
+            if hook in _HOST_HOOKS:
+                match, direction = _HOST_HOOKS[hook]
+                script.append(f"add rule {chain} {match} jump host_{direction}")
         return script
 
     def _add(self, wanted: Mapping[str, str], classes: Classes) -> list[str]:
-        script = []
-        for name, direction in _kinds(classes):
-            elements: dict[int, list[str]] = {}
-            for address, uid in wanted.items():
-                counter = CounterName(uid, 0, Kind(name, direction))
-                script.append(f"add counter {self._table.where} {counter}")
-                elements.setdefault(_version(address), []).append(f'{address} : "{counter}"')
-            script += self._elements("add", name, direction, elements)
-        return script
-
-    def _remove(self, addresses: Collection[str], classes: Classes) -> list[str]:
-        script = []
-        for name, direction in _kinds(classes):
-            elements: dict[int, list[str]] = {}
-            for address in addresses:
-                elements.setdefault(_version(address), []).append(address)
-            script += self._elements("delete", name, direction, elements)
-        return script
-
-    def _elements(self, verb: str, name: str, direction: Direction, elements: Mapping[int, list[str]]) -> list[str]:
-        return [
-            f"{verb} element {self._table.where} {_map(name, direction, version)} {{ {', '.join(each)} }}"
-            for version, each in elements.items()
+        script = [
+            f"add element {self._table.where} {_own(version)} {{ {', '.join(addresses)} }}"
+            for version, addresses in _by_version(wanted)
         ]
+        for name, direction in _kinds(classes):
+            counters = {address: CounterName(uid, 0, Kind(name, direction)) for address, uid in wanted.items()}
+            script += [f"add counter {self._table.where} {counter}" for counter in counters.values()]
+            for version, addresses in _by_version(wanted):
+                elements = ", ".join(f'{address} : "{counters[address]}"' for address in addresses)
+                script.append(f"add element {self._table.where} {_map(name, direction, version)} {{ {elements} }}")
+        return script
+
+    def _remove(self, gone: Collection[str], classes: Classes) -> list[str]:
+        script = []
+        for version, addresses in _by_version(gone):
+            maps = [_map(name, direction, version) for name, direction in _kinds(classes)]
+            elements = ", ".join(addresses)
+            script += [f"delete element {self._table.where} {each} {{ {elements} }}" for each in (_own(version), *maps)]
+        return script
 
 
 def _kinds(classes: Classes) -> list[tuple[str, Direction]]:
@@ -129,5 +132,16 @@ def _map(name: str, direction: Direction, version: int) -> str:
     return f"{MAP_PREFIX}{name}.{direction}.{version}"
 
 
-def _version(address: str) -> int:
-    return ipaddress.ip_address(address).version
+def _own(version: int) -> str:
+    """The set of all Pods' addresses: who is not in it is told from them by one look-up."""
+    return f"own.{version}"
+
+
+def _pods(direction: Direction, version: int) -> str:
+    return f"pods_{direction}.{version}"
+
+
+def _by_version(addresses: Collection[str]) -> list[tuple[int, list[str]]]:
+    """Addresses by their version of IP, where there are some."""
+    found = {version: [each for each in addresses if (":" in each) == (version == 6)] for version in _FIELDS}
+    return [(version, each) for version, each in found.items() if each]

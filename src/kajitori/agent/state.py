@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kajitori.core.traffic import Ledger
-from kajitori.errors import Conflict
+from kajitori.errors import Conflict, Unavailable
 from kajitori.privatefile import lock_alone, write_private
 
 log = logging.getLogger(__name__)
@@ -51,9 +51,16 @@ class LedgerFile:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Makes the folder, and has it for this process alone. Raises Conflict where another agent has it."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Makes the folder, and has it for this process alone.
+
+    Raises Conflict where another agent has it, and Unavailable where nothing can be kept there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        message = f"nothing can be kept in {folder}: {error.strerror}"
+        raise Unavailable(message, hint="name another folder with --data") from error
     try:
         if not lock_alone(handle):
             raise Conflict(f"another agent counts with {folder}", hint="one agent counts for a node: stop the other")

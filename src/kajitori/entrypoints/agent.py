@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import ssl
 import sys
@@ -22,7 +23,7 @@ from kajitori.agent.policy import TrafficSection
 from kajitori.agent.relay import RelayPods, Relays
 from kajitori.agent.server import serving
 from kajitori.agent.state import LedgerFile, alone, discard
-from kajitori.errors import Fault, InvalidInput, Unavailable
+from kajitori.errors import Fault, InvalidInput, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
 from kajitori.settings import AgentOptions
 
@@ -41,6 +42,7 @@ def agent(options: AgentOptions) -> int:
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    _require_root()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -66,10 +68,16 @@ def agent(options: AgentOptions) -> int:
 
 def remove(data: Path) -> list[str]:
     """Takes away what agents made on this node; says what that was. Raises Conflict while one is counting."""
+    _require_root()
     with alone(data):
         removed = uninstall()
         discard(data)
     return removed
+
+
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise Unsupported("only root may tell the kernel to count traffic", hint="run it as root, such as with sudo")
 
 
 @contextmanager

@@ -20,8 +20,10 @@ from kajitori.agent.policy import TrafficSection
 from kajitori.agent.server import serving
 from kajitori.agent.state import LedgerFile, alone, discard
 from kajitori.core.traffic import HOST, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened
-from kajitori.errors import Conflict, InvalidInput, Unavailable
+from kajitori.entrypoints.agent import agent, remove
+from kajitori.errors import Conflict, InvalidInput, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
+from kajitori.settings import AgentOptions
 
 OUT = Kind("internet", "out")
 
@@ -79,8 +81,8 @@ def test_any_name_is_told_as_it_is(name: str) -> None:
 
 def test_server(tmp_path: Path) -> None:
     """/metrics and /healthz; an agent that reads nothing says so; a port that is taken is named."""
-    agent, well = counting(tmp_path, pod()), [True]
-    with serving("127.0.0.1", 0, lambda: exposition(agent, new_registry()), lambda: well[0]) as port:
+    told, well = counting(tmp_path, pod()), [True]
+    with serving("127.0.0.1", 0, lambda: exposition(told, new_registry()), lambda: well[0]) as port:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             assert (
@@ -152,11 +154,26 @@ def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with alone(folder):
         with pytest.raises(Conflict, match="another agent counts"), alone(folder):
             pass
-        agent = counting(folder, pod())
-        assert LedgerFile(folder).load() == agent.ledger
+        kept = counting(folder, pod()).ledger
+        assert LedgerFile(folder).load() == kept
         (folder / "traffic.json").write_bytes(b"{")
         assert LedgerFile(folder).load() == Ledger()
         assert "can't be read and is put aside" in caplog.text
         assert (folder / "traffic.unreadable").read_bytes() == b"{"
         discard(folder)
     assert not folder.exists()
+    (tmp_path / "file").touch()
+    said = "nothing can be kept in .*/file/data: Not a directory"
+    with pytest.raises(Unavailable, match=said), alone(tmp_path / "file" / "data"):
+        pass
+
+
+def test_root_alone_may_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else is told so, before anything is made."""
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(Unsupported, match="only root") as caught:
+        agent(AgentOptions(data=tmp_path / "data", pods=tmp_path))
+    assert "sudo" in caught.value.hint
+    with pytest.raises(Unsupported, match="only root"):
+        remove(tmp_path / "data")
+    assert not (tmp_path / "data").exists()
