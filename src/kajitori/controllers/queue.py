@@ -17,7 +17,7 @@ from kajitori.core.backfill import Ending, Queued
 from kajitori.core.decide import Decision
 from kajitori.core.elastic import come_back, grown
 from kajitori.core.explain import Explainer
-from kajitori.core.giving_way import Requests
+from kajitori.core.giving_way import Requests, Settled
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
 from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import Snapshot
@@ -187,8 +187,9 @@ class Queue:
         barred = self._cluster.barred()
         applicants = [Applicant(waiting.run, barred(waiting.request)) for waiting in by_key.values()]
         back = self._come_back(applicants, snapshot)
-        settled = self.giving_way.settle((each for each in applicants if each.request.key not in back), snapshot, now)
-        settled = replace(settled, placements=(*back.values(), *settled.placements))
+        keys = {placement.key for placement in back}
+        settled = self.giving_way.settle((each for each in applicants if each.request.key not in keys), snapshot, now)
+        settled = self._widened(replace(settled, placements=(*back, *settled.placements)), applicants)
         snapshot, placed = settled.state, list(self._endings(now))
         look = self._outlook.look(applicants, snapshot, now, placed=placed, settled=settled.keys)
         requests = self.giving_way.ask(look, applicants, settled, now)
@@ -240,24 +241,30 @@ class Queue:
             self._placed[each.key] = Placed(each.member, each.more, each.run.metadata.resource_version)
         return grows
 
-    def _come_back(self, applicants: Sequence[Applicant], snapshot: Snapshot) -> dict[str, Placement]:
-        """Elastic gangs on the nodes that are kept for them, and on more if these are nobody else's, by key. What they
-        have is used in the snapshot from now on."""
-        found: dict[str, Placement] = {}
+    def _come_back(self, applicants: Sequence[Applicant], snapshot: Snapshot) -> list[Placement]:
+        """Elastic gangs on the nodes that are kept for them; these are used in the snapshot from now on."""
+        found = []
         for each in applicants:
             resize = self._waiting[key_of(each.request.key)].status.resize
-            if resize is not None:
-                placement = come_back(snapshot, each.request, nodelist.expand(resize.nodes))
-                if placement is not None:
-                    found[each.request.key] = placement
-                    occupy(snapshot, each.request.member, placement.nodes)
-        others = [each.request for each in applicants if each.request.key not in found]
-        for each in applicants:
-            if each.request.key in found:
-                before = found[each.request.key]
-                found[each.request.key] = after = grown(snapshot, each.request, before.nodes, others)
-                occupy(snapshot, each.request.member, after.nodes[len(before.nodes) :])
+            placement = come_back(snapshot, each.request, nodelist.expand(resize.nodes)) if resize is not None else None
+            if placement is not None:
+                occupy(snapshot, each.request.member, placement.nodes)
+                found.append(placement)
         return found
+
+    def _widened(self, settled: Settled, applicants: Sequence[Applicant]) -> Settled:
+        """The same with elastic gangs on more nodes than were kept or freed for them, if these are nobody else's: they
+        need not be started again for those."""
+        requests = {each.request.key: each.request for each in applicants}
+        others = [request for key, request in requests.items() if key not in settled.keys]
+        placements = []
+        for placement in settled.placements:
+            gang = requests[placement.key]
+            if gang.grows:
+                before, placement = placement, grown(settled.state, gang, placement.nodes, others)
+                occupy(settled.state, gang.member, placement.nodes[len(before.nodes) :])
+            placements.append(placement)
+        return replace(settled, placements=tuple(placements))
 
     def _used(self) -> Snapshot:
         """What is used on every node, or promised, but for those that come back to nodes of their own now."""

@@ -81,6 +81,7 @@ def settle(state: Snapshot, freed_for: Iterable[GangRequest], leaving: Sequence[
     now, then = state.copy(), without(state, leaving)
     placements, kept, shortages = [], [], []
     for gang in freed_for:
+        gang = next(_sizes(gang)) if gang.grows else gang
         found = place(now, gang)
         if isinstance(found, Placement):
             placements.append(found)
@@ -181,8 +182,8 @@ class _Round:
 
 
 def _sizes(gang: GangRequest) -> Iterator[GangRequest]:
-    """The gang; one that may start with fewer members, with ever fewer of them."""
-    members = len(gang.ranks)
+    """The gang; one that may start with fewer members, with ever fewer of them, or with the fewest if it can grow."""
+    members = gang.least if gang.grows else len(gang.ranks)
     while members > gang.least:
         yield replace(gang.fitting(members), fewest=None)
         members = max(gang.least, members // 2)

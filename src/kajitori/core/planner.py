@@ -68,6 +68,8 @@ class GangRequest:
     queued_at: str = ""
     fewest: int | None = None
     """So many members are enough to start; more take what fits, the first ranks first. None: all of them or none."""
+    grows: bool = False
+    """It can have more members later: others give way for the fewest alone."""
 
     @property
     def least(self) -> int:

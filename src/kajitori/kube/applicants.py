@@ -104,6 +104,7 @@ def request_of(run: RunObject, decision: Decision, needs: gang.NeedsNodes, statu
         priority=decision.priority,
         queued_at=needs.since or status.queued_at,
         fewest=needs.fewest,
+        grows=needs.grows,
     )
 
 

@@ -38,7 +38,7 @@ class Scene(QueueScene):
     def queues(self, name: str, members: int, *, fewest: int | None = None, **status: Any) -> None:
         """A run that waits, as the controller has it."""
         applicant = self.waits(name, members)
-        request = replace(applicant.request, fewest=fewest)
+        request = replace(applicant.request, fewest=fewest, grows=fewest is not None)
         assert applicant.run.status is not None
         stands = msgspec.structs.replace(applicant.run.status, **status)
         run = self.show(name, stands)

@@ -155,6 +155,23 @@ def test_who_may_start_with_fewer_members_has_others_asked_for_as_many_as_can_be
     assert Cluster(1).asked(sweep) == {}
 
 
+def test_for_an_elastic_gang_others_give_way_for_its_fewest_members_alone() -> None:
+    """And it gets no more of what is free before others are looked at."""
+    cluster = Cluster(nodes=4)
+    leaves = cluster.runs("a", 0)
+    for row in (1, 2):
+        cluster.runs("abc"[row], row)
+    elastic = waits("elastic", 4, priority=HIGH)
+    elastic = replace(elastic, gang=replace(elastic.gang, fewest=2, grows=True))
+    assert [len(victims) for victims in cluster.asked(elastic).values()] == [1]
+    occupied = cluster.state.copy()
+    cluster = Cluster(nodes=4)
+    settled = settle(cluster.state, [elastic.gang], [])
+    assert [len(placement.nodes) for placement in settled.placements] == [2]
+    kept = settle(occupied, [elastic.gang], [leaves])
+    assert [len(placement.nodes) for placement in kept.kept] == [2]
+
+
 def test_of_many_that_wait_some_are_helped_now_and_the_others_soon() -> None:
     cluster = Cluster(30)
     for row in range(30):

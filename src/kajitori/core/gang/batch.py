@@ -118,7 +118,8 @@ def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: da
     not_before = parse_time(status.not_before)
     if not_before is not None and now < not_before:
         return Step(status, actions, not_before)
-    return Step(status, (*actions, replace(needs_nodes(status, tuple(range(run.replicas))), fewest=run.fewest)))
+    needs = needs_nodes(status, tuple(range(run.replicas)))
+    return Step(status, (*actions, replace(needs, fewest=run.fewest, grows=run.fewest is not None)))
 
 
 def _as_it_ended(member: Member, status: RunStatus) -> Member:

@@ -112,6 +112,8 @@ class NeedsNodes:
     avoid: frozenset[str]
     fewest: int | None = None
     """It takes what it gets, from so many members on; None: all or nothing."""
+    grows: bool = False
+    """It can have more members later; nobody is asked to give way for more than the fewest."""
     since: str = ""
     """Since when it waits, where that is not the time since the run was queued."""
 
