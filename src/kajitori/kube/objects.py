@@ -198,20 +198,11 @@ class NodeAddress(_Wire, frozen=True):
     address: str
 
 
-class DaemonEndpoint(_Wire, frozen=True):
-    port: int = msgspec.field(name="Port", default=0)
-
-
-class DaemonEndpoints(_Wire, frozen=True):
-    kubelet_endpoint: DaemonEndpoint = DaemonEndpoint()
-
-
 class NodeStatus(_Wire, frozen=True):
     allocatable: Quantities = {}
     capacity: Quantities = {}
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
-    daemon_endpoints: DaemonEndpoints = DaemonEndpoints()
 
 
 class Node(_Wire, frozen=True):
@@ -228,11 +219,6 @@ class Node(_Wire, frozen=True):
     def drained_by(self) -> str:
         """Who wants it emptied; nothing where nobody does. Only a node that takes nothing new can be emptied."""
         return self.metadata.annotations.get(names.ANNOTATION_DRAIN, "") if self.spec.unschedulable else ""
-
-    @property
-    def kubelet_port(self) -> int:
-        """Where the kubelet's own API listens."""
-        return self.status.daemon_endpoints.kubelet_endpoint.port
 
     def address(self, *types: str) -> str:
         """The first address of the first of these types that it has (`InternalIP`, `Hostname`), or nothing."""

@@ -234,6 +234,55 @@ def test_a_guarantee_of_a_type_is_about_that_type() -> None:
     assert cluster.asked(waits("waits", 1, team="vision", gpus=0, cpu_millis=64_000)) == {}
 
 
+def test_what_one_is_covered_for_is_not_there_for_the_next() -> None:
+    """Nor does what one team is about to get count against another's guarantee."""
+    cluster = Cluster(3)
+    for row in range(3):
+        cluster.runs(f"other-{row}", row, priority=NORMAL, team="other", unsaved_seconds=float(row))
+    cluster.guarantee("vision", 8)
+    cluster.guarantee("speech", 8)
+    first, second = (waits(name, 1, team="vision") for name in ("first", "second"))
+    assert cluster.asked(first, second) == {"first": ["other-0"]}
+    assert cluster.asked(first, waits("third", 1, team="speech")) == {"first": ["other-0"], "third": ["other-1"]}
+
+
+def test_what_leaves_is_not_held_any_more() -> None:
+    cluster = Cluster(2)
+    cluster.runs("gone", 0, priority=NORMAL, team="vision", leaving=True)
+    cluster.runs("other", 1, priority=NORMAL, team="other")
+    cluster.guarantee("vision", 8)
+    assert cluster.asked(waits("first", 2, team="vision")) == {}
+    assert cluster.asked(waits("taker", 1, team="other"), waits("first", 1, team="vision")) == {"first": ["other"]}
+
+
+@pytest.mark.parametrize("reversed_", [False, True])
+@pytest.mark.parametrize(
+    ("stays", "goes"),
+    [
+        ({"priority": HIGH, "ran_seconds": 60.0}, {"priority": NORMAL, "ran_seconds": 3600.0}),
+        ({"priority": NORMAL, "ran_seconds": 3600.0}, {"priority": NORMAL, "ran_seconds": 60.0}),
+    ],
+)
+def test_of_a_teams_gangs_the_most_important_stand_within_its_guarantee_then_those_that_run_for_longest(
+    stays: dict[str, Any], goes: dict[str, Any], reversed_: bool
+) -> None:
+    cluster = Cluster(2)
+    gangs = [("stays", stays), ("goes", goes)]
+    for row, (name, facts) in enumerate(gangs[::-1] if reversed_ else gangs):
+        cluster.runs(name, row, team="speech", **facts)
+    cluster.guarantee("speech", 8)
+    cluster.guarantee("vision", 8)
+    assert cluster.asked(waits("mine", 1, team="vision")) == {"mine": ["goes"]}
+
+
+def test_what_a_team_holds_of_another_type_does_not_count() -> None:
+    cluster = Cluster(2, ("h100", "a100"))
+    cluster.runs("older", 1, priority=NORMAL, team="vision")
+    cluster.runs("other", 0, priority=NORMAL, team="other")
+    cluster.guarantee("vision", 8, "h100")
+    assert cluster.asked(waits("mine", 1, team="vision", gpu_type="h100")) == {"mine": ["other"]}
+
+
 def test_a_policy_guarantees_a_team_one_amount_of_a_type() -> None:
     """The fault names section, team and way out."""
     twice = [{"namespace": "vision", "gpus": 8}, {"namespace": "vision", "gpus": 8, "gpuType": "h100"}]

@@ -68,19 +68,9 @@ def not_found(field: str, value: Any) -> Cause:
     return Cause("FieldValueNotFound", field, f"Not found: {shown(value)}")
 
 
-def wrong_type(field: str, value: Any, detail: str) -> Cause:
-    """A value of another type than the schema says."""
-    return Cause("FieldValueTypeInvalid", field, f"Invalid value: {shown(value)}: {detail}")
-
-
 def too_long(field: str, limit: int) -> Cause:
     """A text, or a sum of texts, over its limit in bytes."""
     return Cause("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
-
-
-def too_many(field: str, count: int, limit: int) -> Cause:
-    """A list over its limit."""
-    return Cause("FieldValueTooMany", field, f"Too many: {count}: must have at most {limit} items")
 
 
 IMMUTABLE = "field is immutable"

@@ -49,17 +49,6 @@ def _children_by_scan() -> Callable[[int], list[int]]:
     return lambda pid: by_parent.get(pid, [])
 
 
-def start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot: with its pid this names one process. None when it is
-    gone.
-    """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
 def resident_bytes(pids: Iterable[int]) -> int:
     """What the processes hold together, shared pages counted for each that has them: cheap, and never too low."""
     resident = 0
