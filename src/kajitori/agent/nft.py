@@ -45,15 +45,14 @@ def class_sets(table: str, classes: Classes) -> list[str]:
 
 
 def matches(classes: Classes, field: str) -> list[tuple[str, int, str]]:
-    """(class, IP version or 0 for both, what a rule says to match a packet whose address in `field`, saddr or daddr, is
-    in it), in order: the first that matches counts."""
-    found = [
-        (name, version, f"{protocol} {field} @{class_set(name, version)}")
-        for version, protocol in ((4, "ip"), (6, "ip6"))
-        for name in classes.ranges
-        if classes.version(name, version)
-    ]
-    return [*found, (classes.others, 0, "meta protocol { ip, ip6 }")]
+    """(class, IP version, what a rule says to match a packet whose address in `field`, saddr or daddr, is in it), in
+    order: the first that matches counts."""
+    found = []
+    for version, protocol in ((4, "ip"), (6, "ip6")):
+        ranges = [name for name in classes.ranges if classes.version(name, version)]
+        found += [(name, version, f"{protocol} {field} @{class_set(name, version)}") for name in ranges]
+        found.append((classes.others, version, f"meta protocol {protocol}"))
+    return found
 
 
 def _run(command: list[str], script: str) -> None:

@@ -82,8 +82,8 @@ class SetsEngine:
                 script.append(f"add chain {chain}")
                 for name, of, match in nft.matches(classes, _OTHER[direction]):
                     counter = f"counter name {protocol} {_OWN[direction]} map @{_map(name, direction, version)}"
-                    if of in (version, 0):
-                        script.append(f"add rule {chain} {match if of else ''} {counter} return")
+                    if of == version:
+                        script.append(f"add rule {chain} {match} {counter} return")
         for direction in DIRECTIONS:
             chain = f"{where} host_{direction}"
             script.append(f"add chain {chain}")
