@@ -15,10 +15,11 @@ import numpy as np
 
 from bench.common import Limit, print_limits, print_table
 from bench.planner import GIB, HOUR, NODES, QUEUED, cluster, gangs
-from kajitori.core.backfill import Ending, Queued, schedule
+from kajitori.core.backfill import Queued, schedule
 from kajitori.core.explain import Explainer, Use
 from kajitori.core.freeing import Occupant, Situation, to_free
 from kajitori.core.planner import GangRequest, MemberRequest, occupy_rows
+from kajitori.core.releases import Ending
 from kajitori.core.snapshot import NodeTable, Snapshot
 from kajitori.core.what_if import ask
 

@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -88,6 +89,11 @@ RECORDED = {"large": 23.7, "medium": 76.0, "small": 208.0}
 RECORDED_SECONDS, RECORDED_USE = 366.0, 0.18
 
 
+def runs_of(share: float) -> int:
+    """How many runs all submitters together have of such a share of them."""
+    return POOLS * SUBMITTERS * sum(round(each.count * share) for each in CLASSES)
+
+
 def class_of(run: str) -> Class:
     """The class of a run by its name."""
     return next(each for each in CLASSES if run.startswith(each.name))
@@ -102,6 +108,8 @@ class Outcome:
     waits: Mapping[str, float]
     """Mean seconds from submission to start, by class."""
     source: str = ""
+    cpu_seconds: float | None = None
+    """Processor time of the run controller; on a busy machine it tells more than seconds do."""
 
 
 @dataclass(slots=True)
@@ -245,7 +253,6 @@ async def _submit(client: KubeClient, each: Class, pool: int, number: int, share
 
 async def measure(cluster: RealCluster, share: float, *, pods: bool) -> Outcome:
     """All runs, from the first submission to the last end."""
-    expected = POOLS * SUBMITTERS * sum(round(each.count * share) for each in CLASSES)
     stop = asyncio.Event()
     async with KubeClient(cluster.config) as admin:
         await install(admin)
@@ -262,16 +269,19 @@ async def measure(cluster: RealCluster, share: float, *, pods: bool) -> Outcome:
                 mirror.on_change(record.note)
                 await mirror.wait_synced()
                 view = ClusterView(mirror, PolicyFile(None, without_file=parse_policy(POLICY)))
+                began = time.process_time()
                 controller = asyncio.create_task(RunController(client, mirror, view).run(stop))
                 generator = helper("bench.kueue", "--generate", str(cluster.kubeconfig), "--share", str(share))
                 try:
-                    await _until_all_ended(record, expected, controller)
+                    await _until_all_ended(record, runs_of(share), controller)
                 finally:
                     generator.kill()
                     generator.wait()
                     stop.set()
                     await controller
-    return record.outcome("measured")
+    outcome = record.outcome("measured")
+    outcome.cpu_seconds = time.process_time() - began
+    return outcome
 
 
 async def _until_all_ended(record: Record, expected: int, controller: asyncio.Task[None]) -> None:
@@ -374,14 +384,20 @@ def main() -> int:
         return 0
     if lacks("kube-apiserver", "etcd"):
         return 2
+    share = 0.1 if options.small else 1.0
     with running_cluster() as cluster:
-        ours = uvloop.run(measure(cluster, 0.1 if options.small else 1.0, pods=options.pods))
+        ours = uvloop.run(measure(cluster, share, pods=options.pods))
+    servers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    CONSOLE.print(
+        f"processor time: {ours.cpu_seconds:.0f} s of the run controller and its mirror, "
+        f"{servers.ru_utime + servers.ru_stime:.0f} s of API server, etcd, submitters and nodes"
+    )
     kueue = Outcome(RECORDED_SECONDS, RECORDED_USE, RECORDED, "recorded")
     if os.environ.get("KUEUE_BIN"):
         kueue = run_kueue(Path(os.environ["KUEUE_BIN"]))
     else:
         CONSOLE.print("no $KUEUE_BIN: Kueue's figures are recorded ones, not of this session")
-    _print(ours, kueue)
+    _print(ours, kueue, runs_of(share))
     if options.small:
         CONSOLE.print("the limits are those of the full size; nothing is judged here")
         return 0
@@ -396,12 +412,12 @@ def main() -> int:
     )
 
 
-def _print(ours: Outcome, kueue: Outcome) -> None:
+def _print(ours: Outcome, kueue: Outcome, runs: int) -> None:
     rows = [
         (name, f"{each.seconds:.0f}", f"{each.use:.0%}", *(f"{each.waits[c.name]:.1f}" for c in CLASSES))
         for name, each in (("Kajitori", ours), (f"Kueue ({kueue.source})", kueue))
     ]
-    title = "15,000 runs on 600 units; seconds"
+    title = f"{runs:,} runs on {CAPACITY} units (Kueue's: {runs_of(1):,}); seconds"
     print_table(title, ("", "all", "use", *(f"mean wait, {each.name}" for each in CLASSES)), rows)
 
 

@@ -15,39 +15,16 @@ plays the kubelets: Pods go Running and, told to end, end at once. Each round me
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import statistics
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-import uvloop
-from tests.helpers.real_cluster import running_cluster
-
+from bench import replacing
 from bench.burst import Bound
-from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
-from bench.gangs import (
-    DIRECTLY,
-    PATIENCE_SECONDS,
-    POOL_LABEL,
-    Platform,
-    label_nodes,
-    lacks,
-    platform,
-    simulated_nodes,
-    spec_of,
-    wait_until,
-)
-from bench.restart import NAMESPACE, Size, create_all, model_pods, renamed, running
-from kajitori.core import names
-from kajitori.core.policy import parse_policy
-from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
-from kajitori.kube.resources import NAMESPACES, PODS, RUNS
+from bench.common import Limit
+from bench.gangs import DIRECTLY, PATIENCE_SECONDS, POOL_LABEL, Platform, spec_of, wait_until
+from bench.replacing import NAMESPACE, Contest, Size, Templates
+from kajitori.kube.resources import RUNS
 
 FULL = Size(nodes=1000, members=1000, rounds=5)
 SMALL = Size(nodes=40, members=40, rounds=2)
@@ -56,9 +33,9 @@ KUEUE_PODS_A_SECOND = 420
 """What Kueue showed on a cluster of 130,000 nodes."""
 
 
-async def measure_ours(there: Platform, size: Size, number: int) -> float:
+async def measure_ours(there: Platform, size: Size, run: str) -> float:
     """Seconds from the submission of the urgent gang until it is bound."""
-    low, urgent = f"low-{number}", f"urgent-{number}"
+    low, urgent = f"low-{run}", f"urgent-{run}"
     await there.submit(low, spec_of(size.members, nodeSelector=POOL_LABEL, priority="low"))
     await there.runs(low, attempt=1)
     bound = Bound(there.mirror, f"{urgent}-1-", size.members)
@@ -77,72 +54,32 @@ async def measure_ours(there: Platform, size: Size, number: int) -> float:
     return bound.all_bound_at - began
 
 
-async def measure_bare(there: Platform, size: Size, number: int, templates: Sequence[dict[str, Any]]) -> float:
+async def measure_bare(there: Platform, size: Size, run: str, templates: Templates) -> float:
     """The same by a script that only replaces the Pods."""
-    run = f"bare-{number}"
-    await create_all(there.client, renamed(templates, run, 1))
-    await wait_until(lambda: running(there, f"{run}-1-") == size.members)
-    selector = f"{names.LABEL_RUN}={run}"
+    await replacing.create_all(there.client, replacing.renamed(templates, run, 1))
+    await wait_until(lambda: replacing.running(there, f"{run}-1-") == size.members)
     bound = Bound(there.mirror, f"{run}-2-", size.members)
     unsubscribe = there.mirror.on_change(bound.note)
     try:
         began = time.perf_counter()
-        await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=30)
-        await wait_until(lambda: not there.pods(f"{run}-1-"))
-        await create_all(there.client, renamed(templates, run, 2))
+        await replacing.replace_all(there, run, templates, grace_seconds=30)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await bound.done.wait()
     finally:
         unsubscribe()
-    await wait_until(lambda: running(there, f"{run}-2-") == size.members)
-    await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=0)
-    await wait_until(lambda: not there.pods(f"{run}-"))
+    await replacing.remove_all(there, run, size.members)
     return bound.all_bound_at - began
 
 
-async def measure(config: KubeConfig, kubeconfig: Path, size: Size) -> dict[str, list[float]]:
-    """Seconds by mode, one per round, in turns."""
-    seconds: dict[str, list[float]] = {"ours": [], "bare": []}
-    async with KubeClient(config) as client:
-        await install(client)
-        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        with simulated_nodes(kubeconfig, size.nodes):
-            async with platform(client, parse_policy(POLICY), NAMESPACE) as there:
-                await label_nodes(there, size.nodes)
-                templates = await model_pods(there, size)
-                for number in range(size.rounds):
-                    seconds["ours"].append(await measure_ours(there, size, number))
-                    seconds["bare"].append(await measure_bare(there, size, number, templates))
-                    said = ", ".join(f"{mode} {values[-1]:.2f}" for mode, values in seconds.items())
-                    CONSOLE.print(f"round {number + 1} of {size.rounds}: {said} s")
-    return seconds
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.preempt", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
-    size = SMALL if parser.parse_args().small else FULL
-    if lacks("kube-apiserver", "etcd"):
-        return 2
-    with running_cluster() as cluster:
-        seconds = uvloop.run(measure(cluster.config, cluster.kubeconfig, size))
-    rows = [
-        (mode, median_and_range(values), f"{size.members / statistics.median(values):.0f}")
-        for mode, values in seconds.items()
-    ]
-    print_table(
-        f"a gang of {size.members} takes another's place; {size.rounds} rounds", ("", "seconds", "Pods/s"), rows
-    )
-    if size is SMALL:
-        CONSOLE.print("the limits are those of the full size; nothing is judged here")
-        return 0
-    ours, bare = statistics.median(seconds["ours"]), statistics.median(seconds["bare"])
-    return print_limits(
-        [
+    def limits(ours: float, bare: float) -> list[Limit]:
+        return [
             Limit("preemption, beside the bare script", ours / bare, most=1.5, unit=" times"),
-            Limit("Pods a second, beside what Kueue showed", size.members / ours, least=KUEUE_PODS_A_SECOND),
+            Limit("Pods a second, beside what Kueue showed", FULL.members / ours, least=KUEUE_PODS_A_SECOND),
         ]
-    )
+
+    contest = Contest("takes another's place", POLICY, measure_ours, measure_bare)
+    return replacing.main(contest, FULL, SMALL, limits, __doc__ or "")
 
 
 if __name__ == "__main__":

@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 
 from bench.swf import Job
-from kajitori.core.backfill import LIKELY, Ending, Queued, schedule
+from kajitori.core.backfill import LIKELY, Queued, schedule
 from kajitori.core.expected import Expectation, Finished, History, Source, corrected
 from kajitori.core.ordering import Candidate, Ledger, Rules, rank
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, place
+from kajitori.core.releases import Ending
 from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot
 
 WITHOUT_LIMIT_SECONDS = 24 * 3600.0

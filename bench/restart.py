@@ -15,49 +15,15 @@ plays the kubelets: Pods go Running and, told to end, end at once. Each round me
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import statistics
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import uvloop
-from tests.helpers.real_cluster import running_cluster
-
-from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
-from bench.gangs import (
-    DIRECTLY,
-    PATIENCE_SECONDS,
-    POOL_LABEL,
-    Platform,
-    fail,
-    label_nodes,
-    lacks,
-    platform,
-    simulated_nodes,
-    spec_of,
-    wait_until,
-)
-from kajitori.core import names
-from kajitori.core.policy import parse_policy
-from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
-from kajitori.kube.resources import NAMESPACES, PODS, RUNS, Resource
-
-NAMESPACE = "restart"
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    nodes: int
-    members: int
-    rounds: int
-
+from bench import replacing
+from bench.common import Limit
+from bench.gangs import DIRECTLY, PATIENCE_SECONDS, POOL_LABEL, Platform, fail, spec_of, wait_until
+from bench.replacing import NAMESPACE, Contest, Size, Templates
+from kajitori.kube.resources import PODS, RUNS, Resource
 
 FULL = Size(nodes=1100, members=1000, rounds=5)
 SMALL = Size(nodes=50, members=40, rounds=2)
@@ -111,21 +77,16 @@ async def measure_ours(there: Platform, size: Size, run: str) -> float:
     return watchman.bound_at - watchman.failed_at
 
 
-async def measure_bare(there: Platform, size: Size, run: str, templates: Sequence[dict[str, Any]]) -> float:
+async def measure_bare(there: Platform, size: Size, run: str, templates: Templates) -> float:
     """The same by a script that only replaces the Pods."""
-    await create_all(there.client, renamed(templates, run, 1))
-    await wait_until(lambda: running(there, f"{run}-1-") == size.members)
-    selector = f"{names.LABEL_RUN}={run}"
+    await replacing.create_all(there.client, replacing.renamed(templates, run, 1))
+    await wait_until(lambda: replacing.running(there, f"{run}-1-") == size.members)
     with Watchman(there, f"{run}-1-", f"{run}-2-", size.members) as watchman:
         await _break(there, watchman, f"{run}-1-{size.members // 2}")
-        await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=5)
-        await wait_until(lambda: not there.pods(f"{run}-1-"))
-        await create_all(there.client, renamed(templates, run, 2))
+        await replacing.replace_all(there, run, templates, grace_seconds=5)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await watchman.done.wait()
-    await wait_until(lambda: running(there, f"{run}-2-") == size.members)
-    await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=0)
-    await wait_until(lambda: not there.pods(f"{run}-"))
+    await replacing.remove_all(there, run, size.members)
     return watchman.bound_at - watchman.failed_at
 
 
@@ -136,68 +97,13 @@ async def _break(there: Platform, watchman: Watchman, pod: str) -> None:
         await watchman.failed.wait()
 
 
-def running(there: Platform, prefix: str) -> int:
-    return sum(pod.status.phase == "Running" for pod in there.pods(prefix))
-
-
-async def create_all(client: KubeClient, pods: Sequence[dict[str, Any]]) -> None:
-    await asyncio.gather(*(client.create(PODS, pod, NAMESPACE) for pod in pods))
-
-
-def renamed(templates: Sequence[dict[str, Any]], run: str, attempt: int) -> list[dict[str, Any]]:
-    return [
-        {**pod, "metadata": {"name": names.pod_name(run, attempt, rank), "labels": {names.LABEL_RUN: run}}}
-        for rank, pod in enumerate(templates)
-    ]
-
-
-async def model_pods(there: Platform, size: Size) -> list[dict[str, Any]]:
-    """The Pods that the controller makes of such a gang, as the API server took them, without what it added."""
-    await there.submit("model", spec_of(size.members, nodeSelector=POOL_LABEL))
-    await there.runs("model", attempt=1)
-    found = (await there.client.list(PODS, NAMESPACE, label_selector=f"{names.LABEL_RUN}=model")).items
-    await there.client.delete(RUNS, "model", NAMESPACE)
-    await wait_until(lambda: not there.pods("model-"))
-    by_rank = sorted(found, key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_RANK]))
-    return [{"apiVersion": "v1", "kind": "Pod", "spec": pod["spec"]} for pod in by_rank]
-
-
-async def measure(config: KubeConfig, kubeconfig: Path, size: Size) -> dict[str, list[float]]:
-    """Seconds by mode, one per round, in turns."""
-    seconds: dict[str, list[float]] = {"ours": [], "bare": []}
-    async with KubeClient(config) as client:
-        await install(client)
-        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        with simulated_nodes(kubeconfig, size.nodes):
-            async with platform(client, parse_policy(DIRECTLY), NAMESPACE) as there:
-                await label_nodes(there, size.nodes)
-                templates = await model_pods(there, size)
-                for number in range(size.rounds):
-                    seconds["ours"].append(await measure_ours(there, size, f"ours-{number}"))
-                    seconds["bare"].append(await measure_bare(there, size, f"bare-{number}", templates))
-                    said = ", ".join(f"{mode} {values[-1]:.2f}" for mode, values in seconds.items())
-                    CONSOLE.print(f"round {number + 1} of {size.rounds}: {said} s")
-    return seconds
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.restart", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
-    size = SMALL if parser.parse_args().small else FULL
-    if lacks("kube-apiserver", "etcd"):
-        return 2
-    with running_cluster() as cluster:
-        seconds = uvloop.run(measure(cluster.config, cluster.kubeconfig, size))
-    rows = [
-        (mode, median_and_range(values), f"{size.members / statistics.median(values):.0f}")
-        for mode, values in seconds.items()
-    ]
-    print_table(f"a gang of {size.members} stands again; {size.rounds} rounds", ("", "seconds", "Pods/s"), rows)
-    if size is SMALL:
-        CONSOLE.print("the limit is that of the full size; nothing is judged here")
-        return 0
-    times = statistics.median(seconds["ours"]) / statistics.median(seconds["bare"])
-    return print_limits([Limit("a whole-gang restart, beside the bare script", times, most=1.5, unit=" times")])
+    contest = Contest("stands again", DIRECTLY, measure_ours, measure_bare)
+
+    def limits(ours: float, bare: float) -> list[Limit]:
+        return [Limit("a whole-gang restart, beside the bare script", ours / bare, most=1.5, unit=" times")]
+
+    return replacing.main(contest, FULL, SMALL, limits, __doc__ or "")
 
 
 if __name__ == "__main__":

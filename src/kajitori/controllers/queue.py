@@ -13,12 +13,13 @@ from kajitori.controllers.growing import Growing, Grows
 from kajitori.controllers.heads import Heads
 from kajitori.controllers.workqueue import Key
 from kajitori.core import gang, nodelist
-from kajitori.core.backfill import Ending, Queued
+from kajitori.core.backfill import Queued
 from kajitori.core.decide import Decision
 from kajitori.core.elastic import come_back, grown
 from kajitori.core.explain import Explainer
 from kajitori.core.giving_way import Requests, Settled
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
+from kajitori.core.releases import Ending
 from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import Snapshot
 from kajitori.core.status import RunStatus

@@ -251,7 +251,7 @@ class RunController:
             if not deleting:
                 await self._add_finalizer(run)
             return
-        status = run.standing
+        status = self._statuses.standing(run)
         admitted = await self._admit(key, run, status)
         if admitted is None:
             return

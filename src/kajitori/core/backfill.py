@@ -13,10 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 import numpy as np
-import numpy.typing as npt
 
 from kajitori.core.choosing import Rows
 from kajitori.core.planner import (
@@ -24,17 +22,15 @@ from kajitori.core.planner import (
     MemberRequest,
     Placement,
     Shortage,
-    leftover_of,
     nodes_for,
     occupy_rows,
     placement_of,
-    room_of,
     rows_for,
     shortage_of,
 )
-from kajitori.core.snapshot import Counts, Mask, Snapshot
-
-Floats = npt.NDArray[np.float64]
+from kajitori.core.releases import Ending, Releases
+from kajitori.core.rooms import Rooms, Shape, distinct
+from kajitori.core.snapshot import Snapshot
 
 LIKELY = 0.8
 """Most runs end before what is expected of them, the longest of three or a limit. One may pass if so much of its
@@ -57,16 +53,6 @@ class Queued:
     """Infinite where nobody knows an end."""
     overdue: bool = False
     """It has waited too long: nothing that is expected to delay it may pass it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Something that runs, and when it is expected to leave its nodes; not before now."""
-
-    member: MemberRequest
-    rows: Rows
-    """Of the node table, one for each member."""
-    ends_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +106,9 @@ def schedule(
 
 
 @dataclass(eq=False, slots=True)
-class _Shape:
-    """What gangs have in common that ask for equal members on the same nodes."""
+class _Shape(Shape):
+    """What of a shape is known within one cycle."""
 
-    member: MemberRequest
-    eligible: Mask
-    candidates: Mask
-    """Those of the eligible that take work now."""
     shortage: Shortage | None = None
     pass_by: float = math.inf
     likely_by: float = math.inf
@@ -135,14 +117,6 @@ class _Shape:
     """All reservations on nodes that these could use."""
     hopeless: int = 1 << 62
     """So many members never find room, as far as ends are expected."""
-    _meets: dict[_Shape, bool] = field(default_factory=dict)
-
-    def meets(self, other: _Shape) -> bool:
-        """Whether both could use the same node."""
-        known = self._meets.get(other)
-        if known is None:
-            known = self._meets[other] = bool((self.candidates & other.candidates).any())
-        return known
 
 
 @dataclass(eq=False, slots=True)
@@ -162,137 +136,6 @@ class _Claim:
 
 
 @dataclass(slots=True)
-class _Room:
-    """How many members of a shape each node takes, as of a number of changes."""
-
-    room: Counts
-    total: int
-    changes: int
-
-
-class _Rooms:
-    """The room for every shape that was asked for, kept up to date where something was placed."""
-
-    def __init__(self, state: Snapshot) -> None:
-        self.state = state
-        self.leftover = leftover_of(state)
-        self._changed: list[Rows] = []
-        self._rooms: dict[_Shape, _Room] = {}
-
-    def of(self, shape: _Shape) -> _Room:
-        known = self._rooms.get(shape)
-        if known is None:
-            room = room_of(self.state, shape.member, shape.candidates)
-            known = self._rooms[shape] = _Room(room, int(room.sum()), len(self._changed))
-        elif known.changes < len(self._changed):
-            changed = self._changed[known.changes :]
-            rows = _distinct(np.concatenate(changed)) if len(changed) > 1 else changed[0]
-            now = room_of(self.state, shape.member, shape.candidates[rows], rows)
-            known.total += int(now.sum()) - int(known.room[rows].sum())
-            known.room[rows] = now
-            known.changes = len(self._changed)
-        return known
-
-    def may_hold(self, shape: _Shape, members: int) -> bool:
-        """False only where there is no room for so many: within a cycle there is ever less, so that what was known of a
-        shape the last time is enough to say no."""
-        known = self._rooms.get(shape)
-        return known is None or known.total >= members
-
-    def note(self, rows: Rows) -> None:
-        """The state of these rows has changed; each comes once."""
-        self.leftover[rows] = leftover_of(self.state, rows)
-        self._changed.append(rows)
-
-
-def _distinct(rows: Rows) -> Rows:
-    """Each of these rows once, upwards: as np.unique, but quick where there are few."""
-    rows = np.sort(rows)
-    first = np.empty(len(rows), dtype=bool)
-    first[:1] = True
-    np.not_equal(rows[1:], rows[:-1], out=first[1:])
-    return rows[first]
-
-
-class _Releases:
-    """What running gangs will free of the nodes that a shape could use, in the order of their ends."""
-
-    def __init__(self, endings: Iterable[Ending], shape: _Shape) -> None:
-        self._shape = shape
-        order = sorted(endings, key=attrgetter("ends_at"))
-        numbers: dict[int, int] = {}
-        members: list[MemberRequest] = []
-        kinds, sizes, ends = [], [], []
-        for ending in order:
-            number = numbers.setdefault(id(ending.member), len(members))
-            if number == len(members):
-                members.append(ending.member)
-            kinds.append(number)
-            sizes.append(ending.rows.size)
-            ends.append(ending.ends_at)
-        rows = np.concatenate([ending.rows for ending in order]) if order else np.empty(0, dtype=np.int64)
-        which = np.repeat(np.array(kinds, dtype=np.int64), sizes)
-        times = np.repeat(np.array(ends, dtype=np.float64), sizes)
-        ours = shape.candidates[rows]
-        self._rows, which, self._times = rows[ours], which[ours], times[ours]
-        self._amounts = np.array([member.amounts for member in members], dtype=np.float64).reshape(-1, 4)[which]
-        self._alone = np.array([member.alone for member in members], dtype=bool)[which]
-
-    def earliest(
-        self, state: Snapshot, reserved: Snapshot | None, need: int, missing: int
-    ) -> tuple[float, Snapshot, Counts] | None:
-        """When `need` members find room at the earliest, beside what others have reserved; what is used then, and the
-        room; None for never. missing: for so many there is no room yet, as far as that is known.
-
-        Room only grows as runs end, so it is a search over their ends: first where room is expected if every member
-        that ends makes room for as much as it had, which is exact where all are alike; then by halves.
-        """
-        times = np.unique(self._times)
-        found = None
-        low, high = 0, len(times)
-        probe, is_guess = self._guess(times, missing), True
-        while low < high:
-            then = self._after(state, float(times[probe]))
-            if reserved is not None:
-                then.add(reserved)
-            room = room_of(then, self._shape.member, self._shape.candidates)
-            if int(room.sum()) >= need:
-                found = float(times[probe]), then, room
-                high = probe
-                probe = high - 1 if is_guess else (low + high) // 2
-                is_guess = False
-            elif probe == len(times) - 1:
-                return None
-            else:
-                low = probe + 1
-                probe = (low + high) // 2 if found else high - 1  # who waits for ever is done with in one step
-        return found
-
-    def _guess(self, times: Floats, missing: int) -> int:
-        """Which end it may be after which so many more members find room."""
-        wanted = self._shape.member.amounts
-        asked = wanted > 0
-        parts = (self._amounts[:, asked] / wanted[asked]).min(axis=1, initial=np.inf)
-        count = int(np.searchsorted(np.cumsum(parts), missing - 1e-6))
-        moment = self._times[min(count, len(self._times) - 1)] if len(self._times) else 0.0
-        return int(np.searchsorted(times, moment))
-
-    def _after(self, state: Snapshot, moment: float) -> Snapshot:
-        """The state once all that end by then have ended."""
-        count = int(np.searchsorted(self._times, moment, side="right"))
-        rows, nodes = self._rows[:count], len(state.table)
-        used = np.empty_like(state.used)
-        for column in range(used.shape[1]):
-            freed = np.bincount(rows, weights=self._amounts[:count, column], minlength=nodes)
-            used[:, column] = state.used[:, column] - freed.astype(np.int64)
-        np.maximum(used, 0, out=used)
-        members = np.maximum(state.members - np.bincount(rows, minlength=nodes), 0)
-        alone = state.alone.copy()
-        alone[rows[self._alone[:count]]] = False
-        return Snapshot(state.table, used, members, alone)
-
-
-@dataclass(slots=True)
 class _Cycle:
     """What is free now, and what is left of it for gangs that will still run when a reservation begins."""
 
@@ -309,10 +152,10 @@ class _Cycle:
     _started: list[Ending] = field(default_factory=list)
     _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
     _by_identity: dict[int, _Shape] = field(default_factory=dict)
-    _free: _Rooms = field(init=False)
+    _free: Rooms = field(init=False)
     _left: list[tuple[Queued, _Shape, int]] = field(default_factory=list)
     """Gangs that do not start. Of reservations that their shape heeds they may delay so many, the first."""
-    _kept: _Rooms | None = None
+    _kept: Rooms | None = None
     """As `_free`, but without what reservations need."""
     _floor: Snapshot | None = None
     """What is used of reserved nodes once the reservations have begun; nothing of other nodes."""
@@ -320,18 +163,18 @@ class _Cycle:
     """What the reservations will take."""
 
     def __post_init__(self) -> None:
-        self._free = _Rooms(self.snapshot.copy())
+        self._free = Rooms(self.snapshot.copy())
 
     def note_priority(self, priority: int) -> None:
         """From now on gangs of this priority are looked at; the queue goes from the highest to the lowest."""
         if priority == self._priority:
             return
         behind, self._behind = self._behind[:FURTHER], []
-        releases: dict[_Shape, _Releases] = {}
+        releases: dict[_Shape, Releases] = {}
         for queued, shape in behind:
             if queued.gang.least < shape.hopeless:
                 if shape not in releases:
-                    releases[shape] = _Releases([*self.endings, *self._started], shape)
+                    releases[shape] = Releases([*self.endings, *self._started], shape)
                 self._claim(queued, shape, releases[shape])
         self._priority = priority
         for shape in self._shapes.values():
@@ -395,7 +238,7 @@ class _Cycle:
 
     def _occupy(self, member: MemberRequest, rows: Rows, lasts: bool) -> None:
         occupy_rows(self._free.state, member, rows)
-        changed = _distinct(rows)
+        changed = distinct(rows)
         self._free.note(changed)
         if self._floor is not None and self._kept is not None:
             reserved = rows[self._floor.members[rows] > 0]
@@ -417,9 +260,9 @@ class _Cycle:
         if min(shape.pass_by, shape.likely_by) < math.inf:
             self._behind.append((queued, shape))
         elif queued.gang.least < shape.hopeless:
-            self._claim(queued, shape, _Releases([*self.endings, *self._started], shape))
+            self._claim(queued, shape, Releases([*self.endings, *self._started], shape))
 
-    def _claim(self, queued: Queued, shape: _Shape, releases: _Releases) -> None:
+    def _claim(self, queued: Queued, shape: _Shape, releases: Releases) -> None:
         gang = queued.gang.fitting(queued.gang.least)
         need, before = len(gang.ranks), sum(len(claim.reservation.placement.ranks) for claim in shape.heeds)
         missing = need + before - self._free.of(shape).total
@@ -432,7 +275,7 @@ class _Cycle:
         occupy_rows(then, shape.member, rows)
         if self._floor is None or self._reserved is None:
             self._floor, self._reserved = Snapshot.empty(self.snapshot.table), Snapshot.empty(self.snapshot.table)
-            self._kept = _Rooms(self._free.state.copy())
+            self._kept = Rooms(self._free.state.copy())
         occupy_rows(self._reserved, shape.member, rows)
         reserved = np.unique(rows)
         self._floor.raise_to(then, reserved)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kajitori.core.backfill import Ending, Schedule, schedule
+from kajitori.core.backfill import Schedule, schedule
 from kajitori.core.freeing import Situation, Watch
 from kajitori.core.planner import Placement, occupy_rows
+from kajitori.core.releases import Ending
 from kajitori.core.snapshot import Counts, Snapshot
 
 

@@ -19,9 +19,10 @@ from functools import cached_property
 
 import numpy as np
 
-from kajitori.core.backfill import LIKELY, Ending, Queued, schedule
+from kajitori.core.backfill import LIKELY, Queued, schedule
 from kajitori.core.choosing import Rows
 from kajitori.core.planner import GangRequest, Placement, eligible_nodes, room_of
+from kajitori.core.releases import Ending
 from kajitori.core.snapshot import Counts, Mask, NodeFacts, Snapshot, Toleration
 
 Watch = Callable[[], Callable[[], bool]]

@@ -6,7 +6,7 @@ narrowest level first; among those, the fullest that still fits, so that large h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -107,32 +107,6 @@ class Shortage:
     """(nodes,) nodes of the right kind, whatever their state: where to look for who holds what is missing."""
     behind: tuple[str, ...] = ()
     """There is room for it now, and these gangs, for whom nodes are kept, would be delayed if it took that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    placements: tuple[Placement, ...]
-    shortages: tuple[Shortage, ...]
-
-
-def plan(snapshot: Snapshot, queue: Iterable[GangRequest]) -> Plan:
-    """Places the queued gangs one after the other, in the given order, on what is free.
-
-    The snapshot is not changed. A gang that does not fit takes nothing; later ones may pass it. What is missing is what
-    is missing when all have been looked at.
-    """
-    state = snapshot.copy()
-    placements: list[Placement] = []
-    left: list[GangRequest] = []
-    for gang in queue:
-        chosen = place(state, gang)
-        if isinstance(chosen, Shortage):
-            left.append(gang)
-            continue
-        placements.append(chosen)
-        occupy(state, gang.member, chosen.nodes)
-    shortages = (place(state, gang) for gang in left)
-    return Plan(tuple(placements), tuple(each for each in shortages if isinstance(each, Shortage)))
 
 
 def occupy(state: Snapshot, member: MemberRequest, nodes: Sequence[str]) -> None:

@@ -15,10 +15,11 @@ from operator import attrgetter
 import numpy as np
 
 from kajitori.core import names
-from kajitori.core.backfill import Ending, Queued, Reservation, Schedule, schedule
+from kajitori.core.backfill import Queued, Reservation, Schedule, schedule
 from kajitori.core.expected import Expectation, Source
 from kajitori.core.ordering import Candidate, Place, Ranking, dominant_part, rank
 from kajitori.core.planner import GangRequest, MemberRequest
+from kajitori.core.releases import Ending
 from kajitori.core.snapshot import Snapshot
 from kajitori.core.times import parse_time
 from kajitori.kube.cluster import ClusterView, keeps_nodes

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kajitori.core.backfill import Ending, Queued
+from kajitori.core.backfill import Queued
 from kajitori.core.freeing import Occupant, Situation, StepKind
 from kajitori.core.planner import MemberRequest, occupy
+from kajitori.core.releases import Ending
 from kajitori.core.snapshot import Snapshot
 from kajitori.kube.cluster import ClusterView, Promise
 from kajitori.kube.mirror import Mirror

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers.plain_plan import plan
 
-from kajitori.core.backfill import Ending, Queued, Schedule, schedule
+from kajitori.core.backfill import Queued, Schedule, schedule
 from kajitori.core.ordering import Candidate, Ledger, Rules, rank
-from kajitori.core.planner import GangRequest, MemberRequest, Placement, occupy_rows, plan
+from kajitori.core.planner import GangRequest, MemberRequest, Placement, occupy_rows
+from kajitori.core.releases import Ending
 from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot
 
 GIB = 1 << 30

@@ -10,10 +10,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kajitori.core.backfill import Ending, Queued, schedule
+from kajitori.core.backfill import Queued, schedule
 from kajitori.core.freeing import Occupant, Situation, Step, StepKind, to_free
 from kajitori.core.names import TAINT_UNHEALTHY
 from kajitori.core.planner import GangRequest, MemberRequest, occupy_rows
+from kajitori.core.releases import Ending
 from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
 
 GIB = 1 << 30

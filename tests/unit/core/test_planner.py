@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers.plain_plan import plan
 
-from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, largest_gang, occupy, place, plan
+from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, largest_gang, occupy, place
 from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
 
 GIB = 1 << 30

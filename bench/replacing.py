@@ -1,0 +1,132 @@
+"""What benchmarks share in which a gang takes another's place, in turns with a bare script that replaces the Pods."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from tests.helpers.real_cluster import running_cluster
+
+from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
+from bench.gangs import POOL_LABEL, Platform, label_nodes, lacks, platform, simulated_nodes, spec_of, wait_until
+from kajitori.core import names
+from kajitori.core.policy import parse_policy
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.install import install
+from kajitori.kube.resources import NAMESPACES, PODS, RUNS
+
+NAMESPACE = "replacing"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    nodes: int
+    members: int
+    rounds: int
+
+
+Templates = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What is measured, once a round: seconds of ours and of a bare script."""
+
+    title: str
+    policy: Mapping[str, Any]
+    ours: Callable[[Platform, Size, str], Awaitable[float]]
+    """It is given a name that no run had yet."""
+    bare: Callable[[Platform, Size, str, Templates], Awaitable[float]]
+    """It makes these Pods."""
+
+
+def main(contest: Contest, full: Size, small: Size, limits: Callable[[float, float], list[Limit]], about: str) -> int:
+    """Measures, and judges the medians of ours and bare by the limits; answers the exit code."""
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+    parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
+    size = small if parser.parse_args().small else full
+    if lacks("kube-apiserver", "etcd"):
+        return 2
+    with running_cluster() as cluster:
+        seconds = uvloop.run(_measure(contest, cluster.config, cluster.kubeconfig, size))
+    rows = [
+        (mode, median_and_range(values), f"{size.members / statistics.median(values):.0f}")
+        for mode, values in seconds.items()
+    ]
+    title = f"a gang of {size.members} {contest.title}; {size.rounds} rounds"
+    print_table(title, ("", "seconds", "Pods/s"), rows)
+    if size is small:
+        CONSOLE.print("the limits are those of the full size; nothing is judged here")
+        return 0
+    return print_limits(limits(statistics.median(seconds["ours"]), statistics.median(seconds["bare"])))
+
+
+async def _measure(contest: Contest, config: KubeConfig, kubeconfig: Path, size: Size) -> dict[str, list[float]]:
+    """Seconds by mode, one per round, in turns."""
+    seconds: dict[str, list[float]] = {"ours": [], "bare": []}
+    async with KubeClient(config) as client:
+        await install(client)
+        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        with simulated_nodes(kubeconfig, size.nodes):
+            async with platform(client, parse_policy(contest.policy), NAMESPACE) as there:
+                await label_nodes(there, size.nodes)
+                templates = await _model_pods(there, size)
+                for number in range(size.rounds):
+                    seconds["ours"].append(await contest.ours(there, size, f"ours-{number}"))
+                    seconds["bare"].append(await contest.bare(there, size, f"bare-{number}", templates))
+                    said = ", ".join(f"{mode} {values[-1]:.2f}" for mode, values in seconds.items())
+                    CONSOLE.print(f"round {number + 1} of {size.rounds}: {said} s")
+    return seconds
+
+
+def running(there: Platform, prefix: str) -> int:
+    """How many Pods run whose names begin so."""
+    return sum(pod.status.phase == "Running" for pod in there.pods(prefix))
+
+
+async def create_all(client: KubeClient, pods: Templates) -> None:
+    """Creates them all at once."""
+    await asyncio.gather(*(client.create(PODS, pod, NAMESPACE) for pod in pods))
+
+
+async def replace_all(there: Platform, run: str, templates: Templates, *, grace_seconds: int) -> None:
+    """The bare script: deletes the Pods of a first attempt by collection, sees them gone, and makes those of a
+    second."""
+    selector = f"{names.LABEL_RUN}={run}"
+    await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=grace_seconds)
+    await wait_until(lambda: not there.pods(f"{run}-1-"))
+    await create_all(there.client, renamed(templates, run, 2))
+
+
+async def remove_all(there: Platform, run: str, members: int) -> None:
+    """Takes the Pods of a second attempt away once all of them run."""
+    await wait_until(lambda: running(there, f"{run}-2-") == members)
+    selector = f"{names.LABEL_RUN}={run}"
+    await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=0)
+    await wait_until(lambda: not there.pods(f"{run}-"))
+
+
+def renamed(templates: Templates, run: str, attempt: int) -> list[dict[str, Any]]:
+    """Pods like these, of that attempt of a run."""
+    return [
+        {**pod, "metadata": {"name": names.pod_name(run, attempt, rank), "labels": {names.LABEL_RUN: run}}}
+        for rank, pod in enumerate(templates)
+    ]
+
+
+async def _model_pods(there: Platform, size: Size) -> list[dict[str, Any]]:
+    """The Pods that the controller makes of such a gang, as the API server took them, without what it added."""
+    await there.submit("model", spec_of(size.members, nodeSelector=POOL_LABEL))
+    await there.runs("model", attempt=1)
+    found = (await there.client.list(PODS, NAMESPACE, label_selector=f"{names.LABEL_RUN}=model")).items
+    await there.client.delete(RUNS, "model", NAMESPACE)
+    await wait_until(lambda: not there.pods("model-"))
+    by_rank = sorted(found, key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_RANK]))
+    return [{"apiVersion": "v1", "kind": "Pod", "spec": pod["spec"]} for pod in by_rank]

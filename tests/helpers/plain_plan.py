@@ -1,0 +1,35 @@
+"""The plan without reservations, as simply as it can be told: what the real one is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kajitori.core.planner import GangRequest, Placement, Shortage, occupy, place
+from kajitori.core.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    placements: tuple[Placement, ...]
+    shortages: tuple[Shortage, ...]
+
+
+def plan(snapshot: Snapshot, queue: Iterable[GangRequest]) -> Plan:
+    """Places the gangs one after the other on what is free; the snapshot is not changed.
+
+    A gang that does not fit takes nothing; later ones may pass it. What is missing is what is missing when all have
+    been looked at.
+    """
+    state = snapshot.copy()
+    placements: list[Placement] = []
+    left: list[GangRequest] = []
+    for gang in queue:
+        chosen = place(state, gang)
+        if isinstance(chosen, Shortage):
+            left.append(gang)
+            continue
+        placements.append(chosen)
+        occupy(state, gang.member, chosen.nodes)
+    shortages = (place(state, gang) for gang in left)
+    return Plan(tuple(placements), tuple(each for each in shortages if isinstance(each, Shortage)))
