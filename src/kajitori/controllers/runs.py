@@ -161,6 +161,9 @@ class RunController:
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         if resource == RUNS:
             self._work.add((namespace, name))
+            run = self._mirror.runs.get((namespace, name))
+            if run is not None and self._cluster.may_free(run):
+                self._planning.note_change()
         elif resource == PODS:
             key = (namespace, name.rsplit("-", 2)[0])
             if key in self._mirror.runs:

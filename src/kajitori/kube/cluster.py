@@ -79,6 +79,8 @@ class ClusterView:
         self._table: NodeTable | None = None
         self._version = 0
         self._planned: dict[str, _Planned] = {}
+        self._promised: set[str] = set()
+        """UIDs of Runs that have nodes promised, as of the last look."""
         self._kin: KinIndex | None = None
         self._pools = PoolView(mirror, self._is_test)
 
@@ -173,8 +175,14 @@ class ClusterView:
 
         They follow from the Runs alone, so that whoever comes new to a cluster knows them from the first moment.
         """
-        starting = [run for run in self._mirror.runs.values() if self._holds_nodes(run)]
+        starting, keeping = [], []
+        for run in self._mirror.runs.values():
+            if self._holds_nodes(run):
+                starting.append(run)
+            if keeps_nodes(run):
+                keeping.append(run)
         self._planned = {run.metadata.uid: self._plan_of(run) for run in starting}
+        self._promised = {run.metadata.uid for run in (*starting, *keeping)}
         known = self.table().index
         for run in starting:
             planned = self._planned[run.metadata.uid]
@@ -187,12 +195,17 @@ class ClusterView:
             )
             if nodes:
                 yield Promise(f"{run.metadata.namespace}/{run.metadata.name}", planned.attempt, planned.member, nodes)
-        yield from (promise for run in self._mirror.runs.values() if (promise := self._kept_for(run)) is not None)
+        yield from (promise for run in keeping if (promise := self._kept_for(run)) is not None)
+
+    def may_free(self, run: RunObject) -> bool:
+        """Whether a change of the Run itself may free nodes: it had some promised when that was asked last. What its
+        Pods have comes free with them."""
+        return run.metadata.uid in self._promised
 
     def _kept_for(self, run: RunObject) -> Promise | None:
         """What an elastic gang's next attempt will have that no member of it has now (`core.status.Resize`)."""
         status, table = run.status, self.table()
-        if not keeps_nodes(run) or status is None or status.attempt is None or status.resize is None:
+        if status is None or status.attempt is None or status.resize is None:
             return None
         rows = (table.index.get(name) for name in nodelist.expand(status.resize.nodes))
         kept = [table.nodes[row].name for row in rows if row is not None and bool(table.usable[row])]

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.helpers.queue_scene import QueueScene, ago
 
 from kajitori.core.policy import default_policy, parse_policy
 from kajitori.core.reasons import Phase
@@ -16,6 +17,7 @@ from kajitori.kube.cluster import ClusterView, node_facts
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, NodeStatus, ObjectMeta, RunObject
+from kajitori.kube.watch import Deleted
 from kajitori.policyfile import PolicyFile
 
 STATUS = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]", created=True))
@@ -55,3 +57,22 @@ def test_amounts_of_nodes_are_read_as_the_api_server_writes_them() -> None:
     room = {"cpu": "20", "memory": "1Ti", "pods": "1k", "nvidia.com/gpu": "1k"}
     facts = node_facts(Node(ObjectMeta("n1"), status=NodeStatus(allocatable=room)), default_policy())
     assert (facts.cpu_millis, facts.memory_bytes, facts.pods, facts.gpus) == (20_000, 2**40, 1000, 1000)
+
+
+async def test_a_run_whose_pods_are_gone_frees_its_nodes_when_it_is_said_to_have_ended() -> None:
+    """Until then its nodes are promised. Who waits is looked at again when the Run changes: no Pod does any more."""
+    scene = QueueScene(3)
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1))
+    other = scene.runs("whole", "n2", since=ago(hours=1))
+    assert not list(scene.cluster.promises())
+    assert not scene.cluster.may_free(run)
+    for rank in range(2):
+        pod = scene.mirror.pods.pop(("team", f"bert-1-{rank}"))
+        scene.mirror._index(Deleted(pod))
+    assert [promise.nodes for promise in scene.cluster.promises()] == [("n0", "n1")]
+    assert scene.cluster.may_free(run) and not scene.cluster.may_free(other)
+    assert run.status is not None
+    ended = scene.show("bert", msgspec.structs.replace(run.status, phase=Phase.STOPPED))
+    assert scene.cluster.may_free(ended)  # it had some until now
+    assert not list(scene.cluster.promises())
+    assert not scene.cluster.may_free(ended)
