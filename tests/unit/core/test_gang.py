@@ -130,6 +130,14 @@ def test_the_culprit_of_a_memory_kill_is_not_carried_to_another_node() -> None:
     )
 
 
+@pytest.mark.parametrize(("second", "who"), [("05", "member 1"), ("04", "member 0")])
+def test_of_those_that_failed_in_one_second_the_one_that_was_killed_explains_it(second: str, who: str) -> None:
+    """Its peers fail because it is gone; who failed before it is another matter."""
+    lost_its_peer = failed(0, code=1, ended_at=f"2026-11-21T12:00:{second}Z")
+    answer = step(run(), lost_its_peer, failed(1, code=137, ended_at="2026-11-21T12:00:05Z"))
+    assert answer.status.message.startswith(who)
+
+
 @pytest.mark.parametrize(
     "reason", [Reason.EVICTED, Reason.NODE_OUT_OF_MEMORY, Reason.PREEMPTED, Reason.DRAINED, Reason.NODE_LOST]
 )

@@ -46,6 +46,9 @@ from kajitori.core.times import parse_time
 
 _DELETED = "its Pod was deleted from outside"
 
+_SIGNALLED = 128
+"""Exit codes above it are signals."""
+
 
 def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     attempt = status.attempt
@@ -138,7 +141,8 @@ def _what_broke(run: Run, status: RunStatus, attempt: Attempt, current: Sequence
     """The member whose end explains the end of the attempt, or None while nothing is broken.
 
     When several ended, a culprit of a memory kill comes first (it must not be carried to another node), then what was
-    done to the run from outside (it makes the others fail), then the program that failed first.
+    done to the run from outside (it makes the others fail), then the program that failed first; within one second, as
+    times are told, one that was killed by a signal: the others fail because it is gone.
     """
     failed = [
         member
@@ -173,14 +177,15 @@ def _what_broke(run: Run, status: RunStatus, attempt: Attempt, current: Sequence
     if not candidates:
         return None
 
-    def order(member: Member) -> tuple[int, str, int]:
+    def order(member: Member) -> tuple[int, str, bool, int]:
         if member.reason is Reason.OUT_OF_MEMORY:
             kind = 0
         elif member.reason in COUNTS_AS_RESTART:
             kind = 2
         else:
             kind = 1
-        return kind, member.ended_at or "9999", member.rank
+        ended_by_itself = (member.exit_code or 0) <= _SIGNALLED
+        return kind, member.ended_at or "9999", ended_by_itself, member.rank
 
     return min(candidates, key=order)
 
