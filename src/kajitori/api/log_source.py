@@ -115,6 +115,8 @@ class MemberLog:
         self._opened: _Opened | None = None
         self._kept: Batch | None = None
         self._newest_first = True
+        self._last_opened = 0
+        """Of which attempt the log was read last."""
         self._read_attempts = 0
         """Attempts up to this one were read to their end."""
         self._tail = request.tail
@@ -360,6 +362,8 @@ class MemberLog:
     async def _open(self, pod: Pod) -> _Opened | None:
         """A connection to the log; None where the container turns out not to have started, or the Pod to be gone."""
         meta, finished, now = pod.metadata, pod.is_finished, self._api.now()
+        if 0 < self._last_opened < attempt_of(pod):  # it ended, and the next began, between two looks
+            self._finish(self._last_opened)
         moments = [self._floor] if self._floor is not None else []
         if self._position.time:
             moments.append(datetime.fromisoformat(self._position.time[:26] + "+00:00"))
@@ -385,6 +389,7 @@ class MemberLog:
         since = utc_time(self._floor.isoformat().encode()) if self._floor is not None else ""
         if self._tail is not None:  # asked again after a break, it is not to go back behind this moment
             self._tail, self._floor = None, now
+        self._last_opened = attempt_of(pod)
         return _Opened(pod, attempt_of(pod), stream, since, finished)
 
     async def _read(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[Batch]:

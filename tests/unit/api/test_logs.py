@@ -187,6 +187,24 @@ async def test_a_connection_that_breaks_is_taken_up_where_it_was(world: World, s
         assert [await anext(lines), await anext(lines)] == ["c", "d"]
 
 
+async def test_the_next_attempt_is_read_from_its_beginning_though_nobody_saw_the_last_one_end(
+    world: World, served: httpx2.AsyncClient
+) -> None:
+    """Both may have said their first words in one second, as clocks of nodes tell it."""
+    made = put_run(world)
+    first = FakeLog(at(1, "a"))
+    put_member(world, made, first)
+    await world.caught_up()
+    async with served.stream("GET", PATH, params={"follow": "true"}) as response:
+        lines = response.aiter_lines()
+        assert await anext(lines) == "a"
+        world.kubernetes.change("runs", "bert", status=attempts(2, phase="Running"))
+        put_member(world, made, FakeLog(at(1, "b"), at(0, "c")), attempt=2)
+        await world.caught_up()
+        first.end()
+        assert [await anext(lines), await anext(lines)] == ["b", "c"]
+
+
 async def test_a_member_on_a_node_that_fell_silent_is_left(
     world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
