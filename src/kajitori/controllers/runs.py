@@ -254,7 +254,7 @@ class RunController:
             if not deleting:
                 await self._add_finalizer(run)
             return
-        status = self._statuses.standing(run)
+        status = run.standing
         admitted = await self._admit(key, run, status)
         if admitted is None:
             return

@@ -115,8 +115,7 @@ class Starter:
     async def create(
         self, run: RunObject, admitted: Admitted, status: RunStatus, ranks: Sequence[int], version: str
     ) -> None:
-        """The burst. What is refused for good takes the attempt down; else the attempt is marked as created: at once,
-        unless it is a single Pod's."""
+        """The burst. What is refused for good takes the attempt down; else the attempt is marked as created."""
         attempt = status.attempt
         if attempt is None:
             return
@@ -132,9 +131,6 @@ class Starter:
             return
         meta = run.metadata
         self._statuses.note_made((meta.namespace, meta.name), created)
-        if len(ranks) == len(created) == 1 and admitted.life.sweep is None:
-            self._statuses.note_whole(run, attempt.number)
-            return
         whole = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
         if len(created) < len(ranks):
             made = {names.pod_name(meta.name, attempt.number, rank): rank for rank in ranks}

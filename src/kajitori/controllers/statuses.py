@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-import msgspec
-
 from kajitori.controllers.workqueue import Key
 from kajitori.core import names
 from kajitori.core.node_request import RequestState, says
@@ -42,8 +40,6 @@ class _Written:
     at: datetime | None = None
     unseen_pods: set[str] = field(default_factory=set)
     unseen_since: datetime | None = None
-    made: tuple[str, int] | None = None
-    """The Run's UID and an attempt all of whose Pods were made, which is to be written with what comes next."""
 
 
 class Statuses:
@@ -105,22 +101,6 @@ class Statuses:
         written = self._written.setdefault(key, _Written())
         written.unseen_pods = {name for name in pods if (key[0], name) not in self._mirror.pods}
         written.unseen_since = self._now()
-
-    def note_whole(self, run: RunObject, attempt: int) -> None:
-        """All Pods of this attempt were made. That is written with what becomes of them, or in a second: for runs of
-        one member it saves one write of three. Whoever takes over meanwhile finds the Pod."""
-        key = (run.metadata.namespace, run.metadata.name)
-        self._written.setdefault(key, _Written()).made = run.metadata.uid, attempt
-
-    def standing(self, run: RunObject) -> RunStatus:
-        """How a run stands, by what the mirror shows and what is known here beyond it."""
-        status, written = run.standing, self._written.get((run.metadata.namespace, run.metadata.name))
-        attempt = status.attempt
-        if attempt is None or attempt.created or written is None:
-            return status
-        if written.made != (run.metadata.uid, attempt.number):
-            return status
-        return msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
 
     def note_seen(self, key: Key, pod: str) -> None:
         """The mirror shows that something became of this Pod."""
@@ -184,6 +164,6 @@ def _turning_point(status: RunStatus) -> tuple[object, ...]:
         status.reason,
         status.restarts,
         status.interruptions,
-        attempt and (attempt.number, attempt.started_at),
+        attempt and (attempt.number, attempt.created, attempt.started_at),
         status.finished_at,
     )

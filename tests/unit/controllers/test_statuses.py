@@ -14,7 +14,7 @@ from tests.unit.kube.fake_api import client_of, serving
 from kajitori.controllers.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.core.node_request import NodeRequest, RequestState
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
@@ -85,29 +85,6 @@ async def test_pods_that_were_made_are_waited_for_but_not_for_ever() -> None:
         statuses.note_made(KEY, ["bert-1-3"])
         statuses.forget(KEY)
         assert statuses.is_shown(run), "another run of that name has nothing to do with it"
-
-
-async def test_that_a_pod_was_made_is_known_before_it_is_written() -> None:
-    """Of this attempt of this run alone; so nobody makes it again who does not find it."""
-    attempt = Attempt(number=2, nodes="gpu-1", template={"spec": {"containers": [{"name": "main"}]}})
-    planned = msgspec.structs.replace(RUNNING, phase=Phase.STARTING, attempts=3, attempt=attempt)
-    run, waits = run_of("9", planned), run_of("9", None)
-    async with Scene().statuses() as (statuses, _):
-        assert statuses.standing(run) == planned
-        assert statuses.standing(waits) == waits.standing
-        statuses.note_whole(run, 2)
-        assert planned.attempt is not None
-        whole = msgspec.structs.replace(planned.attempt, created=True)
-        assert statuses.standing(run) == msgspec.structs.replace(planned, attempt=whole)
-        assert statuses.standing(waits) == waits.standing
-        later = msgspec.structs.replace(planned, attempt=msgspec.structs.replace(planned.attempt, number=3))
-        assert statuses.standing(run_of("9", later)) == later
-        again = msgspec.structs.replace(run, metadata=msgspec.structs.replace(run.metadata, uid="u2"))
-        assert statuses.standing(again) == planned, "another run of that name"
-        await statuses.write(run, planned)
-        assert not statuses.may_write(KEY, planned, statuses.standing(run)), "it has time"
-        running = msgspec.structs.replace(statuses.standing(run), phase=Phase.RUNNING)
-        assert statuses.may_write(KEY, planned, running)
 
 
 async def test_turning_points_are_written_at_once_and_counts_once_a_second() -> None:
