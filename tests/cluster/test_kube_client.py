@@ -135,11 +135,11 @@ async def test_the_mirror_follows(client: KubeClient, own_namespace: str) -> Non
         await until(lambda: name not in mirror.nodes)
 
 
-async def test_a_mirror_of_a_kind_that_is_not_served_says_so(any_cluster: AnyCluster) -> None:
+@pytest.mark.real
+@pytest.mark.xdist_group("real")
+async def test_a_mirror_of_a_kind_that_is_not_served_says_so(real_cluster: RealCluster) -> None:
     """Before the custom resource definition is there, a mirror of Runs ends with a typed error and a hint."""
-    if not any_cluster.is_real:
-        pytest.skip("the embedded API server may serve Runs from the start")
-    async with any_cluster.client() as client:
+    async with real_cluster.client() as client:
         await without_runs(client)
         async with Mirror(client, [RUNS]) as mirror:
             with pytest.raises(NotFoundError) as caught:

@@ -210,15 +210,13 @@ async def happens(world: World, http: httpx2.AsyncClient, kind: str, name: str) 
         await world.until(lambda: not world.run(run) and not world.pods(run), f"{run} is gone")
 
 
-@pytest.mark.real
+@pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 async def test_people_may_do_what_kubernetes_lets_them(
-    request: pytest.FixtureRequest, world: World, http: httpx2.AsyncClient
+    runs_server: RealCluster, world: World, http: httpx2.AsyncClient
 ) -> None:
-    """Nothing without a role; with one in a namespace, reading and writing there and nowhere else."""
-    if "real" not in request.node.name:
-        pytest.skip("the embedded server has one user")
-    cluster: RealCluster = request.getfixturevalue("runs_server")
-    ada = {"Authorization": f"Bearer {cluster.tokens['ada']}"}
+    """Nothing without a role; with one in a namespace, reading and writing there and nowhere else. The embedded server
+    has one user."""
+    ada = {"Authorization": f"Bearer {runs_server.tokens['ada']}"}
     await submit(http, "theirs")
     path = f"/v1/runs/{world.namespace}/theirs"
     assert (await http.get("/v1/version", headers=ada)).json()["user"] == "ada"
