@@ -7,5 +7,5 @@ runs, members, submission, changes, waiting             runs: read, list, watch;
 logs (log_source, log_merge, log_lines), events (event_feed), exec      what runs and members say and do
 nodes, board, policy, health                            the cluster and this server
 streams, hub, tracking, paging, selectors, lookup       what several of these need
-views       what is answered, as types
+views, node_views, waiting_views                        what is answered, as types
 """

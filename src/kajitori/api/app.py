@@ -27,6 +27,7 @@ from kajitori.api import (
     members,
     networks,
     node_health,
+    node_views,
     nodes,
     policy,
     problems,
@@ -37,6 +38,7 @@ from kajitori.api import (
     submission,
     views,
     waiting,
+    waiting_views,
     what_if,
 )
 from kajitori.api.context import Api, ApiDependencies
@@ -70,6 +72,12 @@ ROUTERS = tuple(
     )
 )
 
+_VIEWS = dict.fromkeys(
+    kind
+    for module in (views, node_views, waiting_views)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, views.View)
+)
 _ANSWERS: tuple[type, ...] = (
     problems.Problem,
     RunStatus,
@@ -77,7 +85,7 @@ _ANSWERS: tuple[type, ...] = (
     host_lists.HostsMissing,
     ssh_keys.AttemptKeys,
     *(code.CodeView, code.CodePart, code.CodeParts),
-    *(kind for kind in vars(views).values() if isinstance(kind, type) and issubclass(kind, views.View)),
+    *_VIEWS,
 )
 _REQUESTS: tuple[type[BaseModel], ...] = (
     RunSpec,

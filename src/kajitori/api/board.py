@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, describes
+from kajitori.api.node_views import GpuBoard, GpuHolding, GpuType, GpuUser
 from kajitori.api.pools import pool_views
-from kajitori.api.views import GpuBoard, GpuHolding, GpuType, GpuUser
 from kajitori.core.nodelist import compress
 
 router = APIRouter(tags=["cluster"])

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
-from kajitori.api.views import HealthEntry, NodeTest
+from kajitori.api.node_views import HealthEntry, NodeTest
 from kajitori.core import names
 from kajitori.core.fields import Text
 from kajitori.core.health import BY_HAND, DRAINED_BY

@@ -23,9 +23,9 @@ from kajitori.api.node_health import (
     trial_of,
     why_out,
 )
+from kajitori.api.node_views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
 from kajitori.api.pools import pool_views
 from kajitori.api.submission import read_json
-from kajitori.api.views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
 from kajitori.core import names
 from kajitori.core.policy import Policy
 from kajitori.core.snapshot import NodeFacts, NodeTable

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from kajitori.api.context import Api
-from kajitori.api.views import ExplanationView, PoolView
+from kajitori.api.node_views import PoolView
+from kajitori.api.waiting_views import ExplanationView
 from kajitori.core.node_request import says
 from kajitori.core.planner import Shortage
 from kajitori.core.provisioning import Wanting, demand

@@ -14,7 +14,8 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.standing import standing, stop_watch
-from kajitori.api.views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView, phase_of
+from kajitori.api.views import phase_of
+from kajitori.api.waiting_views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
 from kajitori.core.backfill import Reservation
 from kajitori.core.forecast import forecast
 from kajitori.core.nodelist import compress

@@ -17,7 +17,8 @@ from kajitori.api.auth import Caller, User, submitted_by
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import run_object
 from kajitori.api.paging import Parameters
-from kajitori.api.views import DryRun, RunView, run_view
+from kajitori.api.views import RunView, run_view
+from kajitori.api.waiting_views import DryRun
 from kajitori.core import manifests, names
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide, objections
 from kajitori.core.draft import Draft, read_draft

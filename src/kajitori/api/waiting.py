@@ -18,7 +18,7 @@ from kajitori.api.lookup import find_run
 from kajitori.api.pools import tell_of_pools
 from kajitori.api.queue import kept_view, place_view
 from kajitori.api.standing import Standing, standing, stop_watch
-from kajitori.api.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
+from kajitori.api.waiting_views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.core import nodelist
 from kajitori.core.decide import Decision
 from kajitori.core.elastic import grown

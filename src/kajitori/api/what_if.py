@@ -10,7 +10,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import run_object
 from kajitori.api.submission import decide_or_refuse, read_submission, run_document
-from kajitori.api.views import WhatIf
+from kajitori.api.waiting_views import WhatIf
 from kajitori.core import nodelist
 from kajitori.core.planner import Placement
 
