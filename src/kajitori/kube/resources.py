@@ -50,6 +50,7 @@ PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume",
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)

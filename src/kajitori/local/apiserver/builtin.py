@@ -13,6 +13,7 @@ from kajitori.local.apiserver.strategies import (
     configuration,
     events,
     namespaces,
+    networking,
     nodes,
     pods,
     policies,
@@ -143,6 +144,14 @@ def built_in_kinds() -> list[Kind]:
         _review("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
         _review("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
         _review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview"),
+        _kind(
+            "networking.k8s.io/v1",
+            "networkpolicies",
+            "NetworkPolicy",
+            networking.NetworkPolicyStrategy(),
+            short=("netpol",),
+            singular="networkpolicy",
+        ),
         _kind(
             "policy/v1",
             "poddisruptionbudgets",

@@ -37,6 +37,7 @@ _EMPTY: Mapping[str, Object] = {
     "Pod": {"spec": {"containers": None}},
     "LimitRange": {"spec": {"limits": None}},
     "Service": {"status": {"loadBalancer": {}}},
+    "NetworkPolicy": {"spec": {"podSelector": {}}},
     "PriorityClass": {"value": 0},
     "PersistentVolumeClaim": {"spec": {"resources": {}}},
     "Event": {

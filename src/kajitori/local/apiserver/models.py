@@ -22,6 +22,7 @@ PACKAGES = {
     "core_v1": "io.k8s.api.core.v1",
     "discovery_v1": "io.k8s.api.discovery.v1",
     "coordination_v1": "io.k8s.api.coordination.v1",
+    "networking_v1": "io.k8s.api.networking.v1",
     "policy_v1": "io.k8s.api.policy.v1",
     "scheduling_v1": "io.k8s.api.scheduling.v1",
     "storage_v1": "io.k8s.api.storage.v1",

@@ -69,6 +69,20 @@ def budget(obj: Object, now: datetime) -> Row:
     return [_name(obj), str(low), str(high), status.get("disruptionsAllowed", 0), _age(obj, now)]
 
 
+def network_policy(obj: Object, now: datetime) -> Row:
+    return [_name(obj), _selector((obj.get("spec") or {}).get("podSelector") or {}), _age(obj, now)]
+
+
+def _selector(selector: Mapping[str, Any]) -> str:
+    """A label selector in the words of `kubectl get -l`."""
+    found = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for one in selector.get("matchExpressions") or []:
+        key, values = one["key"], ",".join(sorted(one.get("values") or []))
+        said = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
+        found.append((key, said.get(one["operator"], key)))
+    return ",".join(text for _, text in sorted(found)) or _NONE
+
+
 def quota(obj: Object, now: datetime) -> Row:
     status = obj.get("status") or {}
     hard, used = status.get("hard") or {}, status.get("used") or {}

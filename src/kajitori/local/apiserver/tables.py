@@ -115,6 +115,7 @@ _KINDS: dict[tuple[str, str], tuple[tuple[Column, ...], Row]] = {
         _columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)),
         rows.service,
     ),
+    ("networking.k8s.io", "networkpolicies"): (_columns("Pod-Selector", "Age"), rows.network_policy),
     ("policy", "poddisruptionbudgets"): (
         (
             _NAME,

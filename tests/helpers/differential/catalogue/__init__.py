@@ -9,7 +9,7 @@ from tests.helpers.differential.catalogue.cluster import EVENTS, LEASES, NAMESPA
 from tests.helpers.differential.catalogue.configuration import CONFIG_MAPS, SECRETS, SERVICES
 from tests.helpers.differential.catalogue.custom import BOATS, OLD_BOATS, RUNS
 from tests.helpers.differential.catalogue.pods import PODS
-from tests.helpers.differential.catalogue.policies import BUDGETS, LIMITS, PRIORITIES, QUOTAS
+from tests.helpers.differential.catalogue.policies import BUDGETS, LIMITS, NETWORK_POLICIES, PRIORITIES, QUOTAS
 from tests.helpers.differential.catalogue.sort import META, Object, Sort
 from tests.helpers.differential.catalogue.storage import CLAIMS, VOLUMES
 
@@ -30,6 +30,7 @@ SORTS = (
     QUOTAS,
     LIMITS,
     BUDGETS,
+    NETWORK_POLICIES,
     PRIORITIES,
     BOATS,
     OLD_BOATS,

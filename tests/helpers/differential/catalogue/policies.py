@@ -1,4 +1,4 @@
-"""What bounds others: quotas, limits, budgets, priorities."""
+"""What bounds others: quotas, limits, budgets, network policies, priorities."""
 
 from __future__ import annotations
 
@@ -93,6 +93,42 @@ BUDGETS = Sort(
     ),
     names=("a",),
     weight=3,
+)
+
+NETWORK_POLICIES = Sort(
+    "netpol",
+    "/apis/networking.k8s.io/v1/namespaces/{p}/networkpolicies",
+    {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": ""},
+        "spec": {
+            "podSelector": {"matchLabels": {"tier": "a"}},
+            "ingress": [{"from": [{"podSelector": {}}], "ports": [{"port": 80}]}],
+        },
+    },
+    (
+        {"spec": {"podSelector": None}},
+        {"spec": {"podSelector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["b", "a"]}]}}},
+        {"spec": {"podSelector": {"matchExpressions": [{"key": "tier", "operator": "Odd"}]}}},
+        {"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}]}},
+        {"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.1/8", "except": ["10.0.0.0/8", "fd00::/8"]}}]}]}},
+        {"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "2001:DB8::/32"}}]}]}},
+        {"spec": {"egress": [{}]}},
+        {"spec": {"egress": []}},
+        {"spec": {"ingress": None}},
+        {"spec": {"ingress": [{"from": [{}]}]}},
+        {"spec": {"ingress": [{"from": [{"podSelector": {}, "ipBlock": {"cidr": "10.0.0.0/8"}}]}]}},
+        {"spec": {"ingress": [{"ports": [{"port": "http", "endPort": 5}, {"endPort": 5}, {"protocol": "ICMP"}]}]}},
+        {"spec": {"ingress": [{"ports": [{"port": 90, "endPort": 80}, {"port": 0}, {"port": "Bad_Name"}]}]}},
+        {"spec": {"ingress": [{"ports": [{"port": 80, "endPort": "x"}]}]}},
+        {"spec": {"policyTypes": ["Egress"]}},
+        {"spec": {"policyTypes": []}},
+        {"spec": {"policyTypes": ["Odd", "Ingress"]}},
+        {"spec": None},
+    ),
+    names=("a",),
+    weight=2,
 )
 
 PRIORITIES = Sort(
