@@ -50,14 +50,11 @@ class Growing:
 
     def is_needed(self) -> bool:
         """Whether any gang could grow if there was room."""
-        return self._cluster.policy.elastic.grow and any(self._may_grow(run) for run in self._mirror.runs.values())
+        return self._cluster.policy.elastic.grow and bool(self._candidates())
 
     def look(self, state: Snapshot, waiting: Sequence[GangRequest], now: datetime) -> list[Grows]:
         """Those that grow now. state: what is used, and what is promised to somebody. waiting: all that want nodes."""
-        candidates = [(key, run) for key, run in self._mirror.runs.items() if self._may_grow(run)]
-        uids = {run.metadata.uid for run in self._mirror.runs.values()}
-        self._sizes = {uid: known for uid, known in self._sizes.items() if uid in uids}
-        found = ((key, run, growable(self._cluster, run, now)) for key, run in candidates)
+        found = ((key, run, growable(self._cluster, run, now)) for key, run in self._candidates())
         gangs = {each.gang.key: (key, run, each) for key, run, each in found if each is not None}
         order = sorted((each for _, _, each in gangs.values()), key=_first)
         grows = []
@@ -71,12 +68,14 @@ class Growing:
         """This gang can't grow now after all: the time for which there has been room begins anew."""
         self._patience.forget("/".join(key))
 
-    def _may_grow(self, run: RunObject) -> bool:
-        uid, generation = run.metadata.uid, run.metadata.generation
-        known = self._sizes.get(uid)
-        if known is None or known[0] != generation:
-            known = self._sizes[uid] = generation, size_of(run)
-        return may_grow(run, known[1])
+    def _candidates(self) -> list[tuple[Key, RunObject]]:
+        """Gangs that would grow if there was room. What is known of their specs is kept, of those that are there."""
+        before, self._sizes = self._sizes, {}
+        for run in self._mirror.runs.values():
+            uid, generation = run.metadata.uid, run.metadata.generation
+            known = before.get(uid)
+            self._sizes[uid] = known if known and known[0] == generation else (generation, size_of(run))
+        return [(key, run) for key, run in self._mirror.runs.items() if may_grow(run, self._sizes[run.metadata.uid][1])]
 
 
 def _first(each: Growable) -> tuple[int, str, str]:

@@ -184,7 +184,7 @@ class Queue:
         by_key = {w.request.key: w for w in self._waiting.values() if w.key not in self._placed}
         if not by_key:
             return Cycle(doubtful=doubtful, busy=passed_over)
-        snapshot = self._used()
+        snapshot = self._used(but_for=self._returning)
         barred = self._cluster.barred()
         applicants = [Applicant(waiting.run, barred(waiting.request)) for waiting in by_key.values()]
         back = self._come_back(applicants, snapshot)
@@ -236,8 +236,10 @@ class Queue:
         if not growing.is_needed():
             return []
         self._forget_shown(now)
-        waiting = [each.request for each in self._waiting.values()]
-        grows = [each for each in growing.look(self._used(), waiting, now) if each.key not in busy]
+        applicants = [Applicant(waiting.run, waiting.request) for waiting in self._waiting.values()]
+        free_for_all = self.giving_way.settle(applicants, self._used(), now).state
+        waiting = [each.request for each in applicants]
+        grows = [each for each in growing.look(free_for_all, waiting, now) if each.key not in busy]
         for each in grows:
             self._placed[each.key] = Placed(each.member, each.more, each.run.metadata.resource_version)
         return grows
@@ -267,13 +269,13 @@ class Queue:
             placements.append(placement)
         return replace(settled, placements=tuple(placements))
 
-    def _used(self) -> Snapshot:
-        """What is used on every node, or promised, but for those that come back to nodes of their own now."""
+    def _used(self, but_for: Collection[Key] = ()) -> Snapshot:
+        """What is used on every node, or promised to others than these."""
         snapshot = self._cluster.snapshot()
         for placed in self._placed.values():
             occupy(snapshot, placed.member, self._existing(placed.nodes))
         for promise in self._cluster.promises():
-            if key_of(promise.run) not in self._returning:
+            if key_of(promise.run) not in but_for:
                 occupy(snapshot, promise.member, promise.nodes)
         return snapshot
 

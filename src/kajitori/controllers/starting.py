@@ -71,8 +71,8 @@ class Starter:
         told, now, members = waiting.status, self._now(), spec.replicas
         template = self._provisioning.template_of(waiting, placement.nodes, decision.template)
         if spec.fewest is not None:
-            if told.resize is None:  # else that was asked before, and its last members may still be counted
-                placement = await self._within_quota(run, spec.fewest, placement, template)
+            asked_before = len(nodelist.expand(told.resize.nodes)) if told.resize is not None else 0
+            placement = await self._within_quota(run, spec.fewest, asked_before, placement, template)
             members = len(placement.ranks)
         nodes = nodelist.compress(placement.nodes)
         how: Any = {"launcher": manifests.launcher_of(spec), "bind_direct": decision.bind_direct}
@@ -84,12 +84,18 @@ class Starter:
         return status, await self._statuses.write(run, status, waiting.version, before=waiting.status)
 
     async def _within_quota(
-        self, run: RunObject, fewest: int, placement: Placement, template: dict[str, Any]
+        self, run: RunObject, fewest: int, asked_before: int, placement: Placement, template: dict[str, Any]
     ) -> Placement:
         """The placement of an elastic gang with as many of its members as the namespace's quotas have room for; all of
-        them where that is too few: then it is told so."""
+        them where that is too few: then it is told so.
+
+        asked_before: for so many there was room when its nodes were chosen; these may still be counted as its last
+        members.
+        """
         members = len(placement.ranks)
-        room = await quota_room(self._client, run.metadata.namespace, template, members)
+        if members <= asked_before:
+            return placement
+        room = max(asked_before, await quota_room(self._client, run.metadata.namespace, template, members))
         if not fewest <= room < members:
             return placement
         return replace(placement, ranks=placement.ranks[:room], nodes=placement.nodes[:room])

@@ -66,10 +66,6 @@ class WorkQueue:
         """It is looked at again at that moment, or earlier."""
         self._wake_at[key] = min(moment, self._wake_at.get(key, moment))
 
-    def wakes_at(self, key: Key) -> datetime | None:
-        """When it is looked at again though nothing changes."""
-        return self._wake_at.get(key)
-
     def rest(self, key: Key, seconds: float) -> None:
         """Looking at it took so long: it is left alone for a multiple of that."""
         self._rests_until[key] = asyncio.get_running_loop().time() + REST * seconds

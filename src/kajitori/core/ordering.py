@@ -120,12 +120,6 @@ class Ledger:
         average, since, rate = known
         return rate + (average - rate) * math.exp(-self._decay * max(0.0, at - since))
 
-    def forget_idle(self, at: float, below: float = 1e-6) -> None:
-        """Drops accounts that have nothing and whose past no longer counts."""
-        idle = [name for name, (_, _, rate) in self._accounts.items() if not rate and self.share(name, at) < below]
-        for name in idle:
-            del self._accounts[name]
-
 
 class DominantShares:
     """Shares of what the cluster has of the resource that an account had most of.

@@ -13,7 +13,7 @@ from kajitori.controllers.growing import Growing
 from kajitori.controllers.queue import Admitted, Queue, Waiting
 from kajitori.core import gang
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Resize, RunStatus
+from kajitori.core.status import GivesWay, Resize, RunStatus
 
 ELASTIC: dict[str, Any] = {
     "replicas": 4,
@@ -35,9 +35,9 @@ class Scene(QueueScene):
         found = self.queue.growing(self.growing, keys, NOW + timedelta(minutes=minutes))
         return {each.key[1]: each.nodes for each in found}
 
-    def queues(self, name: str, members: int, *, fewest: int | None = None, **status: Any) -> None:
+    def queues(self, name: str, members: int, *, fewest: int | None = None, priority: int = 0, **status: Any) -> None:
         """A run that waits, as the controller has it."""
-        applicant = self.waits(name, members)
+        applicant = self.waits(name, members, priority=priority)
         request = replace(applicant.request, fewest=fewest, grows=fewest is not None)
         assert applicant.run.status is not None
         stands = msgspec.structs.replace(applicant.run.status, **status)
@@ -122,6 +122,36 @@ def test_it_comes_back_to_what_is_kept_for_it_before_anybody_else_is_looked_at()
     scene.queues("large", 3)
     scene.queues("bert", 4, fewest=1, attempt=status.attempt, attempts=1, resize=status.resize)
     assert scene.starts() == {"bert": ("n0", "n1", "n2")}
+
+
+def test_it_does_not_grow_into_what_is_kept_for_one_of_lower_priority_that_comes_back() -> None:
+    """Its members have ended, so that these nodes look free; there was room for one more beside them all along."""
+    scene = Scene(5)
+    status = kept(scene, "n[0-2]", pods=False)
+    scene.queues("bert", 4, fewest=1, attempt=status.attempt, attempts=1, resize=status.resize)
+    scene.runs("urgent", "n3", since=ago(hours=1), **ELASTIC, priority="high")
+    assert scene.grows(0) == {}
+    assert scene.grows(10) == {"urgent": ("n3", "n4")}
+
+
+def test_it_does_not_grow_into_what_comes_free_for_somebody() -> None:
+    """Whoever gave way to one of lower priority, that a team is guaranteed, did not do it for this one."""
+    scene = Scene(4)
+    scene.queues("owed", 2, priority=-100)
+    uid = scene.mirror.runs["team", "owed"].metadata.uid
+    scene.show("gave", RunStatus(phase=Phase.QUEUED, gives_way=GivesWay(to="team/owed", uid=uid, who="team/owed")))
+    scene.runs("bert", "n3", since=ago(hours=1), **ELASTIC, priority="high")
+    assert scene.grows(0) == {}
+    assert scene.grows(10) == {"bert": ("n3", "n2")}
+
+
+def test_nothing_is_remembered_of_runs_that_are_gone() -> None:
+    scene = Scene(1)
+    scene.runs("rigid", "n0", since=ago(hours=1))
+    assert not scene.growing.is_needed()
+    scene.lose("rigid")
+    assert not scene.growing.is_needed()
+    assert not scene.growing._sizes
 
 
 def test_it_takes_at_once_what_nobody_else_could_use() -> None:

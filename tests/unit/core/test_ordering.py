@@ -130,10 +130,6 @@ def test_an_account_that_had_all_for_ever_stands_at_one_and_half_a_week_later() 
     assert ledger.share("ann", 700 * DAY_SECONDS) == pytest.approx(1.0)
     ledger.change("ann", -1.0, 700 * DAY_SECONDS)
     assert ledger.share("ann", 707 * DAY_SECONDS) == pytest.approx(0.5)
-    ledger.forget_idle(708 * DAY_SECONDS)
-    assert ledger.share("ann", 707 * DAY_SECONDS) == pytest.approx(0.5)
-    ledger.forget_idle(1000 * DAY_SECONDS)
-    assert ledger.share("ann", 1000 * DAY_SECONDS) == 0.0
 
 
 uses_of_a_cluster = st.lists(st.tuples(st.floats(0, 50), st.floats(0, 50), st.floats(0, 1)), max_size=12)
