@@ -240,6 +240,12 @@ class AgentOptions:
     """Who signed their certificates (PEM); None: the system's authorities."""
     node: str = ""
     """This node's name in the cluster."""
+    report: tuple[str, ...] = ()
+    """URLs of Web APIs that are told totals; any of them will do. None: nobody is told."""
+    report_token: Path | None = None
+    """Holds what shows them who this is; read again each time, since kubelets replace it."""
+    report_ca: Path | None = None
+    """As relay_ca."""
     policy: Path | None = None
     host: str = "127.0.0.1"
     port: int = 9465
@@ -249,15 +255,18 @@ class AgentOptions:
     def __post_init__(self) -> None:
         faults = [*_port_faults(("--port", self.port)), *_file_faults(("--policy", self.policy))]
         faults += _file_faults(("--relay-token", self.relay_token), ("--relay-ca", self.relay_ca))
-        for url in self.relay:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                faults.append(Fault("--relay", f"{url!r} is not a URL", url, "write http://relay.kajitori:8601"))
+        faults += _file_faults(("--report-token", self.report_token), ("--report-ca", self.report_ca))
+        faults += _url_faults("--relay", self.relay, "http://relay.kajitori:8601")
+        faults += _url_faults("--report", self.report, "http://server.kajitori:8600")
         if bool(self.relay) == (self.pods is not None):
             hint = "name a folder with --pods, or relays with --relay"
             faults.append(Fault("--relay", "one of both tells of this node's Pods", " ".join(self.relay), hint))
-        if self.relay and not self.node:
-            faults.append(Fault("--node", "relays have to know which node this is", hint="name it as in `kaji nodes`"))
+        if (self.relay or self.report) and not self.node:
+            said = f"{'relays have' if self.relay else 'the Web API has'} to know which node this is"
+            faults.append(Fault("--node", said, hint="name it as in `kaji nodes`"))
+        if bool(self.report) != bool(self.report_token):
+            hint = "give both --report and --report-token, or neither"
+            faults.append(Fault("--report", "the Web API has to be shown who tells", " ".join(self.report), hint))
         _raise(faults)
 
 
@@ -312,6 +321,14 @@ def _file_faults(*files: tuple[str, Path | None]) -> list[Fault]:
         Fault(option, f"there is no file {path}", str(path), "check the path")
         for option, path in files
         if path is not None and not path.is_file()
+    ]
+
+
+def _url_faults(option: str, urls: Iterable[str], such_as: str) -> list[Fault]:
+    return [
+        Fault(option, f"{url!r} is not a URL", url, f"write {such_as}")
+        for url in urls
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname
     ]
 
 

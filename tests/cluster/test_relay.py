@@ -9,12 +9,14 @@ import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.helpers.real_cluster import AnyCluster
 
-from kajitori.agent.relay import RelayPods, Relays
+from kajitori.agent.relay import RelayPods
+from kajitori.agent.servers import Servers
 from kajitori.core import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.install import install
@@ -34,9 +36,11 @@ async def until(happened: Callable[[], bool], what: str) -> None:
 
 
 @asynccontextmanager
-async def following(relay: RelayServer, token: str = TOKEN) -> AsyncIterator[RelayPods]:
+async def following(relay: RelayServer, tmp_path: Path, token: str = TOKEN) -> AsyncIterator[RelayPods]:
     """What an agent on the node knows."""
-    pods = RelayPods(Relays([relay.url], token), NODE, interface_of=lambda addresses: f"veth-{addresses[0][-1]}")
+    file = tmp_path / "token"
+    file.write_text(token)
+    pods = RelayPods(Servers([relay.url], file), NODE, interface_of=lambda addresses: f"veth-{addresses[0][-1]}")
     pods.start()
     try:
         yield pods
@@ -57,7 +61,9 @@ async def add_pod(client: KubeClient, namespace: str, name: str, address: str, *
     await client.patch(PODS, name, {"status": status}, namespace, subresource="status")
 
 
-async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(any_cluster: AnyCluster, own_namespace: str) -> None:
+async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(
+    any_cluster: AnyCluster, own_namespace: str, tmp_path: Path
+) -> None:
     """Also after its relay was replaced by another, of which it is told all."""
     async with any_cluster.client() as client:
         await install(client)
@@ -83,7 +89,7 @@ async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(any_cluster: Any
         }
         async with Mirror(client, (PODS, RUNS)) as mirror:
             await mirror.wait_synced()
-            async with RelayServer(mirror, token=TOKEN) as relay, following(relay) as agent:
+            async with RelayServer(mirror, token=TOKEN) as relay, following(relay, tmp_path) as agent:
                 await add_pod(client, own_namespace, "bert-1-0", "10.1.0.5", ownerReferences=[owner])
                 await add_pod(client, own_namespace, "daemon", "10.0.0.9")
 
@@ -106,13 +112,13 @@ async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(any_cluster: Any
         await client.delete(RUNS, "bert", own_namespace)
 
 
-async def test_an_agent_that_was_told_nothing_forgets_nobody(any_cluster: AnyCluster) -> None:
+async def test_an_agent_that_was_told_nothing_forgets_nobody(any_cluster: AnyCluster, tmp_path: Path) -> None:
     """A token that is not the relay's, say: then its node's Pods are unknown, which is not that there are none."""
     async with any_cluster.client() as client:
         await install(client)
         async with Mirror(client, (PODS, RUNS)) as mirror:
             await mirror.wait_synced()
-            async with RelayServer(mirror, token=TOKEN) as relay, following(relay, "another") as agent:
+            async with RelayServer(mirror, token=TOKEN) as relay, following(relay, tmp_path, "another") as agent:
                 with pytest.raises(ConnectionError, match="no relay has told yet which Pods are on node gpu-1"):
                     agent.pods()
 

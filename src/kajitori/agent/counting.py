@@ -7,9 +7,12 @@ the kernel whatever the ledger lacks, and nothing in it twice.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from kajitori.agent.engine import Engine
 from kajitori.agent.pods import PodSource
@@ -36,6 +39,8 @@ class Health:
     """How long the last read-out took."""
     read_at: float = 0.0
     """When it was, in seconds since 1970."""
+    reported_at: float = 0.0
+    """When what had been read was told to somebody who keeps totals; 0: not yet."""
 
 
 class Counting:
@@ -48,15 +53,19 @@ class Counting:
         file: LedgerFile,
         clock: Callable[[], float] = time.time,
         former: Sequence[Engine] = (),
+        *,
+        reports: bool = False,
     ) -> None:
         """A Pod is counted by the first of the engines that takes it. What `former` ones counted here, before an
-        operator chose others, is taken over."""
+        operator chose others, is taken over. reports: totals are told to somebody; no run is forgotten before that."""
         self._engines = engines
         self._former = former
         self._source = source
         self._file = file
         self._clock = clock
-        self.ledger: Ledger = file.load()
+        self._reports = reports
+        ledger = file.load()
+        self.ledger: Ledger = ledger if ledger.life else msgspec.structs.replace(ledger, life=secrets.token_hex(8))
         self.health = Health()
 
     def round(self, classes: Classes, keep_runs_seconds: float) -> None:
@@ -86,7 +95,8 @@ class Counting:
         now = self.health.read_at = self._clock()
         ledger, lost = accounted(self.ledger, reading, now)
         # 4. Remember. From now on nobody needs the counters of those who left.
-        self._keep(without_old_runs(closed(ledger, pods.keys(), former), now, keep_runs_seconds))
+        told_at = min(now, self.health.reported_at) if self._reports else now
+        self._keep(without_old_runs(closed(ledger, pods.keys(), former), told_at, keep_runs_seconds))
         self._report(repaired, lost)
         # 5. Forget them.
         for engine in self._engines:

@@ -52,6 +52,7 @@ def _health(health: Health) -> Iterator[str]:
         (metrics.AGENT_UNCOUNTED_PODS, "gauge", "Pods here that no engine can count.", health.uncounted_pods),
         (metrics.AGENT_READ_SECONDS, "gauge", "Duration of the last read-out.", health.read_seconds),
         (metrics.AGENT_READ_AT, "gauge", "When counters were read last, in seconds since 1970.", health.read_at),
+        (metrics.AGENT_REPORTED_AT, "gauge", "When totals were told last, in seconds since 1970.", health.reported_at),
     )
     for name, kind, text, value in figures:
         yield f"# HELP {name} {text}"

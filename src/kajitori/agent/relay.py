@@ -7,14 +7,13 @@ import http.client
 import logging
 import random
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
+from kajitori.agent.servers import Servers
 from kajitori.core.node_feed import PATH, SILENCE_SECONDS, SINCE, Line, decode_line
 from kajitori.core.traffic import Pod
 
@@ -22,16 +21,6 @@ log = logging.getLogger(__name__)
 
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
 """Before it asks again, at most; longer after each failure, and by chance, so that not all nodes ask at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Relays:
-    """Where relays are, and what they ask for."""
-
-    urls: Sequence[str]
-    token: str = ""
-    tls: ssl.SSLContext | None = None
-    """None: the system's certificates."""
 
 
 class RelayPods:
@@ -42,7 +31,7 @@ class RelayPods:
 
     def __init__(
         self,
-        relays: Relays,
+        relays: Servers,
         node: str,
         *,
         interface_of: Callable[[Sequence[str]], str],
@@ -108,19 +97,12 @@ class RelayPods:
 
     def _follow(self, url: str) -> None:
         """One stream, until it ends. Raises OSError or HTTPException where it breaks."""
-        parts = urlsplit(url)
-        port, host = parts.port, parts.hostname or ""
-        if parts.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=self._silence_seconds, context=self._relays.tls
-            )
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=self._silence_seconds)
+        connection = self._relays.connection(url, self._silence_seconds)
+        headers = self._relays.headers()
         connection.connect()
         self._socket = connection.sock
         try:
             query = f"?{urlencode({SINCE: self._stamp})}" if self._stamp else ""
-            headers = {"Authorization": f"Bearer {self._relays.token}"} if self._relays.token else {}
             connection.request("GET", PATH.format(node=quote(self._node, safe="")) + query, headers=headers)
             answer = connection.getresponse()
             if answer.status != http.HTTPStatus.OK:

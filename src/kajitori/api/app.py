@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -36,6 +37,7 @@ from kajitori.api import (
     runs,
     ssh_keys,
     submission,
+    traffic,
     views,
     waiting,
     waiting_views,
@@ -66,6 +68,7 @@ ROUTERS = tuple(
             board,
             policy,
             networks,
+            traffic,
             health,
             code,
         ),
@@ -85,6 +88,7 @@ _ANSWERS: tuple[type, ...] = (
     host_lists.HostsMissing,
     ssh_keys.AttemptKeys,
     *(code.CodeView, code.CodePart, code.CodeParts),
+    *(traffic.TrafficList, traffic.RunTrafficView),
     *_VIEWS,
 )
 _REQUESTS: tuple[type[BaseModel], ...] = (
@@ -104,9 +108,12 @@ def create_app(deps: ApiDependencies) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        keeping = asyncio.create_task(api.traffic.run())
         try:
             yield
         finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
             await api.close()
 
     app = _with_routes(lifespan)

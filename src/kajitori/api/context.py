@@ -23,8 +23,11 @@ from kajitori.api.hub import RunHub
 from kajitori.api.log_source import MAX_LOGS, Slots
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams import StreamRegistry
+from kajitori.api.traffic_keeper import TrafficKeeper
 from kajitori.api.uploads import Uploads
 from kajitori.api.views import RunRenderer
+from kajitori.core import names
+from kajitori.kube.agents import AgentTokens
 from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
@@ -39,6 +42,7 @@ from kajitori.monitoring.metrics import ApiMetrics, new_registry
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import LEASE_NAMESPACE
+from kajitori.store.blobs import Blobs
 from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
 
@@ -73,6 +77,8 @@ class ApiDependencies:
     controller_namespace: str = LEASE_NAMESPACE
     kept_logs: KeptLogs | None = None
     code: CodeStore | None = None
+    blobs: Blobs | None = None
+    agent_account: str = names.AGENT_ACCOUNT
     registry: CollectorRegistry | None = None
     now: Callable[[], datetime] | None = None
     clock: Callable[[], float] = time.monotonic
@@ -109,6 +115,8 @@ class Api:
         self.events = EventFeeds(deps.client)
         self.renderer = RunRenderer()
         self.remembered = Remembered(deps.clock, BOARD_SHARE, BOARD_SECONDS)
+        self.agents = AgentTokens(deps.client, deps.mirror, deps.agent_account, deps.clock)
+        self.traffic = TrafficKeeper(deps.blobs, self.now)
         self.log_slots = Slots(MAX_LOGS)
         self._expected: dict[Key, float] = {}
         self._unsubscribe = deps.mirror.on_change(self._note)

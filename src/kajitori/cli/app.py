@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "queue": "Show who waits for nodes, in order.",
         "nodes": "Show the nodes and why some take no work.",
         "policy": "Show the policy in force, or check a file.",
+        "traffic": "Show who talks to the internet, and how much.",
         "network": "Show whose every address is.",
         "plan": "Tell how large a cluster can become.",
         "drain": "Empty nodes: runs on them go elsewhere.",

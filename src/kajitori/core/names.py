@@ -42,6 +42,8 @@ CONDITION_MEMORY_PEAK = f"{GROUP}/memory-peak"
 
 NAMESPACE = "kajitori"
 """Of the controllers' Lease, and of the runs that test nodes unless policy names another."""
+AGENT_ACCOUNT = f"{NAMESPACE}/kajitori-agent"
+"""The service account of node agents, with its namespace."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -19,16 +19,21 @@ Direction = Literal["in", "out"]
 """As the Pod sees it."""
 
 DIRECTIONS: tuple[Direction, ...] = ("in", "out")
+MOST_RUNS = 1000
+"""So many accounts of runs a node has at most."""
 HOST = "host"
 """Stands for a Pod's UID in counters of the node itself: what its own programs and Pods without a network of their own
 send and receive."""
 
 
+_Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class Count(NamedTuple):
     """So much traffic. Of large packets that network cards cut or join, the kernel sees one."""
 
-    bytes: int = 0
-    packets: int = 0
+    bytes: _Amount = 0
+    packets: _Amount = 0
 
     def plus(self, other: Count) -> Count:
         """Both together."""
@@ -113,11 +118,15 @@ class RunAccount(msgspec.Struct, frozen=True, rename="camel"):
     totals: Totals
     seen_at: float
     """When a Pod of it was here last, in seconds since 1970."""
+    opened_at: float = 0.0
+    """When it was opened: a run that comes back after its account was closed gets another one."""
 
 
 class Ledger(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """What an agent remembers. Changed as a whole, kept as a whole."""
 
+    life: str = ""
+    """Stands for this ledger and no other: an agent whose memory was lost begins another one."""
     seen: dict[str, Counter] = {}
     """By counter: how much of it is in the totals."""
     closing: frozenset[str] = frozenset()
@@ -189,9 +198,13 @@ def closed(ledger: Ledger, living: Collection[str], former: Collection[str] = ()
 
 
 def without_old_runs(ledger: Ledger, now: float, keep_seconds: float) -> Ledger:
-    """The ledger without the totals of runs that had no Pod here for so long. Their namespaces' and users' stay."""
-    runs = {uid: run for uid, run in ledger.runs.items() if now - run.seen_at <= keep_seconds}
-    return msgspec.structs.replace(ledger, runs=runs)
+    """The ledger without the totals of runs that had no Pod here for so long, and of those that are too many, the ones
+    that left first. Their namespaces' and users' totals stay. now: where totals are told to somebody, when he was told
+    last, so that nothing is forgotten that he may not know."""
+    runs = [item for item in ledger.runs.items() if now - item[1].seen_at <= keep_seconds]
+    if len(runs) > MOST_RUNS:
+        runs = sorted(runs, key=lambda item: item[1].seen_at)[-MOST_RUNS:]
+    return msgspec.structs.replace(ledger, runs=dict(runs))
 
 
 def _booked(ledger: Ledger, fresh: Mapping[str, Totals], now: float) -> Ledger:
@@ -202,18 +215,19 @@ def _booked(ledger: Ledger, fresh: Mapping[str, Totals], now: float) -> Ledger:
         pod, new = account.pod, fresh.get(uid, {})
         if pod.run_uid:
             before = runs.get(pod.run_uid)
-            totals = _sum(before.totals if before is not None else {}, new)
-            runs[pod.run_uid] = RunAccount(pod.namespace, pod.run, pod.run_uid, pod.user, totals, now)
+            totals = added(before.totals if before is not None else {}, new)
+            since = before.opened_at if before is not None else now
+            runs[pod.run_uid] = RunAccount(pod.namespace, pod.run, pod.run_uid, pod.user, totals, now, since)
         if new:
-            pods[uid] = PodAccount(pod, _sum(account.totals, new))
-            namespaces[pod.namespace] = _sum(namespaces.get(pod.namespace, {}), new)
+            pods[uid] = PodAccount(pod, added(account.totals, new))
+            namespaces[pod.namespace] = added(namespaces.get(pod.namespace, {}), new)
             if pod.user:
-                users[pod.user] = _sum(users.get(pod.user, {}), new)
+                users[pod.user] = added(users.get(pod.user, {}), new)
     for uid, new in fresh.items():
         if uid == HOST:
-            host = _sum(host, new)
+            host = added(host, new)
         elif uid not in ledger.pods:
-            strangers = _sum(strangers, new)
+            strangers = added(strangers, new)
     return msgspec.structs.replace(
         ledger, pods=pods, runs=runs, namespaces=namespaces, users=users, host=host, strangers=strangers
     )
@@ -229,7 +243,8 @@ def _add(totals: Totals, kind: str, count: Count) -> None:
     totals[kind] = totals.get(kind, Count()).plus(count)
 
 
-def _sum(totals: Totals, new: Totals) -> Totals:
+def added(totals: Totals, new: Totals) -> Totals:
+    """Both together."""
     both = dict(totals)
     for kind, count in new.items():
         _add(both, kind, count)

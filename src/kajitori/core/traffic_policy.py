@@ -61,6 +61,8 @@ class TrafficPolicy(Document):
     reads. auto: interface where the node can, else sets."""
     every_seconds: DurationAboveZero = Field(default=15, alias="every")
     """How often counters are read."""
+    report_seconds: DurationAboveZero = Field(default=60, alias="report")
+    """How often each node's totals are told to the Web API, where there is one to tell; `kaji traffic` is so old."""
     keep_runs_seconds: DurationAboveZero = Field(default=3600, alias="keepRuns")
     """So long after its last Pod on a node the totals of a run can still be read there. They stay in those of its
     namespace and user."""

@@ -20,10 +20,12 @@ from kajitori.agent.exposition import exposition
 from kajitori.agent.links import interface_of
 from kajitori.agent.pods import PodFolder, PodSource
 from kajitori.agent.policy import TrafficSection
-from kajitori.agent.relay import RelayPods, Relays
+from kajitori.agent.relay import RelayPods
+from kajitori.agent.reporting import Reporting
 from kajitori.agent.server import serving
+from kajitori.agent.servers import Servers
 from kajitori.agent.state import LedgerFile, alone, discard
-from kajitori.errors import Fault, InvalidInput, Unavailable, Unsupported
+from kajitori.errors import InvalidInput, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
 from kajitori.settings import AgentOptions
 
@@ -49,14 +51,18 @@ def agent(options: AgentOptions) -> int:
     with alone(options.data), _source(options) as source:
         section = TrafficSection(options.policy)
         engines = chosen(section.current().engine)
-        counting = Counting(engines, source, LedgerFile(options.data), former=others(engines))
+        reports = bool(options.report)
+        counting = Counting(engines, source, LedgerFile(options.data), former=others(engines), reports=reports)
         _round(counting, section)
         registry = new_registry()
 
         def healthy() -> bool:
             return time.time() - counting.health.read_at < SILENT_ROUNDS * section.current().every_seconds
 
-        with serving(options.host, options.port, lambda: exposition(counting, registry), healthy) as port:
+        with (
+            serving(options.host, options.port, lambda: exposition(counting, registry), healthy) as port,
+            _reporting(options, counting, section),
+        ):
             words = ", ".join(engine.name for engine in engines)
             sys.stderr.write(f"Counting ({words}); metrics at http://{options.host}:{port}/metrics.\n")
             sys.stderr.flush()
@@ -86,20 +92,40 @@ def _source(options: AgentOptions) -> Iterator[PodSource]:
     if options.pods is not None:
         yield PodFolder(options.pods)
         return
-    token = options.relay_token.read_text().strip() if options.relay_token is not None else ""
-    tls = None
-    if options.relay_ca is not None:
-        try:
-            tls = ssl.create_default_context(cafile=options.relay_ca)
-        except (OSError, ssl.SSLError) as error:
-            fault = Fault("--relay-ca", "holds no certificates", str(options.relay_ca), "give a PEM file")
-            raise InvalidInput([fault]) from error
-    pods = RelayPods(Relays(options.relay, token, tls), options.node, interface_of=interface_of)
+    relays = Servers(options.relay, options.relay_token, _trusted("--relay-ca", options.relay_ca))
+    pods = RelayPods(relays, options.node, interface_of=interface_of)
     pods.start()
     try:
         yield pods
     finally:
         pods.stop()
+
+
+@contextmanager
+def _reporting(options: AgentOptions, counting: Counting, section: TrafficSection) -> Iterator[None]:
+    """Totals are told while the block lasts, where there is somebody to tell."""
+    if not options.report:
+        yield
+        return
+    servers = Servers(options.report, options.report_token, _trusted("--report-ca", options.report_ca))
+    reporting = Reporting(servers, options.node, counting, lambda: float(section.current().report_seconds))
+    reporting.start()
+    try:
+        yield
+    finally:
+        reporting.stop()
+
+
+def _trusted(option: str, certificates: Path | None) -> ssl.SSLContext | None:
+    """Raises InvalidInput."""
+    if certificates is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=certificates)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput.one(
+            option, "holds no certificates", value=str(certificates), hint="give a PEM file"
+        ) from error
 
 
 def _go_on(counting: Counting, section: TrafficSection, source: PodSource, stop: threading.Event) -> None:

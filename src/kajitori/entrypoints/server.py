@@ -38,6 +38,7 @@ def server(options: ServerOptions) -> int:
                         controller_namespace=options.controller_namespace,
                         kept_logs=KeptLogs(blobs) if blobs is not None else None,
                         code=CodeStore(blobs, code_limits(policy)) if blobs is not None else None,
+                        blobs=blobs,
                     )
                 )
                 web = WebApi(

@@ -232,6 +232,7 @@ async def _web_api(
                 namespace=options.namespace,
                 kept_logs=KeptLogs(blobs),
                 code=CodeStore(blobs, code_limits(policy)),
+                blobs=blobs,
             )
         )
         web = WebApi(app, host=options.host, port=port)

@@ -36,6 +36,7 @@ AGENT_FAILURES = "kajitori_agent_failures_total"
 AGENT_UNCOUNTED_PODS = "kajitori_agent_uncounted_pods"
 AGENT_READ_SECONDS = "kajitori_agent_read_seconds"
 AGENT_READ_AT = "kajitori_agent_read_timestamp_seconds"
+AGENT_REPORTED_AT = "kajitori_agent_reported_timestamp_seconds"
 
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)

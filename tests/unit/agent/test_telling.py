@@ -155,6 +155,8 @@ def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(Conflict, match="another agent counts"), alone(folder):
             pass
         kept = counting(folder, pod()).ledger
+        assert len(kept.life) == 16
+        LedgerFile(folder).save(kept)
         assert LedgerFile(folder).load() == kept
         (folder / "traffic.json").write_bytes(b"{")
         assert LedgerFile(folder).load() == Ledger()

@@ -106,6 +106,7 @@ async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
                 mirror=mirror,
                 policy=PolicyFile(None),
                 code=CodeStore(blobs, lambda: CodeLimits(size_bytes=64 << 20)),
+                blobs=blobs,
                 user_client=lambda token: KubeClient(config.with_token(token), retry=NO_RETRY),
                 now=lambda: NOW,
                 clock=clock,

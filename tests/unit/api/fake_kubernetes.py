@@ -109,6 +109,7 @@ class FakeKubernetes:
         app = web.Application(middlewares=[self._middleware])
         app.router.add_get("/version", self._version_of)
         app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", self._review_identity)
+        app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review_token)
         app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review_access)
         for base in ("/api/v1", "/apis/kajitori.dev/v1alpha1"):
             app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/log", self._log)
@@ -142,6 +143,20 @@ class FakeKubernetes:
     async def _review_identity(self, request: web.Request) -> web.Response:
         info = {"username": self._user(request), "groups": ["system:authenticated"]}
         return web.json_response({"kind": "SelfSubjectReview", "status": {"userInfo": info}}, status=201)
+
+    async def _review_token(self, request: web.Request) -> web.Response:
+        """Tokens of Pods are `pod.ACCOUNT.AUDIENCE.NODE.POD.UID`, of namespace kajitori."""
+        asked = (await request.json())["spec"]
+        status: Object = {"user": {}, "error": "not known"}
+        kind, _, rest = asked["token"].partition(".")
+        if kind == "pod":
+            account, audience, node, pod, uid = rest.split(".")
+            if audience in asked["audiences"]:
+                extra = {"node-name": [node], "pod-name": [pod], "pod-uid": [uid]}
+                extra = {f"authentication.kubernetes.io/{key}": value for key, value in extra.items() if value != [""]}
+                user = {"username": f"system:serviceaccount:kajitori:{account}", "extra": extra}
+                status = {"authenticated": True, "user": user, "audiences": [audience]}
+        return web.json_response({"kind": "TokenReview", "status": status}, status=201)
 
     async def _review_access(self, request: web.Request) -> web.Response:
         asked = (await request.json())["spec"]["resourceAttributes"]

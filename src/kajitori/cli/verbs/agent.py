@@ -27,6 +27,9 @@ def _data_option(function: Any) -> Any:
 @click.option("--relay-token", type=FILE, metavar="FILE", help="What it asks for.")
 @click.option("--relay-ca", type=FILE, metavar="FILE", help="Who signed its certificate (PEM); else the system's.")
 @click.option("--node", envvar="KAJI_NODE", default="", metavar="NAME", help="This node's name; else $KAJI_NODE.")
+@click.option("--report", multiple=True, metavar="URL", help="A Web API that is told totals; may be repeated.")
+@click.option("--report-token", type=FILE, metavar="FILE", help="What shows it whose agent this is.")
+@click.option("--report-ca", type=FILE, metavar="FILE", help="Who signed its certificate (PEM); else the system's.")
 @policy_option
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")
 @click.option("--port", type=int, default=9465, show_default=True, metavar="P", help="0 takes a free one.")
@@ -35,8 +38,8 @@ def _data_option(function: Any) -> Any:
 def command(context: click.Context, /, pods: Path | None, **options: Any) -> int | None:
     """Count the traffic of this node's Pods.
 
-    Bytes and packets, in and out, by the classes of addresses in policy's section traffic, for Prometheus. Needs root
-    and nft. Killed and started again it loses nothing.
+    Bytes and packets, in and out, by the classes of addresses in policy's section traffic, for Prometheus and, with
+    --report, for kaji traffic. Needs root and nft. Killed and started again it loses nothing.
     """
     if context.invoked_subcommand is not None:
         return None

@@ -1,0 +1,101 @@
+"""Tells the node's totals to a Web API, again and again: one small request, all of them each time."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from kajitori.agent.counting import Counting
+from kajitori.agent.servers import Servers
+from kajitori.core.traffic_report import PATH, Report, report_of
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 20.0
+_encode = msgspec.json.Encoder().encode
+
+
+class Reporting:
+    """In a thread of its own, from `start` to `stop`. What could not be told is in the next report."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        node: str,
+        counting: Counting,
+        every_seconds: Callable[[], float],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._servers = servers
+        self._node = node
+        self._counting = counting
+        self._every_seconds = every_seconds
+        self._chance = chance
+        self._failed = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="report", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when nothing is told any more, but for a last report."""
+        self._stop.set()
+        self._thread.join()
+
+    def tell(self) -> None:
+        """One report. Raises OSError or HTTPException where nobody took it."""
+        health = self._counting.health
+        read_at = health.read_at  # before the ledger, which may be a newer one then
+        report = report_of(self._counting.ledger, read_at, health.uncounted_pods, health.counters_lost)
+        self._send(random.choice(self._servers.urls), report)
+        health.reported_at = read_at
+
+    def _run(self) -> None:
+        # Agents that start together do not tell together, now or later.
+        pause = self._chance() * self._every_seconds()
+        while not self._stop.wait(pause):
+            self._try()
+            pause = self._every_seconds() * (0.75 + self._chance() / 2)
+        if time.time() - self._counting.health.reported_at > 1:
+            self._try()
+
+    def _try(self) -> None:
+        try:
+            self.tell()
+        except (OSError, http.client.HTTPException) as error:
+            level = logging.INFO if self._failed else logging.WARNING
+            log.log(level, "totals were not told, which is made up for later: %s", error)
+            self._failed = True
+        else:
+            if self._failed:
+                log.warning("totals are told again")
+            self._failed = False
+
+    def _send(self, url: str, report: Report) -> None:
+        connection = self._servers.connection(url, PATIENCE_SECONDS)
+        try:
+            headers = {"Content-Type": "application/json", **self._servers.headers()}
+            path = urlsplit(url).path.rstrip("/") + PATH.format(node=quote(self._node, safe=""))
+            connection.request("POST", path, _encode(report), headers)
+            answer = connection.getresponse()
+            said = answer.read(1000)
+            if answer.status != http.HTTPStatus.NO_CONTENT:
+                raise http.client.HTTPException(f"{url} answered {answer.status}: {_detail(said)}")
+        finally:
+            connection.close()
+
+
+def _detail(body: bytes) -> str:
+    """What a problem says, in words."""
+    try:
+        return str(msgspec.json.decode(body)["detail"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return body[:300].decode(errors="replace")

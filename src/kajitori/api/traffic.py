@@ -1,0 +1,235 @@
+"""Who talks to the internet, and how much: what the nodes' agents tell, summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run
+from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
+from kajitori.api.views import Time, View
+from kajitori.core.nodelist import compress
+from kajitori.core.traffic import Count, Totals
+from kajitori.core.traffic_book import WINDOW_SECONDS, Book, Group, Who
+from kajitori.core.traffic_report import PATH, heard, read_report
+from kajitori.errors import InvalidInput, Unauthenticated
+from kajitori.kube.resources import NODES
+
+router = APIRouter(tags=["network"])
+
+SILENT_REPORTS = 5
+"""An agent that was not heard for so many of its intervals is named."""
+
+
+class TrafficCount(View):
+    """In one direction."""
+
+    bytes: int
+    packets: int
+    """Of large packets that network cards cut or join, the kernel sees one."""
+    bytes_per_second: int
+    """Over the last minutes."""
+
+
+class ClassTraffic(View):
+    """With the addresses of one class (policy's `traffic.classes`)."""
+
+    name: str
+    received: TrafficCount
+    sent: TrafficCount
+
+
+class TrafficRow(View, omit_defaults=True):
+    """What somebody received and sent, over all nodes."""
+
+    name: str
+    """Of the run, user, namespace or node."""
+    classes: list[ClassTraffic]
+    namespace: str = ""
+    """Of the run."""
+    uid: str = ""
+    user: str = ""
+    """Who submitted the run, where that is known."""
+
+
+class TrafficNodes(View):
+    """How much of the cluster is counted."""
+
+    counted: int
+    """Nodes whose agents were heard lately."""
+    silent: str
+    """Nodes whose agents were not, as a list such as `gpu-[00001-00004]`: what they counted since then is missing."""
+    silent_count: int
+    uncounted_pods: int
+    """Pods with a network that no agent can count."""
+
+
+class TrafficList(View, omit_defaults=True):
+    """Sums of traffic, who talks most of late first."""
+
+    items: list[TrafficRow]
+    total: int
+    """How many there are; `items` may be fewer."""
+    order_class: str
+    """The class of addresses that they are ordered by."""
+    rate_seconds: int
+    """Rates are over so much time."""
+    nodes: TrafficNodes
+    at: Time
+    kept: bool
+    """Whether totals outlive this server. Else those of runs that ended are lost with it."""
+
+
+class RunTrafficView(TrafficList):
+    """What a run received and sent; `items` are its nodes."""
+
+    run: TrafficRow | None = None
+
+
+class TrafficParameters(Parameters):
+    by: Group = "run"
+    """Whose sums: of runs, users, namespaces or nodes."""
+    namespace: str = Field(default="", max_length=253)
+    """Only runs of this namespace."""
+    class_: str = Field(default="", alias="class", max_length=63)
+    """Order by traffic with addresses of this class; left out: policy's `traffic.others`, such as internet."""
+    limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
+    """At most so many items."""
+
+
+class TrafficRunParameters(Parameters):
+    class_: str = Field(default="", alias="class", max_length=63)
+    """As in /v1/traffic."""
+
+
+@router.get("/v1/traffic", responses=describes(TrafficList), summary="Who talks how much, and with whom")
+async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
+    """Open to everybody who is authenticated, as the board of GPUs is: a line that is full is everybody's matter."""
+    book, now = api.traffic.book, api.now().timestamp()
+    rows = [
+        _row(book, who, totals, now)
+        for who, totals in book.group(query.by)
+        if not query.namespace or query.by != "run" or book.runs[who.key].namespace == query.namespace
+    ]
+    return answer(_listing(api, rows, query.class_, now, query.limit))
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/traffic", responses=describes(RunTrafficView), summary="What a run received and sent"
+)
+async def run_traffic(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[TrafficRunParameters, Query()]
+) -> Response:
+    """All of its attempts together, and each node's share."""
+    run = await find_run(api, user, namespace, name)
+    book, now = api.traffic.book, api.now().timestamp()
+    who = Who("run", run.metadata.uid)
+    row = _row(book, who, book.total(who), now)
+    row.name, row.namespace, row.uid = run.metadata.name, namespace, run.metadata.uid
+    nodes = [
+        TrafficRow(name=node, classes=_classes(totals, {}))
+        for node, totals in book.nodes_of_run(run.metadata.uid).items()
+    ]
+    listing = _listing(api, nodes, query.class_, now, MAX_LIMIT)
+    return answer(RunTrafficView(**{field: getattr(listing, field) for field in listing.__struct_fields__}, run=row))
+
+
+@router.post(
+    PATH,
+    status_code=204,
+    responses=describes(None, status=204),
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
+    summary="What a node's agent has counted",
+)
+async def take_report(api: Shared, node: str, request: Request) -> Response:
+    """For agents: each with a token of its own, for its own node. So may whoever may write the status of that Node.
+
+    Totals since the agent began, told whole: a report that comes twice, or to another server, counts once.
+    """
+    await _require_agent(api, request, node)
+    if node not in api.mirror.nodes:
+        raise InvalidInput.one("node", "is no node of this cluster", value=node[:253], hint="see kaji nodes")
+    report = read_report(await request.body())
+    now = api.now().timestamp()
+    api.traffic.book.take(heard(report, node, now), now)
+    return Response(status_code=204)
+
+
+async def _require_agent(api: Api, request: Request, node: str) -> None:
+    header = request.headers.get("authorization", "")
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() == "bearer":
+        try:
+            await api.agents.require(token.strip(), node)
+        except Unauthenticated:
+            pass  # somebody else, who may have the right all the same
+        else:
+            return
+    session = await api.sessions.enter(header)
+    try:
+        assert session.user is not None
+        await session.user.require("patch", "", node, resource=NODES, subresource="status")
+    finally:
+        await api.sessions.leave(session)
+
+
+# ---------------------------------------------------------------------------------------------- views
+
+
+def _listing(api: Api, rows: list[TrafficRow], address_class: str, now: float, limit: int) -> TrafficList:
+    order = address_class or api.policy.current().policy.traffic.others
+
+    def much(row: TrafficRow) -> tuple[int, int, str]:
+        counts = [count for each in row.classes if each.name == order for count in (each.received, each.sent)]
+        return -sum(count.bytes_per_second for count in counts), -sum(count.bytes for count in counts), row.name
+
+    rows.sort(key=much)
+    return TrafficList(
+        items=rows[:limit],
+        total=len(rows),
+        order_class=order,
+        rate_seconds=WINDOW_SECONDS,
+        nodes=_nodes(api, now),
+        at=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        kept=api.traffic.kept,
+    )
+
+
+def _row(book: Book, who: Who, totals: Totals, now: float) -> TrafficRow:
+    rates = book.rates(who, now)
+    row = TrafficRow(name=who.key, classes=_classes(totals, rates))
+    run = book.runs.get(who.key) if who.group == "run" else None
+    if run is not None:
+        row.name, row.namespace, row.uid, row.user = run.run, run.namespace, who.key, run.user
+    return row
+
+
+def _classes(totals: Totals, rates: Mapping[str, float]) -> list[ClassTraffic]:
+    def count(name: str, direction: str) -> TrafficCount:
+        kind = f"{name}.{direction}"
+        found = totals.get(kind, Count())
+        return TrafficCount(bytes=found.bytes, packets=found.packets, bytes_per_second=round(rates.get(kind, 0.0)))
+
+    names = sorted({kind.rpartition(".")[0] for kind in totals})
+    return [ClassTraffic(name=name, received=count(name, "in"), sent=count(name, "out")) for name in names]
+
+
+def _nodes(api: Api, now: float) -> TrafficNodes:
+    patience = SILENT_REPORTS * api.policy.current().policy.traffic.report_seconds
+    told = api.traffic.book.nodes
+    lately = {name for name in api.mirror.nodes if name in told and now - told[name].heard_at <= patience}
+    silent = sorted(api.mirror.nodes.keys() - lately)
+    return TrafficNodes(
+        counted=len(lately),
+        silent=compress(silent),
+        silent_count=len(silent),
+        uncounted_pods=sum(told[name].uncounted_pods for name in lately),
+    )

@@ -1,0 +1,105 @@
+"""What agents told of traffic, in a store of blobs that several servers share.
+
+Each server reads what others stored, and stores what that lacks. Two that write at once lose nothing for good: each
+looks again, and what is kept only grows. Nodes are spread over a few blobs, `traffic/NUMBER`, written whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import defaultdict
+from contextlib import aclosing
+
+import msgspec
+import zstandard
+
+from kajitori.core.traffic_book import Book, NodeLife, decode_node
+from kajitori.errors import NotFound, Unavailable
+from kajitori.store.blobs import Blob, Blobs
+
+PREFIX = "traffic"
+SHARDS = 16
+_MOST_BYTES = 256 << 20
+_AT_ONCE = 1000
+"""So many nodes are booked before others have their turn."""
+
+_Shard = dict[NodeLife, bytes]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[tuple[str, str, bytes]]).decode
+
+
+class TrafficBlobs:
+    """A book, and the store where it is kept."""
+
+    def __init__(self, blobs: Blobs, book: Book) -> None:
+        self._blobs = blobs
+        self._book = book
+        self._seen: dict[int, tuple[Blob, _Shard]] = {}
+        """Blobs as they were read last, while nothing is known that they lack."""
+
+    async def sync(self, now: float) -> None:
+        """Afterwards the book holds what was stored, and the store what the book held. Raises what the store raises:
+        then it is to be done again, and nothing is lost."""
+        listed: dict[str, Blob] = {}
+        async with aclosing(self._blobs.under(PREFIX)) as found:
+            async for blob in found:
+                listed[blob.key] = blob
+        for number in range(SHARDS):
+            await self._take(number, listed.get(_key(number)), now)
+        self._book.forget_old(now)
+        held: defaultdict[int, _Shard] = defaultdict(dict)
+        for key, record in self._book.records().items():
+            held[_shard_of(key[0])][key] = record
+        for number, shard in held.items():
+            _, stored = self._seen.get(number, (None, {}))
+            if any(stored.get(key) != record for key, record in shard.items()):
+                await self._blobs.put(_key(number), await asyncio.to_thread(_pack, shard))
+                self._seen.pop(number, None)  # somebody may have written at the same time: it is read again
+
+    async def _take(self, number: int, blob: Blob | None, now: float) -> None:
+        if blob is None:
+            self._seen.pop(number, None)
+            return
+        last = self._seen.get(number)
+        if last is not None and last[0] == blob:
+            return
+        try:
+            content = await self._blobs.read(blob.key, limit_bytes=_MOST_BYTES)
+            shard = await asyncio.to_thread(_unpack, content)
+        except NotFound:
+            return
+        known = self._book.records()
+        for count, (key, record) in enumerate(shard.items()):
+            if known.get(key) != record:
+                self._book.take(decode_node(record), now)
+            if count % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+        self._seen[number] = blob, {key: _same(known.get(key), record) for key, record in shard.items()}
+
+
+def _same(held: bytes | None, record: bytes) -> bytes:
+    """The record; where it is held already, not a second time."""
+    return held if held == record else record
+
+
+def _key(number: int) -> str:
+    return f"{PREFIX}/{number:02}"
+
+
+def _shard_of(node: str) -> int:
+    return zlib.crc32(node.encode()) % SHARDS
+
+
+def _pack(shard: _Shard) -> bytes:
+    rows = [(node, life, record) for (node, life), record in sorted(shard.items())]
+    return zstandard.ZstdCompressor(level=3).compress(_encode(rows))
+
+
+def _unpack(content: bytes) -> _Shard:
+    try:
+        rows = _decode(zstandard.ZstdDecompressor().decompress(content, max_output_size=_MOST_BYTES))
+    except (zstandard.ZstdError, msgspec.MsgspecError) as error:
+        hint = f"delete what is under {PREFIX}/ there: agents tell again what they know"
+        raise Unavailable(f"what is stored of traffic can't be read: {error}", hint=hint) from error
+    return {(node, life): record for node, life, record in rows}

@@ -1,0 +1,132 @@
+"""How an agent tells the Web API its totals, and what it remembers until it did."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tests.unit.agent.test_telling import counting, pod
+
+from kajitori.agent.counting import Counting
+from kajitori.agent.pods import PodFolder
+from kajitori.agent.reporting import Reporting
+from kajitori.agent.servers import Servers
+from kajitori.agent.state import LedgerFile
+from kajitori.core.address_classes import Classes
+from kajitori.core.traffic import Count
+from kajitori.core.traffic_report import Report, read_report
+
+CLASSES = Classes.of({}, "internet")
+
+
+class WebApi:
+    """Notes what it was told, and by whom; answers with `status`."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, Report]] = []
+        self.status = 204
+        self.heard = threading.Event()
+
+
+@contextmanager
+def web_api() -> Iterator[tuple[WebApi, str]]:
+    api = WebApi()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            api.told.append((self.path, self.headers["Authorization"], read_report(body)))
+            said = b"" if api.status == 204 else b'{"detail": "no"}'
+            self.send_response(api.status)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+            api.heard.set()
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield api, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def reporting(counted: Counting, url: str, folder: Path) -> Reporting:
+    (folder / "token").write_text("word\n")
+    return Reporting(Servers([url], folder / "token"), "gpu/1", counted, lambda: 0.01)
+
+
+def test_all_totals_are_told_each_time(tmp_path: Path) -> None:
+    """With the token as it is then: kubelets replace it."""
+    counted = counting(tmp_path, pod())
+    with web_api() as (api, url):
+        telling = reporting(counted, url, tmp_path)
+        telling.tell()
+        (tmp_path / "token").write_text("another")
+        telling.tell()
+    assert [told[:2] for told in api.told] == [
+        ("/v1/nodes/gpu%2F1/traffic", "Bearer word"),
+        ("/v1/nodes/gpu%2F1/traffic", "Bearer another"),
+    ]
+    first, second = api.told[0][2], api.told[1][2]
+    assert first == second
+    assert first.life == counted.ledger.life
+    assert first.runs[0].totals == first.users["ada"] == first.host == {"internet.out": Count(100, 2)}
+
+
+def test_a_thread_tells_again_and_again_whatever_is_answered(tmp_path: Path) -> None:
+    """And once more at the end, if there is news."""
+    counted = counting(tmp_path, pod())
+    counted.health.read_at = 5.0
+    with web_api() as (api, url):
+        api.status = 503
+        telling = reporting(counted, url, tmp_path)
+        telling.start()
+        api.heard.wait(30)
+        assert counted.health.reported_at == 0.0
+        api.status = 204
+        while not counted.health.reported_at:
+            api.heard.clear()
+            api.heard.wait(30)
+        telling.stop()
+    assert counted.health.reported_at == 5.0
+
+
+def test_what_is_not_taken_is_said(tmp_path: Path) -> None:
+    counted = counting(tmp_path)
+    with web_api() as (api, url):
+        api.status = 403
+        with pytest.raises(http.client.HTTPException, match="answered 403: no"):
+            reporting(counted, url, tmp_path).tell()
+    with pytest.raises(OSError, match="refused"):
+        reporting(counted, url, tmp_path).tell()
+
+
+def test_a_run_that_ended_is_forgotten_only_after_it_was_told(tmp_path: Path) -> None:
+    """However long nobody listened; an agent that tells nobody forgets it after `keepRuns`."""
+    counting(tmp_path, pod())
+    now = [1000.0]
+    file, source = LedgerFile(tmp_path), PodFolder(tmp_path / "pods")
+    counted = Counting([], source, file, lambda: now[0], reports=True)
+    counted.round(CLASSES, 60.0)
+    assert counted.ledger.runs["r1"].totals
+    now[0] = 100_000.0
+    counted.round(CLASSES, 60.0)
+    counted.health.reported_at = counted.health.read_at
+    assert "r1" in counted.ledger.runs
+    Counting([], source, file, lambda: now[0], reports=True).round(CLASSES, 60.0)
+    assert "r1" in LedgerFile(tmp_path).load().runs, "a new agent does not know that it was told"
+    counted.round(CLASSES, 60.0)
+    assert counted.ledger.runs == {}
+    life = counted.ledger.life
+    assert Counting([], source, file).ledger.life == life

@@ -1,0 +1,194 @@
+"""Sums over all nodes: each byte once, whoever tells it how often, in which order, to which server."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.traffic import Count, Ledger, RunAccount
+from kajitori.core.traffic_book import KEEP_NODES_SECONDS, KEEP_RUNS_SECONDS, Book, Who, decode_node, encode_node
+from kajitori.core.traffic_report import NodeTraffic, Report, heard, merged, read_report, report_of
+from kajitori.errors import InvalidInput
+
+NOW = 1_800_000_000.0
+OUT = "internet.out"
+
+
+def told(
+    size: int, *, node: str = "n1", life: str = "0" * 16, at: float = NOW, run: str = "r1", opened_at: float = 1.0
+) -> NodeTraffic:
+    """A node whose run, with its namespace and user, has sent so many bytes; the node itself ten."""
+    totals = {OUT: Count(size, size)}
+    account = RunAccount("vision", "bert", run, "ada", totals, at, opened_at)
+    report = Report(
+        life=life,
+        read_at=at,
+        runs=(account,),
+        namespaces={"vision": totals},
+        users={"ada": totals},
+        host={OUT: Count(10, 1)},
+    )
+    return heard(report, node, at)
+
+
+def sent(book: Book, group: str, key: str) -> int:
+    who = msgspec.convert([group, key], Who)
+    return book.total(who).get(OUT, Count()).bytes
+
+
+def test_what_is_told_again_is_booked_once() -> None:
+    book = Book(NOW)
+    for size in (100, 100, 250, 250, 100):
+        book.take(told(size), NOW)
+    book.take(told(70, node="n2"), NOW)
+    assert [sent(book, *who) for who in (("run", "r1"), ("namespace", "vision"), ("user", "ada"))] == [320] * 3
+    assert (sent(book, "node", "n1"), sent(book, "node", "n2")) == (260, 80)
+    assert book.nodes_of_run("r1") == {"n1": {OUT: Count(250, 250)}, "n2": {OUT: Count(70, 70)}}
+
+
+def test_what_an_agent_forgot_stays() -> None:
+    """Its runs that ended, a ledger that was lost, and an account of a run that came back to the node."""
+    book = Book(NOW)
+    book.take(told(100), NOW)
+    book.take(msgspec.structs.replace(told(100), runs={}), NOW)
+    assert sent(book, "run", "r1") == 100
+    book.take(told(30, opened_at=2.0), NOW)
+    book.take(told(7, life="1" * 16), NOW)
+    assert sent(book, "run", "r1") == 137
+
+
+class Node:
+    """The agent of a node: its totals only grow."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.life, self.counted = name, 0, 0
+        self.runs: dict[str, int] = {}
+        self.forgotten: dict[str, int] = {}
+
+    def told(self, at: float) -> NodeTraffic:
+        totals = {run: {OUT: Count(size, size)} for run, size in self.runs.items()}
+        accounts = tuple(RunAccount("vision", run, run, "ada", each, at, 1.0) for run, each in totals.items())
+        namespaces = {"vision": {OUT: Count(self.counted, self.counted)}}
+        return heard(Report(life=f"{self.life:016x}", read_at=at, runs=accounts, namespaces=namespaces), self.name, at)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("count", "tell", "again", "share", "lose")),
+        st.integers(0, 1),
+        st.integers(0, 2),
+        st.sampled_from(("r1", "r2")),
+        st.integers(1, 50),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_every_server_comes_to_the_same_and_true_sums(steps: list[tuple[str, int, int, str, int]]) -> None:
+    """Nodes tell one of three servers, also what they told before; servers tell each other; ledgers get lost."""
+    nodes, books = [Node("n1"), Node("n2")], [Book(NOW), Book(NOW), Book(NOW)]
+    truth, history, at = {"r1": 0, "r2": 0}, [], NOW
+    for step, which, server, run, size in steps:
+        node, book, at = nodes[which], books[server], at + 1
+        if step == "count":
+            node.runs[run] = node.runs.get(run, 0) + size
+            node.counted += size
+            truth[run] += size
+        elif step == "tell":
+            history.append(node.told(at))
+            book.take(history[-1], at)
+        elif step == "again" and history:
+            book.take(history[size % len(history)], at)
+        elif step == "share":
+            for record in books[which].records().values():
+                book.take(decode_node(record), at)
+        elif step == "lose":  # after all of it was told
+            history.append(node.told(at))
+            books[0].take(history[-1], at)
+            node.life, node.runs, node.counted = node.life + 1, {}, 0
+    for node in nodes:
+        books[1].take(node.told(at), at)
+    for one in books * 2:
+        for other in books:
+            for record in other.records().values():
+                one.take(decode_node(record), at)
+    for book in books:
+        assert {run: sent(book, "run", run) for run in truth} == truth
+        assert sent(book, "namespace", "vision") == sum(truth.values())
+        assert book.records() == books[0].records(), "to the byte, or servers would write for ever"
+
+
+@given(st.permutations([told(5), told(9, at=NOW + 5), told(7, at=NOW + 3, opened_at=4.0)]))
+def test_the_order_in_which_reports_come_does_not_matter(reports: list[NodeTraffic]) -> None:
+    whole = reports[0]
+    for report in reports[1:]:
+        whole = merged(whole, report)
+    other = merged(merged(told(7, at=NOW + 3, opened_at=4.0), told(9, at=NOW + 5)), told(5))
+    assert encode_node(whole) == encode_node(other)
+
+
+def test_rates() -> None:
+    """Of what is new in a report, over the last minutes; what a silent node brings along was not all of late."""
+    book, who = Book(NOW - 3600), Who("run", "r1")
+    book.take(told(10_000), NOW)
+    assert book.rates(who, NOW) == {}, "it may be of any time"
+    book.take(told(40_000, at=NOW + 60), NOW + 60)
+    assert book.rates(who, NOW + 60)[OUT] == pytest.approx(30_000 / 300, rel=0.3)
+    assert book.rates(who, NOW + 900) == {}
+    book.take(told(70_000, at=NOW + 3060), NOW + 3060)
+    assert book.rates(who, NOW + 3060)[OUT] == pytest.approx(3_000 / 300, rel=0.3)
+
+
+def test_old_runs_are_forgotten_as_a_whole() -> None:
+    """Also where another server still tells of them; sums of namespaces stay."""
+    book, later = Book(NOW), NOW + KEEP_RUNS_SECONDS
+    book.take(told(100), NOW)
+    book.take(told(5, node="n2", at=later), later)
+    book.forget_old(later + 10)
+    assert sent(book, "run", "r1") == 105, "it is still there, on another node"
+    book.take(told(50, run="r2"), NOW)
+    book.forget_old(later + 10)
+    book.take(told(50, run="r2"), later + 10)
+    assert (sent(book, "run", "r2"), "r2" in book.runs) == (0, False)
+    assert sent(book, "namespace", "vision") == 105
+
+
+def test_too_many_accounts_are_too_many() -> None:
+    """Runs that ended first go first."""
+    book = Book(NOW, most_accounts=3)
+    for number in range(6):
+        book.take(told(10, node=f"n{number % 2}", run=f"r{number}", at=NOW + number), NOW + number)
+    book.forget_old(NOW + 10)
+    assert set(book.runs) == {"r3", "r4", "r5"}
+    assert sum(len(decode_node(record).runs) for record in book.records().values()) == 3
+
+
+def test_nodes_that_are_gone_for_good() -> None:
+    book, later = Book(NOW), NOW + KEEP_NODES_SECONDS + 1
+    book.take(told(100), NOW)
+    book.forget_old(later)
+    book.take(told(100), later)
+    assert (dict(book.records()), book.nodes, sent(book, "namespace", "vision")) == ({}, {}, 0)
+
+
+def test_a_report_and_what_is_none() -> None:
+    """What an agent tells is read as it was meant; what could not be true is refused."""
+    totals = {OUT: Count(5, 1)}
+    run = RunAccount("vision", "bert", "r1", "ada", totals, NOW, NOW - 5)
+    ledger = Ledger(life="a" * 16, runs={"r1": run}, namespaces={"vision": totals}, host=totals)
+    report = report_of(ledger, NOW, 2, 3)
+    assert read_report(msgspec.json.encode(report)) == report
+    for wrong in (
+        b"{",
+        b'{"life": "x", "readAt": 1}',
+        msgspec.json.encode({"life": "a" * 16, "readAt": 1, "host": {OUT: [-1, 1]}}),
+        msgspec.json.encode({"life": "a" * 16, "readAt": 1, "host": {"up": [1, 1]}}),
+        msgspec.json.encode({"life": "a" * 16, "readAt": 1, "host": {'x".in': [1, 1]}}),
+        msgspec.json.encode({"life": "a" * 16, "readAt": 1, "runs": [msgspec.structs.replace(run, run_uid="")]}),
+        msgspec.json.encode({"life": "a" * 16, "readAt": 1, "runs": [msgspec.structs.replace(run, user="x" * 2000)]}),
+    ):
+        with pytest.raises(InvalidInput):
+            read_report(wrong)

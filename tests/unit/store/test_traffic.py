@@ -1,0 +1,62 @@
+"""The book of traffic in a store that servers share."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+
+import pytest
+from tests.helpers.memory_blobs import MemoryBlobs
+from tests.unit.core.test_traffic_book import NOW, sent, told
+
+from kajitori.core.traffic_book import Book
+from kajitori.errors import Unavailable
+from kajitori.store.traffic import SHARDS, TrafficBlobs
+
+
+async def test_a_server_that_comes_back_knows_what_was_told() -> None:
+    """And writes nothing that is there already."""
+    blobs = MemoryBlobs()
+    before = Book(NOW)
+    for number in range(40):
+        before.take(told(number, node=f"n{number}"), NOW)
+    await TrafficBlobs(blobs, before).sync(NOW)
+    assert 1 < len(blobs.held) <= SHARDS
+    after = Book(NOW + 60)
+    store, held = TrafficBlobs(blobs, after), dict(blobs.held)
+    await store.sync(NOW + 60)
+    await store.sync(NOW + 60)
+    assert after.records() == before.records()
+    assert sent(after, "run", "r1") == sum(range(40))
+    assert blobs.held == held
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_servers_that_write_at_once_lose_nothing(seed: int) -> None:
+    """Whatever order their calls have: after some rounds all of them, and the store, know everything."""
+    chance = random.Random(seed)
+    blobs = MemoryBlobs(chance, timedelta(seconds=1))
+    books = [Book(NOW) for _ in range(3)]
+    stores = [TrafficBlobs(blobs, book) for book in books]
+    for step in range(1, 4):
+        for number in range(6):
+            chance.choice(books).take(told(step * 10 + number, node=f"n{number}", at=NOW + step), NOW)
+        await asyncio.gather(*(store.sync(NOW) for store in stores))
+    for store in stores * 2:
+        await store.sync(NOW)
+    wanted = sum(30 + number for number in range(6))
+    fresh = Book(NOW)
+    await TrafficBlobs(blobs, fresh).sync(NOW)
+    for book in (*books, fresh):
+        assert sent(book, "run", "r1") == wanted
+        assert book.records() == fresh.records()
+
+
+async def test_what_can_t_be_read_is_said_and_stays() -> None:
+    blobs = MemoryBlobs()
+    await blobs.put("traffic/03", b"?")
+    with pytest.raises(Unavailable, match="can't be read") as caught:
+        await TrafficBlobs(blobs, Book(NOW)).sync(NOW)
+    assert "traffic/" in caught.value.hint
+    assert blobs.held["traffic/03"][0] == b"?"
