@@ -11,7 +11,7 @@ from tests.helpers.world import GPUS, NODES_COUNT, World
 from kajitori.core import names
 from kajitori.core.reasons import Phase, Reason
 from kajitori.kube.objects import Pod
-from kajitori.kube.resources import NAMESPACES, PODS, RUNS, SERVICES, Resource
+from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, RUNS, SERVICES, Resource
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK)
@@ -30,7 +30,8 @@ def labels_are_right(world: World, run: str) -> bool:
     for pod in pods(world):
         member = names.read_pod_name(pod.metadata.name)
         assert member is not None
-        if pod.metadata.controller is None or pod.run_uid != uid:
+        owner = pod.metadata.controller
+        if owner is None or (owner.uid, pod.run_uid) != (uid, uid):
             return False
         if not names.member_labels(run, uid, *member[1:]).items() <= pod.metadata.labels.items():
             return False
@@ -54,11 +55,20 @@ async def edit(world: World, pod: str, **metadata: Any) -> int:
     return int(edited["metadata"]["resourceVersion"])
 
 
+async def stranger(world: World, name: str = "stranger") -> list[dict[str, Any]]:
+    """References to an object of somebody else's, as the controller of whatever has them."""
+    made = await world.client.create(CONFIG_MAPS, {"metadata": {"name": name}}, world.namespace)
+    owner = {"apiVersion": "v1", "kind": CONFIG_MAPS.kind, "name": name, "uid": made["metadata"]["uid"]}
+    return [owner | {"controller": True}]
+
+
 async def edit_everywhere(world: World, value: str | None) -> None:
-    """Another label of each member of `bert`, the owner of the last one, the Run's finalizer; until all is put back."""
+    """Another label of each member of `bert`, the owner of the last two, the Run's finalizer; until all is put back."""
     versions = [await edit(world, f"bert-1-{rank}", labels={label: value}) for rank, label in enumerate(LABELS)]
     last = f"bert-1-{len(LABELS)}"
     versions.append(await edit(world, last, ownerReferences=[], labels={names.LABEL_RANK: "0"}))
+    others = await stranger(world, f"others-{value}".lower())
+    versions.append(await edit(world, f"bert-1-{len(LABELS) + 1}", ownerReferences=others))
     await world.client.patch(RUNS, "bert", {"metadata": {"finalizers": None}}, world.namespace)
     await world.until(lambda: are_newer(pods(world), versions), "each Pod was written after its edit")
     await world.until(lambda: labels_are_right(world, "bert"), "labels and owners are right")
@@ -70,7 +80,7 @@ async def edit_everywhere(world: World, value: str | None) -> None:
 async def test_labels_and_owners_are_put_back_and_no_program_notices(world: World) -> None:
     """Whatever is removed or edited, member by member: the same Pods run on, each found again by its labels."""
     world.start_controller()
-    await world.submit("bert", replicas=len(LABELS) + 1)
+    await world.submit("bert", replicas=len(LABELS) + 2)
     await world.reaches("bert", Phase.RUNNING)
     before = [(pod.metadata.name, pod.metadata.uid) for pod in pods(world)]
     for value in (None, "7"):
@@ -82,14 +92,15 @@ async def test_labels_and_owners_are_put_back_and_no_program_notices(world: Worl
 
 async def test_what_was_edited_while_nobody_looked_goes_with_its_run(world: World) -> None:
     """Pods that no collection would find by their labels: a restart waits for them, and nothing of them is left."""
-    first = world.start_controller()
+    first, others = world.start_controller(), await stranger(world)
     for name in ("broken", "deleted"):
-        await world.submit(name, replicas=3, restarts=1)
+        await world.submit(name, replicas=4, restarts=1)
         await world.reaches(name, Phase.RUNNING)
     await world.kill_controller(first)
     for name in ("broken", "deleted"):
         await edit(world, f"{name}-1-0", labels=dict.fromkeys(LABELS))
         await edit(world, f"{name}-1-1", ownerReferences=[])
+        await edit(world, f"{name}-1-3", ownerReferences=others)
     await world.behave("broken-1-2", exit_code="1")
     await world.client.delete(RUNS, "deleted", world.namespace)
     alive: set[frozenset[int]] = set()

@@ -8,6 +8,8 @@ from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, 
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import msgspec
+
 from kajitori.controllers.belongings import ensure_of_run
 from kajitori.core import first_step, manifests, names
 from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
@@ -191,7 +193,7 @@ async def _check_ours(client: KubeClient, run: RunObject, attempt: Attempt, name
     except NotFound:
         raise Unavailable(f"Pod {namespace}/{name} came and went; it is created again") from None
     meta = found["metadata"]
-    if run.metadata.uid not in {reference.get("uid") for reference in meta.get("ownerReferences", ())}:
+    if msgspec.convert(found, Pod).run_uid != run.metadata.uid:
         whose = "is left from an earlier run of this name" if _is_of_run(meta, run) else "belongs to something else"
         raise StartRefused(Reason.ADMISSION, f"Pod {namespace}/{name} is there already, and {whose}")
 
@@ -203,9 +205,13 @@ def _is_of_run(meta: Mapping[str, Any], run: RunObject) -> bool:
 
 
 def is_meddled_with(run: RunObject, pod: Pod) -> bool:
-    """Whether a member of the run lacks its owner, or a label by which it is found."""
-    wanted = _labels_of(run, pod)
-    return pod.metadata.controller is None or not wanted.items() <= pod.metadata.labels.items()
+    """Whether a member of the run has lost its owner, or a label by which it is found."""
+    return not _has_owner(run, pod) or not _labels_of(run, pod).items() <= pod.metadata.labels.items()
+
+
+def _has_owner(run: RunObject, pod: Pod) -> bool:
+    owner = pod.metadata.controller
+    return owner is not None and owner.uid == run.metadata.uid
 
 
 def _labels_of(run: RunObject, pod: Pod) -> dict[str, str]:
@@ -217,17 +223,21 @@ def _labels_of(run: RunObject, pod: Pod) -> dict[str, str]:
 
 
 async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
-    """Gives a member back what somebody took from it. Its program is left alone; what nobody finds would never end."""
+    """Gives a member back what somebody took from it. Its program is left alone; what nobody finds would never end.
+
+    Whoever was made its controller stays one of its owners.
+    """
     meta = pod.metadata
     patch: dict[str, Any] = {
         "uid": meta.uid,
         "resourceVersion": meta.resource_version,
         "labels": _labels_of(run, pod),
     }
-    if meta.controller is None:
-        found = await client.get(PODS, meta.name, meta.namespace)
-        others = found["metadata"].get("ownerReferences", ())
-        patch["ownerReferences"] = [*others, manifests.owner_of_members(run.metadata.name, run.metadata.uid)]
+    if not _has_owner(run, pod):
+        found, uid = await client.get(PODS, meta.name, meta.namespace), run.metadata.uid
+        references = found["metadata"].get("ownerReferences", ())
+        others = [each | {"controller": False} for each in references if each["uid"] != uid]
+        patch["ownerReferences"] = [*others, manifests.owner_of_members(run.metadata.name, uid)]
     await client.patch(PODS, meta.name, {"metadata": patch}, meta.namespace)
 
 

@@ -210,7 +210,7 @@ class RunController:
     def _note_owner(self, pod: Pod) -> None:
         """A Pod of ours without its Run: somebody died between the two, and nobody else would take it away soon."""
         uid, owner = pod.run_uid, pod.metadata.controller
-        if not uid or owner is None or pod.metadata.deletion_timestamp:
+        if owner is None or owner.uid != uid or pod.metadata.deletion_timestamp:
             return
         name = owner.name
         run = self._mirror.runs.get((pod.metadata.namespace, name))

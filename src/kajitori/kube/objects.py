@@ -153,15 +153,15 @@ class Pod(_Wire, frozen=True):
     def run_uid(self) -> str:
         """The UID of the Run that this is a member of, or nothing (rule 1).
 
-        Its owner says so, and its name stands for a member of that owner. Of a Pod that has lost its owner the label is
-        believed.
+        Its owner says so, and its name stands for a member of that owner. Of a Pod that no Run is the controller of any
+        more, since somebody edited its owners, the label is believed.
         """
-        owner = self.metadata.controller
-        uid = self.metadata.labels.get(names.LABEL_RUN_UID, "") if owner is None else owner.uid
-        if not uid or (owner is not None and owner.kind != names.KIND):
+        member, owner = self.member, self.metadata.controller
+        if member is None:
             return ""
-        member = self.member
-        return uid if member is not None and (owner is None or owner.name == member.run) else ""
+        if owner is None or owner.kind != names.KIND:
+            return self.metadata.labels.get(names.LABEL_RUN_UID, "")
+        return owner.uid if owner.name == member.run else ""
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -60,9 +60,8 @@ class FakeApi:
         pod["metadata"]["resourceVersion"] = str(self.version)
         pod["metadata"]["labels"] |= changes.pop("labels", {})
         if "owner" in changes:
-            pod["metadata"]["ownerReferences"] = [
-                {"kind": "Run", "name": "r", "uid": changes.pop("owner"), "controller": True}
-            ]
+            kind, uid = changes.pop("owner_kind", "Run"), changes.pop("owner")
+            pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": "r", "uid": uid, "controller": True}]
         pod["status"]["phase"] = changes.pop("phase", pod["status"]["phase"])
         pod["spec"] |= changes
         self.pods[key] = pod

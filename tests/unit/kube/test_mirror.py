@@ -97,7 +97,7 @@ async def test_callbacks_carry_keys_and_may_end() -> None:
 
 
 async def test_pods_of_a_run_are_those_whose_owner_agrees() -> None:
-    """And whose name is that of a member: a label counts only where the owner was taken away (rule 1)."""
+    """And whose name is that of a member: a label counts only where no Run is the owner any more (rule 1)."""
     async with mirrored() as setup:
         setup.api.put("r-1-0", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
         setup.api.put("r-1-1", owner="u1")
@@ -105,12 +105,14 @@ async def test_pods_of_a_run_are_those_whose_owner_agrees() -> None:
         setup.api.put("r-1-3", labels={names.LABEL_RUN_UID: "u1"}, owner="u2")
         setup.api.put("copy-1-0", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
         setup.api.put("alien", labels={names.LABEL_RUN_UID: "u1"})
-        await setup.until(lambda: len(setup.told) == 6)
-        assert [pod.metadata.name for pod in setup.mirror.pods_of_run("u1")] == ["r-1-0", "r-1-1", "r-1-2"]
+        setup.api.put("r-1-4", labels={names.LABEL_RUN_UID: "u1"}, owner="u3", owner_kind="ReplicaSet")
+        setup.api.put("r-1-5", owner="u3", owner_kind="ReplicaSet")
+        await setup.until(lambda: len(setup.told) == 8)
+        assert [pod.metadata.name for pod in setup.mirror.pods_of_run("u1")] == ["r-1-0", "r-1-1", "r-1-2", "r-1-4"]
         assert [pod.metadata.name for pod in setup.mirror.pods_of_run("u2")] == ["r-1-3"]
-        for rank in range(3):
+        for rank in (0, 1, 2, 4):
             setup.api.remove(f"r-1-{rank}")
-        await setup.until(lambda: len(setup.told) == 9)
+        await setup.until(lambda: len(setup.told) == 12)
         assert setup.mirror.pods_of_run("u1") == []
 
 
