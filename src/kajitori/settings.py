@@ -109,6 +109,8 @@ class ServerOptions(ClusterOptions):
     namespace: str = "default"
     controller_namespace: str = LEASE_NAMESPACE
     """Where the controller keeps the key of members' tickets."""
+    agent_account: str = names.AGENT_ACCOUNT
+    """The service account of node agents, `namespace/name`: each tells the traffic of its own node."""
     certificate: Path | None = None
     key: Path | None = None
     """PEM files for TLS; neither: plain HTTP, for a proxy before it or for this machine only."""
@@ -119,6 +121,7 @@ class ServerOptions(ClusterOptions):
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
         faults = [*_port_faults(("--port", self.port)), *_file_faults(*files), *_namespace_faults(self.namespace)]
         faults += _file_faults(("--networks", self.networks))
+        faults += _account_faults(self.agent_account)
         faults += _certificate_faults(self.certificate, self.key)
         _raise(faults)
 
@@ -129,8 +132,10 @@ class RelayOptions(ClusterOptions):
 
     host: str = "127.0.0.1"
     port: int = 8601
+    agent_account: str | None = None
+    """Agents' service account, `namespace/name`: each shows a token of its own, and is told its own node alone."""
     token_file: Path | None = None
-    """Holds the bearer token that agents have to show; None: whoever reaches it may read it."""
+    """Instead: holds one bearer token for all agents; neither: whoever reaches it may read it."""
     certificate: Path | None = None
     key: Path | None = None
     """As in ServerOptions."""
@@ -139,8 +144,12 @@ class RelayOptions(ClusterOptions):
         faults = [*_port_faults(("--port", self.port))]
         faults += _file_faults(("--kubeconfig", self.kubeconfig), ("--token-file", self.token_file))
         faults += _certificate_faults(self.certificate, self.key)
-        if self.token_file is None and not _is_loopback(self.host):
-            hint = "name a file with --token-file, or listen at 127.0.0.1"
+        faults += _account_faults(self.agent_account)
+        if self.token_file is not None and self.agent_account is not None:
+            hint = "leave --token-file out: tokens of their own tell one agent from another"
+            faults.append(Fault("--token-file", "agents show one or the other", str(self.token_file), hint))
+        if self.token_file is None and self.agent_account is None and not _is_loopback(self.host):
+            hint = f"add --agent-account {names.AGENT_ACCOUNT}, or listen at 127.0.0.1"
             faults.append(Fault("--host", "whoever reaches it could read all Pods' names", self.host, hint))
         _raise(faults)
 
@@ -322,6 +331,13 @@ def _file_faults(*files: tuple[str, Path | None]) -> list[Fault]:
         for option, path in files
         if path is not None and not path.is_file()
     ]
+
+
+def _account_faults(account: str | None) -> list[Fault]:
+    if account is None or (account.count("/") == 1 and not any(map(texts.dns_subdomain, account.split("/")))):
+        return []
+    hint = f"write NAMESPACE/NAME, such as {names.AGENT_ACCOUNT}"
+    return [Fault("--agent-account", f"{account!r:.80} is no service account", account, hint)]
 
 
 def _url_faults(option: str, urls: Iterable[str], such_as: str) -> list[Fault]:

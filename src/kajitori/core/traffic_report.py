@@ -107,14 +107,19 @@ def read_report(body: bytes) -> Report:
 
 
 def heard(report: Report, node: str, now: float) -> NodeTraffic:
-    """What a report that came now tells of its node."""
+    """What a report that came now tells of its node. Times are the hearer's: a node's clock may be wrong."""
     return NodeTraffic(
         node=node,
         life=report.life,
         heard_at=now,
         runs={
             f"{each.run_uid}.{each.opened_at:.3f}": RunTraffic(
-                each.namespace, each.run, each.run_uid, each.user, each.seen_at, each.totals
+                each.namespace,
+                each.run,
+                each.run_uid,
+                each.user,
+                now - max(0.0, report.read_at - each.seen_at),
+                each.totals,
             )
             for each in report.runs
         },

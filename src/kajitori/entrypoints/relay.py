@@ -6,6 +6,7 @@ import ssl
 
 from kajitori.entrypoints.process import existing, run_until_told, say, stop_signal
 from kajitori.errors import Fault, InvalidInput
+from kajitori.kube.agents import AgentTokens
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.resources import PODS, RUNS
 from kajitori.relay.server import RelayServer
@@ -25,7 +26,11 @@ def relay(options: RelayOptions) -> int:
             Mirror(client, (PODS, RUNS)) as mirror,
         ):
             await mirror.wait_synced()
-            server = RelayServer(mirror, host=options.host, port=options.port, token=token, tls=_tls(options))
+            account = options.agent_account
+            agents = AgentTokens(client, mirror, account) if account is not None else None
+            server = RelayServer(
+                mirror, host=options.host, port=options.port, agents=agents, token=token, tls=_tls(options)
+            )
             async with server:
                 say(f"Kajitori's relay: {server.url}")
                 await stop.wait()

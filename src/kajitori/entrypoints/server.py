@@ -39,6 +39,7 @@ def server(options: ServerOptions) -> int:
                         kept_logs=KeptLogs(blobs) if blobs is not None else None,
                         code=CodeStore(blobs, code_limits(policy)) if blobs is not None else None,
                         blobs=blobs,
+                        agent_account=options.agent_account,
                     )
                 )
                 web = WebApi(

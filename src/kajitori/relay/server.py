@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from kajitori.core.node_feed import ALIVE_SECONDS, PATH, SINCE, encode_line
-from kajitori.errors import Unavailable
+from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
+from kajitori.kube.agents import AgentTokens
 from kajitori.kube.mirror import Mirror
 from kajitori.relay.feed import Follower, NodeFeed
 
@@ -34,7 +35,8 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class RelayServer:
     """Listens from `start` to `stop`.
 
-    token: what whoever follows a node has to show as his bearer token; empty: nothing.
+    agents: who follows a node has to show the token of that node's own agent. Without: `token`, one for all; where that
+    is empty, nothing.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class RelayServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        agents: AgentTokens | None = None,
         token: str = "",
         tls: ssl.SSLContext | None = None,
         alive_seconds: float = ALIVE_SECONDS,
@@ -51,6 +54,7 @@ class RelayServer:
         self._feed = NodeFeed(mirror)
         self._host = host
         self._port = port
+        self._agents = agents
         self._token = token.encode()
         self._tls = tls
         self._alive_seconds = alive_seconds
@@ -108,15 +112,16 @@ class RelayServer:
     # ------------------------------------------------------------------------------------------ what is answered
 
     async def _pods(self, request: web.Request) -> web.StreamResponse:
-        if not self._may(request):
-            return web.json_response(
-                {"code": "Unauthenticated", "message": "the bearer token is not the one that this relay was given"},
-                status=401,
-                headers={"WWW-Authenticate": "Bearer"},
-            )
+        node = unquote(request.match_info["node"])
+        try:
+            await self._require(request, node)
+        except KajitoriError as error:
+            headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else {}
+            said = {"code": error.code, "message": error.message}
+            return web.json_response(said, status=error.http_status, headers=headers)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
         await response.prepare(request)
-        with self._feed.follow(unquote(request.match_info["node"]), request.query.get(SINCE, "")) as follower:
+        with self._feed.follow(node, request.query.get(SINCE, "")) as follower:
             stream = asyncio.create_task(self._tell(follower, response))
             self._streams.add(stream)
             try:
@@ -140,9 +145,13 @@ class RelayServer:
                 async with asyncio.timeout_at(quiet_until):
                     await follower.changed.wait()
 
-    def _may(self, request: web.Request) -> bool:
-        shown = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
-        return not self._token or hmac.compare_digest(shown, self._token)
+    async def _require(self, request: web.Request, node: str) -> None:
+        """Returns where he may follow that node. Raises Unauthenticated, Forbidden, Unavailable."""
+        shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self._agents is not None:
+            await self._agents.require(shown, node)
+        elif self._token and not hmac.compare_digest(shown.encode(), self._token):
+            raise Unauthenticated("the bearer token is not the one that this relay was given")
 
     async def _health(self, _request: web.Request) -> web.Response:
         """Well as soon as it has something to tell, and while the API server is away, too: that is what it is for."""

@@ -174,6 +174,13 @@ def test_nodes_that_are_gone_for_good() -> None:
     assert (dict(book.records()), book.nodes, sent(book, "namespace", "vision")) == ({}, {}, 0)
 
 
+def test_a_nodes_clock_may_be_wrong() -> None:
+    """How long ago a run was there is what counts."""
+    run = RunAccount("vision", "bert", "r1", "ada", {OUT: Count(5, 1)}, 40.0)
+    told_by = heard(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW)
+    assert [each.seen_at for each in told_by.runs.values()] == [NOW - 60]
+
+
 def test_a_report_and_what_is_none() -> None:
     """What an agent tells is read as it was meant; what could not be true is refused."""
     totals = {OUT: Count(5, 1)}

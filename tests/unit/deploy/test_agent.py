@@ -10,6 +10,8 @@ import yaml
 
 from kajitori.agent.policy import TrafficSection
 from kajitori.cli.verbs.agent import command
+from kajitori.core.names import AGENT_ACCOUNT
+from kajitori.kube.agents import AUDIENCE
 
 MANIFEST = Path(__file__).parents[3] / "deploy" / "agent.yaml"
 
@@ -27,14 +29,20 @@ def test_its_command_line(documents: dict[str, Any], monkeypatch: pytest.MonkeyP
     found = command.make_context("agent", list(container["args"])).params
     assert (found["node"], found["port"], found["pods"]) == ("gpu-00012", 9465, None)
     mounts = [Path(each["mountPath"]) for each in container["volumeMounts"]]
-    for option in ("data", "policy", "relay_token"):
+    for option in ("data", "policy", "relay_token", "report_token"):
         assert any(found[option] == mount or mount in found[option].parents for mount in mounts), option
 
 
 def test_it_asks_nothing_of_the_api_server(documents: dict[str, Any]) -> None:
-    """It has no token there, and no role."""
-    assert documents.keys() == {"ConfigMap", "DaemonSet"}
-    assert documents["DaemonSet"]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    """It has no role there, and its token is for Kajitori alone."""
+    assert documents.keys() == {"ConfigMap", "DaemonSet", "ServiceAccount"}
+    spec = documents["DaemonSet"]["spec"]["template"]["spec"]
+    meta = documents["ServiceAccount"]["metadata"]
+    assert spec["serviceAccountName"] == meta["name"]
+    assert f"{meta['namespace']}/{meta['name']}" == AGENT_ACCOUNT
+    assert spec["automountServiceAccountToken"] is documents["ServiceAccount"]["automountServiceAccountToken"] is False
+    (token,) = [volume["projected"]["sources"] for volume in spec["volumes"] if "projected" in volume]
+    assert [source["serviceAccountToken"]["audience"] for source in token] == [AUDIENCE]
 
 
 def test_its_policy(documents: dict[str, Any], tmp_path: Path) -> None:

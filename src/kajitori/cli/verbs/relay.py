@@ -9,11 +9,16 @@ import click
 from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
 
 
-@click.command(epilog="\b\nExample:\n  kaji relay --host 0.0.0.0 --token-file /etc/kajitori/relay-token")
+@click.command(epilog="\b\nExample:\n  kaji relay --host 0.0.0.0 --agent-account kajitori/kajitori-agent")
 @kubeconfig_options
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
 @click.option("--port", type=int, default=8601, show_default=True, metavar="P", help="0 takes a free one.")
-@click.option("--token-file", type=FILE, metavar="FILE", help="What agents have to show; left out: nothing.")
+@click.option(
+    "--agent-account",
+    metavar="NS/NAME",
+    help="Agents' service account: each shows its own token, and is told its node.",
+)
+@click.option("--token-file", type=FILE, metavar="FILE", help="Instead: holds one token for all agents.")
 @click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
 @click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
 @log_level_option("info")

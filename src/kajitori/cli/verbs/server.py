@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kajitori.cli.parts import FILE, blobs_option, kubeconfig_options, log_level_option, networks_option, policy_option
+from kajitori.core.names import AGENT_ACCOUNT
 
 
 @click.command(epilog="\b\nExample:\n  kaji server --kubeconfig ~/.kube/config --policy policy.yaml")
@@ -25,6 +26,13 @@ from kajitori.cli.parts import FILE, blobs_option, kubeconfig_options, log_level
     show_default=True,
     metavar="NAME",
     help="Where the controller's Lease lies.",
+)
+@click.option(
+    "--agent-account",
+    default=AGENT_ACCOUNT,
+    show_default=True,
+    metavar="NS/NAME",
+    help="Service account of agents that tell traffic.",
 )
 @click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
 @click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
