@@ -53,15 +53,11 @@ def grown(state: Snapshot, gang: GangRequest, nodes: Sequence[str], waiting: Ite
     It takes nothing that anybody who waits could use, unless he comes after it by priority or finds no room even in an
     empty cluster. state: what is used, these nodes included.
     """
-    more = len(gang.ranks) - len(nodes)
-    found = Placement(gang.key, gang.ranks[: len(nodes)], tuple(nodes))
-    if more <= 0:
-        return found
     table = state.table
     room = room_of(state, gang.member, _usable(table, gang) & ~_wanted(table, gang, waiting))
-    more = min(more, int(room.sum()))
-    if not more:
-        return found
+    more = min(len(gang.ranks) - len(nodes), int(room.sum()))
+    if more <= 0:
+        return Placement(gang.key, gang.ranks[: len(nodes)], tuple(nodes))
     own = np.unique(np.array([table.index[name] for name in nodes if name in table.index], dtype=np.int64))
     rows: Counts = choose(room, more, table.domain_levels, leftover_of(state), own)
     names = (*nodes, *(table.nodes[row].name for row in rows.tolist()))

@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.controllers.growing import Growing
 from kajitori.controllers.queue import Admitted, Queue, Waiting
 from kajitori.core import gang
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import GivesWay, Resize, RunStatus
+from kajitori.core.status import GivesWay, MemberCounts, Resize, RunStatus
 
 ELASTIC: dict[str, Any] = {
     "replicas": 4,
@@ -90,6 +91,35 @@ def test_a_gang_that_is_as_large_as_can_be_or_that_policy_refuses_now_does_not_g
     scene.runs("refused", "n4", since=ago(hours=1), **ELASTIC, priority="low", volumes=[{"name": "gone", "path": "/a"}])
     scene.runs("stopped", "n5", since=ago(hours=1), **ELASTIC, stopped=True)
     assert scene.grows(0) == scene.grows(60) == {}
+
+
+NOT_NOW: dict[str, dict[str, Any]] = {
+    "it starts": {"phase": Phase.STARTING},
+    "a member of it is being ended": {"reason": Reason.MEMBER_DELETED},
+    "it is to have other nodes": {"resize": Resize(nodes="n0", fewest=1)},
+    "it gives way": {"gives_way": GivesWay(to="team/other", uid="u", who="team/other")},
+    "a member of it does not run": {"members": MemberCounts(total=2, running=1, pending=1)},
+    "it has not started": {"attempt": None},
+}
+
+
+@pytest.mark.parametrize("case", NOT_NOW)
+def test_only_a_gang_that_runs_undisturbed_grows(case: str) -> None:
+    scene = Scene(4)
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert run.status is not None and scene.growing.is_needed()
+    scene.show("bert", msgspec.structs.replace(run.status, **NOT_NOW[case]), **ELASTIC)
+    assert not scene.growing.is_needed()
+
+
+def test_a_run_that_is_on_its_way_out_or_that_nobody_has_looked_at_does_not_grow() -> None:
+    scene = Scene(4)
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    leaving = msgspec.structs.replace(run.metadata, deletion_timestamp=ago(minutes=1))
+    for changed in ({"metadata": leaving}, {"status": None}, {"spec": msgspec.Raw(b'{"replicas": "many"}')}):
+        scene.mirror.runs["team", "bert"] = msgspec.structs.replace(run, **changed)
+        scene.growing = Growing(scene.mirror, scene.cluster)
+        assert not scene.growing.is_needed()
 
 
 def kept(scene: Scene, nodes: str, *, pods: bool) -> RunStatus:

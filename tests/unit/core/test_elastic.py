@@ -62,10 +62,19 @@ def test_it_grows_beside_the_members_that_it_has() -> None:
 def test_it_never_has_more_than_it_asks_for() -> None:
     found = grown(cluster(8, taken="0 1"), elastic(2, 5), nodes(0, 1), [])
     assert found.ranks == (0, 1, 2, 3, 4)
+    assert grown(cluster(8, taken="0 1"), elastic(2, 3), nodes(0, 1), []).nodes == nodes(0, 1, 2)
+    assert grown(cluster(8, taken="0 1"), elastic(2, 2), nodes(0, 1), []).nodes == nodes(0, 1)
+    assert grown(cluster(3, taken="0 1"), elastic(2, 5), nodes(0, 1), []).nodes == nodes(0, 1, 2)
+    assert grown(cluster(2, taken="0 1"), elastic(2, 5), nodes(0, 1), []).nodes == nodes(0, 1)
+
+
+def test_it_grows_beside_members_on_a_node_that_is_gone_from_the_cluster() -> None:
+    """Nobody has told yet that they are lost."""
+    assert grown(cluster(2, taken="0"), elastic(2, 3), nodes(0, 9), []).nodes == nodes(0, 9, 1)
 
 
 WANTED: dict[str, tuple[GangRequest, int]] = {
-    "nobody else": (elastic(9, 9, key="bert"), 4),
+    "nobody else": (elastic(4, 4, key="bert"), 4),
     "who fits": (elastic(1, 1, key="other"), 2),
     "who does not fit yet": (elastic(4, 4, key="other"), 2),
     "who never fits": (elastic(5, 5, key="other"), 4),
@@ -83,7 +92,7 @@ def test_what_somebody_who_waits_could_use_is_not_grown_into(case: str) -> None:
 
 def test_it_comes_back_to_what_is_kept_for_it_as_far_as_that_is_enough() -> None:
     state = cluster(6, taken="1", dead="2")
-    kept = nodes(0, 1, 2, 3)
+    kept = nodes(0, 1, 2, 3, 9)  # the last is gone
     assert come_back(state, elastic(2, 8), kept) == Placement("bert", (0, 1), nodes(0, 3))
     assert come_back(state, elastic(3, 8), kept) is None
     assert come_back(cluster(2), elastic(1, 4, member=HALF), ["n0", "n0", "n0"]) == Placement(
@@ -111,6 +120,9 @@ def test_room_has_to_have_been_there_for_a_while_and_the_gang_too() -> None:
     both = (Growable(elastic(1, 4), nodes(0), 3600), replace(young, ran_seconds=3600))
     assert due(free, 80, *both) == []
     assert due(free, 99, *both) == ["bert"]  # it takes all there is
+    patience.forget("bert")
+    assert due(free, 100, *both) == []
+    assert due(free, 110, *both) == ["bert"]
     assert patience.due(free, both, [], Elastic(grow=False), NOW + timedelta(hours=9)) == ()
 
 
