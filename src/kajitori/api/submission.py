@@ -192,7 +192,7 @@ def _choose_another(name: str) -> str:
 
 async def _decide(api: Api, user: User, submission: Submission, name: str) -> Decision:
     facts = await _facts(api, user, submission)
-    return decide(submission.spec, api.cluster.policy, facts, run=RunIdentity(name, submission.namespace))
+    return decide(submission.spec, api.cluster.policy, facts, run=RunIdentity(name, submission.namespace, user.name))
 
 
 async def _facts(api: Api, user: User, submission: Submission) -> Facts:

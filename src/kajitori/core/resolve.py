@@ -37,6 +37,8 @@ class RunIdentity:
 
     name: str
     namespace: str
+    owner: str = ""
+    """Who submitted it, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)

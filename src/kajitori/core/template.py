@@ -90,7 +90,8 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     if spec.resources.whole_node:
         metadata["labels"][names.LABEL_WHOLE_NODE] = "true"
     own_folders = {first_step.ANNOTATION_OWN_FOLDERS: first_step.VOLUME} if begins_with_step else {}
-    _put(metadata, "annotations", inject.annotations | own_folders)
+    owner = {names.ANNOTATION_OWNER: run.owner} if run.owner else {}
+    _put(metadata, "annotations", inject.annotations | own_folders | owner)
     return {"metadata": metadata, "spec": pod}
 
 

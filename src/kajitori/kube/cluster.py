@@ -280,7 +280,7 @@ class ClusterView:
         draft = read_draft(msgspec.json.decode(run.spec))
         earlier = self.earlier(draft.spec, run.metadata.namespace, owner_of(run), than=run)
         facts = replace(self._facts_about(run), earlier=earlier)
-        identity = RunIdentity(run.metadata.name, run.metadata.namespace)
+        identity = RunIdentity(run.metadata.name, run.metadata.namespace, owner_of(run))
         policy = policy_for_tests(self.policy) if self.tested_node(run) else self.policy
         if draft.spec is None or draft.faults:
             raise InvalidInput([*draft.faults, *objections(draft, policy, facts, run=identity)])

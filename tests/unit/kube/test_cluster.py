@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import QueueScene, ago
 
+from kajitori.core import names
 from kajitori.core.policy import default_policy, parse_policy
 from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt, RunStatus
@@ -42,6 +43,18 @@ def test_a_run_that_is_refused_now_can_be_ended_as_any_other() -> None:
     assert (life.limits.time_limit_seconds, life.limits.restarts) == (3600, 0)
     assert life.limits.start_deadline_seconds == 30
     assert spec.replicas == 5
+
+
+def test_members_say_whose_they_are() -> None:
+    """To kubelets and whoever else sees a Pod without its Run."""
+    view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None))
+    spec = msgspec.Raw(msgspec.json.encode({"image": "a:1", "resources": {"cpu": 1, "memory": "1Gi"}}))
+    owners = []
+    for written in ({names.ANNOTATION_OWNER: "ada"}, {}):
+        run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", annotations=written), spec=spec)
+        _, decision = view.decide(run)
+        owners.append(decision.template["metadata"].get("annotations"))
+    assert owners == [{names.ANNOTATION_OWNER: "ada"}, None]
 
 
 def test_a_spec_that_cannot_be_read_keeps_what_can() -> None:
