@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from kajitori.agent.cards import Card, cards
 from kajitori.agent.counting import Counting, Health
 from kajitori.core.traffic import Ledger, Totals
 from kajitori.monitoring import metrics
@@ -15,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def exposition(counting: Counting, registry: CollectorRegistry) -> bytes:
     """Everything that an agent knows, in Prometheus' text format."""
-    lines = [*traffic_lines(counting.ledger), *_health(counting.health)]
+    lines = [*traffic_lines(counting.ledger), *card_lines(cards()), *_health(counting.health)]
     return "\n".join(lines).encode() + b"\n" + generate_latest(registry)
 
 
@@ -40,6 +41,26 @@ def traffic_lines(ledger: Ledger) -> Iterator[str]:
     host = "of the node's own programs and of Pods without a network of their own"
     yield from _family(metrics.TRAFFIC_HOST, host, [("", ledger.host)])
     yield from _family(metrics.TRAFFIC_STRANGERS, "of Pods that nobody remembers", [("", ledger.strangers)])
+
+
+def card_lines(found: Iterable[Card]) -> Iterator[str]:
+    """The series of the node's own network cards."""
+    known = list(found)
+    yield f"# HELP {metrics.CARD_BYTES} Bytes through the node's network cards; in is to the node."
+    yield f"# TYPE {metrics.CARD_BYTES} counter"
+    for card in known:
+        yield f'{metrics.CARD_BYTES}{{device="{card.name}",direction="in"}} {card.bytes_in}'
+        yield f'{metrics.CARD_BYTES}{{device="{card.name}",direction="out"}} {card.bytes_out}'
+    yield f"# HELP {metrics.CARD_DROPPED} Packets that cards had no room for, or that came damaged."
+    yield f"# TYPE {metrics.CARD_DROPPED} counter"
+    for card in known:
+        yield f'{metrics.CARD_DROPPED}{{device="{card.name}",direction="in"}} {card.dropped_in}'
+        yield f'{metrics.CARD_DROPPED}{{device="{card.name}",direction="out"}} {card.dropped_out}'
+    yield f"# HELP {metrics.CARD_CAPACITY} What a card carries in each direction at most, where it says so."
+    yield f"# TYPE {metrics.CARD_CAPACITY} gauge"
+    for card in known:
+        if card.bytes_per_second:
+            yield f'{metrics.CARD_CAPACITY}{{device="{card.name}"}} {card.bytes_per_second}'
 
 
 def _health(health: Health) -> Iterator[str]:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from kajitori.agent.cards import Card, cards
 from kajitori.agent.counting import Counting
-from kajitori.agent.exposition import exposition, traffic_lines
+from kajitori.agent.exposition import card_lines, exposition, traffic_lines
 from kajitori.agent.pods import PodFolder
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.server import serving
@@ -69,6 +70,24 @@ def test_series(tmp_path: Path) -> None:
         assert found[f"kajitori_traffic_{name}_packets_total"] == {key: 2.0}
     assert found["kajitori_agent_repairs_total"] == {(): 0.0}
     assert "process_resident_memory_bytes" in found
+
+
+def test_network_cards(tmp_path: Path) -> None:
+    """Of hardware only; one without a line carries something, but says not how much."""
+    for name, device, speed in (("eth0", True, "25000\n"), ("eth1", True, "-1\n"), ("veth1", False, "10000\n")):
+        (tmp_path / name / "statistics").mkdir(parents=True)
+        (tmp_path / name / "speed").write_text(speed)
+        if device:
+            (tmp_path / name / "device").mkdir()
+        for number, counter in enumerate(("rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped"), 1):
+            (tmp_path / name / "statistics" / counter).write_text(f"{number}\n")
+        for counter in ("rx_missed_errors", "rx_fifo_errors", "rx_crc_errors", "tx_errors"):
+            (tmp_path / name / "statistics" / counter).write_text("10\n")
+    assert list(cards(tmp_path)) == [Card("eth0", 1, 2, 33, 14, 3_125_000_000), Card("eth1", 1, 2, 33, 14, 0)]
+    found = series("\n".join(card_lines(cards(tmp_path))).encode() + b"\n")
+    assert found["kajitori_card_capacity_bytes_per_second"] == {(("device", "eth0"),): 3_125_000_000.0}
+    assert found["kajitori_card_bytes_total"][("device", "eth1"), ("direction", "out")] == 2.0
+    assert list(cards(tmp_path / "nowhere")) == []
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r")))
