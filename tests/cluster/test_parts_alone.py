@@ -269,7 +269,9 @@ def test_a_gang_runs_end_to_end_for_a_plain_user(site: Site) -> None:
     assert "system:serviceaccount:kajitori:ada" in owner
     assert site.kaji("logs", "pair", user="grace").returncode == 2
     script = "while true; do sleep 0.2; done"
-    assert site.kaji("run", "-d", "--name", "long", *here, "busybox", "sh", "-c", script).returncode == 0
+    assert (
+        site.kaji("run", "-d", "--name", "long", "--network=none", *here, "busybox", "sh", "-c", script).returncode == 0
+    )
     site.until(lambda: site.phase("long") == "Running", "long runs")
     said = site.kaji("exec", "long", "sh", "-c", "echo $KAJI_RUN; exit 7")
     assert (said.returncode, said.stdout) == (7, "long\n"), said
@@ -277,6 +279,8 @@ def test_a_gang_runs_end_to_end_for_a_plain_user(site: Site) -> None:
     assert refused.returncode not in (0, 7) and "pods/exec" in refused.stderr, refused
     budgets = ("get", "pdb", "-n", "vision", "-l", "app.kubernetes.io/managed-by=kajitori", "-o", "name")
     site.until(lambda: site.kubectl(*budgets).stdout.split() == ["poddisruptionbudget.policy/long"], "its budget alone")
+    restricted = ("get", "netpol", "long", "-n", "vision", "-o", "jsonpath={.spec.policyTypes}")
+    assert site.kubectl(*restricted).stdout == '["Ingress","Egress"]'
     assert site.kaji("rm", "-f", "long", "pair").returncode == 0
     site.until(lambda: not site.kubectl(*budgets).stdout, "no budget left")
 

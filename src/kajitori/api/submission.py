@@ -312,7 +312,9 @@ def _manifests(api: Api, submission: Submission, decision: Decision, run: RunObj
         },
         "spec": to_document(spec),
     }
-    services = [manifests.headless_service(run_name=name, namespace=namespace, run_uid=uid, ports=spec.ports)]
+    shared = [manifests.headless_service(run_name=name, namespace=namespace, run_uid=uid, ports=spec.ports)]
     if spec.sweep is not None:
-        services = []
-    return [document, pod, *services, *([decision.claim] if decision.claim is not None else [])]
+        shared = []
+    if decision.network is not None:
+        shared.append(manifests.network_policy(run_name=name, namespace=namespace, run_uid=uid, rules=decision.network))
+    return [document, pod, *shared, *([decision.claim] if decision.claim is not None else [])]

@@ -217,6 +217,7 @@ class DryRun(View):
 
     run: RunView
     manifests: list[dict[str, Any]]
-    """The Run, its first member's Pod, its Service and, where policy wants one, the claim of its checkpoint."""
+    """The Run, its first member's Pod, its Service, its NetworkPolicy where it has one and, where policy
+    wants one, the claim of its checkpoint."""
     findings: list[Finding]
     start: ExplanationView

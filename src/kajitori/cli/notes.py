@@ -23,6 +23,7 @@ _AS_EXPECTED = frozenset(
         "ShmOfTheMachine",
         "MemoryEnough",
         "MayGiveBack",
+        "NetworkRestricted",
     }
 )
 """Nothing that was asked for turns out otherwise by these; `kaji run --dry-run` and `kaji describe` show them."""

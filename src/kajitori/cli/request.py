@@ -62,6 +62,8 @@ class RunWords:
     toleration: Sequence[str] = ()
     privileged: bool = False
     network: str | None = None
+    allow_from: Sequence[str] = ()
+    allow_to: Sequence[str] = ()
     restart: str | None = None
     interactive: bool = False
     tty: bool = False
@@ -227,8 +229,9 @@ class _Builder:
         if words.detach and words.remove:
             hint = "leave one of them out; delete it later with: kaji rm RUN"
             self._fault("--rm", "nobody is there to delete the run after its end when -d is given", hint=hint)
-        if words.network not in (None, "host", "bridge", "default"):
-            hint = "members of a run always reach each other; --network host shares the node's network"
+        if words.network not in (None, "host", "none", "bridge", "default"):
+            hint = "members of a run always reach each other; --network host shares the node's network, "
+            hint += "--allow-to and --allow-from say whom else it may reach and who may reach it"
             self._fault("--network", f"there is no network {words.network!r:.80}", words.network or "", hint)
 
     def _program(self) -> None:
@@ -251,8 +254,24 @@ class _Builder:
             self._set("privileged", True, "--privileged")
         if words.network == "host":
             self._set("hostNetwork", True, "--network host")
+        self._reach()
         for word in words.publish:
             self._port(word)
+
+    def _reach(self) -> None:
+        """Classes and ranges, with commas between them; `none` alone is an empty list."""
+        words = self.words
+        given = (("from", words.allow_from, "--allow-from"), ("to", words.allow_to, "--allow-to"))
+        for name, said, option in given:
+            places = [place for word in said for place in word.split(",") if place]
+            none = ["none"] in (places, [words.network])
+            if words.network == "none" and said:
+                hint = "leave one of them out"
+                self._fault(option, f"{','.join(said)!r:.80}, but --network none allows nobody", said[0], hint)
+            elif said or none:
+                self._mapping("network")[name] = [] if none else places
+                source = f"{option} {','.join(said)}" if said else "--network none"
+                self.sources |= {"spec.network": source, f"spec.network.{name}": source}
 
     def _port(self, word: str) -> None:
         text, _, protocol = word.partition("/")

@@ -313,6 +313,10 @@ def command_line(run: View) -> str:
     ):
         if given:
             words.append(flag)
+    for flag, places in (("--allow-from", "from"), ("--allow-to", "to")):
+        allowed = (spec.get("network") or {}).get(places)
+        if allowed is not None:
+            words += [flag, ",".join(allowed) or "none"]
     for key, value in (spec.get("env") or {}).items():
         words += ["-e", f"{key}={value}"]
     for volume in spec.get("volumes") or ():

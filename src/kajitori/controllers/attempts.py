@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from kajitori.controllers.belongings import ensure_of_run
+from kajitori.controllers.networks import NetworkKeeper
 from kajitori.core import first_step, manifests, names
 from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
 from kajitori.core.quota import quota_shortage
@@ -21,7 +22,7 @@ from kajitori.core.status import Attempt
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import CLAIMS, LIMIT_RANGES, PODS, RESOURCE_QUOTAS, SERVICES
+from kajitori.kube.resources import CLAIMS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
 from kajitori.kube.ticket_key import ensure_ticket_key
 
 DELETED_TOGETHER = 250
@@ -54,6 +55,25 @@ async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapp
     if claim is not None:
         with _refusals_of(claim), suppress(AlreadyExists):
             await client.create(CLAIMS, claim, namespace)
+
+
+async def restrict(networks: NetworkKeeper, run: RunObject, attempt: Attempt, rules: Mapping[str, Any] | None) -> None:
+    """The NetworkPolicy of members that are restricted in who may reach them or where they may go.
+
+    rules: as policy has them now; None also where it would not admit the run any more. Then members start with what
+    they have, and not at all where they were to be restricted and nothing restricts them.
+    """
+    if rules is not None:
+        with _refusals_of({"kind": NETWORK_POLICIES.kind, "metadata": {"name": run.metadata.name}}):
+            try:
+                await networks.ensure(run, rules)
+            except AlreadyExists as error:
+                raise StartRefused(Reason.ADMISSION, error.message) from error
+        return
+    was_to_be = names.ANNOTATION_NETWORK in attempt.template.get("metadata", {}).get("annotations", {})
+    if was_to_be and not await networks.is_there(run):
+        message = "it was to be restricted in where it may go, and policy does not say any more how"
+        raise StartRefused(Reason.ADMISSION, message)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from kajitori.controllers.health import HealthKeeper
 from kajitori.controllers.kills import Spared
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.memory import MemoryKeeper
+from kajitori.controllers.networks import NetworkKeeper
 from kajitori.controllers.planning import Planning
 from kajitori.controllers.provisioning import Provisioning
 from kajitori.controllers.queue import Admitted
@@ -85,13 +86,16 @@ class RunController:
         self._logs = LogKeeper(client, kept_logs) if kept_logs is not None else None
         self._code = code
         self._budgets = BudgetKeeper(client)
+        self._networks = NetworkKeeper(client, self._note_network)
         self._peaks = MemoryKeeper(client, mirror, self._note_peak, now)
         self._spared = Spared(client)
         self._provisioning = Provisioning(client, cluster, self._note_request)
         self._health = HealthKeeper(client, mirror, cluster, self._events, now)
         self._work = WorkQueue(now, self._note_done)
         self._statuses = Statuses(client, mirror, self._events, now)
-        self._starter = Starter(client, mirror, cluster, self._statuses, self._provisioning, namespace, now)
+        self._starter = Starter(
+            client, mirror, cluster, self._statuses, self._provisioning, self._networks, namespace, now
+        )
         self._planning = Planning(mirror, cluster, self._work, self._statuses, self._starter, self._provisioning, now)
         results = kept_logs.results if kept_logs is not None else None
         self._results = ResultKeeper(client, self._logs, results, self._work.wake)
@@ -111,6 +115,7 @@ class RunController:
         telling = asyncio.create_task(self._events.run())
         asking = asyncio.create_task(self._peaks.ask_forever(lambda: self._cluster.policy))
         provisioning = asyncio.create_task(self._provisioning.follow())
+        restricting = asyncio.create_task(self._networks.follow())
         tidying = asyncio.create_task(tidy_forever(self._mirror, self._cluster, self._logs, self._code))
         caring = asyncio.create_task(self._health.keep_forever())
         growing = asyncio.create_task(self._grow_forever())
@@ -137,7 +142,7 @@ class RunController:
         finally:
             unsubscribe()
             no_longer_told()
-            tasks = [stopping, telling, asking, provisioning, tidying, caring, growing]
+            tasks = [stopping, telling, asking, provisioning, restricting, tidying, caring, growing]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, self._work.close(), return_exceptions=True)
@@ -186,6 +191,11 @@ class RunController:
     def _note_peak(self, key: Key) -> None:
         """More is known of what members of a run needed."""
         self._work.add(key)
+        self._work.nudge()
+
+    def _note_network(self, key: Key | None) -> None:
+        """A run's NetworkPolicy changed; or all are known from now on."""
+        self._work.add(*(self._mirror.runs if key is None else (key,)))
         self._work.nudge()
 
     def _note_request(self, key: Key | None) -> None:
@@ -387,6 +397,15 @@ class RunController:
                     await self._release(run)
         if not admitted.life.deleting:
             await self._budgets.keep(run, self._budget_of(run, admitted, step.status, members))
+            await self._keep_network(run, admitted, step.status)
+
+    async def _keep_network(self, run: RunObject, admitted: Admitted, status: RunStatus) -> None:
+        """What restricts a run is as policy has it now, whatever it was when members started: nothing has to be started
+        again for it. Where policy would not admit the run any more, it stays as it is."""
+        if status.phase.is_final or not status.attempts:
+            await self._networks.keep(run, None)
+        elif admitted.decision is not None:
+            await self._networks.keep(run, admitted.decision.network)
 
     def _budget_of(
         self, run: RunObject, admitted: Admitted, status: RunStatus, members: Sequence[gang.Member]

@@ -16,8 +16,10 @@ from kajitori.controllers.attempts import (
     key_of_tickets,
     prepare,
     quota_room,
+    restrict,
 )
 from kajitori.controllers.growing import Grows
+from kajitori.controllers.networks import NetworkKeeper
 from kajitori.controllers.provisioning import Provisioning
 from kajitori.controllers.queue import Admitted, Waiting
 from kajitori.controllers.statuses import Statuses
@@ -42,6 +44,7 @@ class Starter:
         cluster: ClusterView,
         statuses: Statuses,
         provisioning: Provisioning,
+        networks: NetworkKeeper,
         namespace: str,
         now: Callable[[], datetime],
     ) -> None:
@@ -51,6 +54,7 @@ class Starter:
         self._cluster = cluster
         self._statuses = statuses
         self._provisioning = provisioning
+        self._networks = networks
         self._namespace = namespace
         self._now = now
 
@@ -130,6 +134,7 @@ class Starter:
             if spec is None:
                 raise StartRefused(Reason.ADMISSION, "its spec was edited meanwhile, and can't be read any more")
             await prepare(self._client, run, spec, decision.claim if decision else None)
+            await restrict(self._networks, run, attempt, decision.network if decision else None)
             ticket_key = await key_of_tickets(self._client, attempt, self._namespace)
             created = await create_members(self._client, run, attempt, ranks, ticket_key=ticket_key)
         except StartRefused as refused:

@@ -29,10 +29,10 @@ class Classes:
             mine: list[Network] = []
             for network, owner in everything:
                 if owner == name:
-                    inside = [each for each, other in everything if other != name and _within(each, network)]
+                    inside = [each for each, other in everything if other != name and is_inside(each, network)]
                     # What a range of mine inside one of another's takes back comes by itself, from that range.
-                    mine += _without(network, inside)
-            ranges[name] = _collapsed(mine)
+                    mine += without(network, inside)
+            ranges[name] = collapsed(mine)
         return cls(ranges, others)
 
     @property
@@ -52,25 +52,27 @@ class Classes:
         return tuple(network for network in self.ranges[name] if network.version == version)
 
 
-def _within(inner: Network, outer: Network) -> bool:
+def is_inside(inner: Network, outer: Network) -> bool:
+    """Whether a range is a part of another, and not the whole."""
     return inner.version == outer.version and inner != outer and inner.subnet_of(outer)  # type: ignore[arg-type]
 
 
-def _without(network: Network, holes: Sequence[Network]) -> list[Network]:
+def without(network: Network, holes: Sequence[Network]) -> list[Network]:
     """The parts of a network outside of all holes."""
     parts = [network]
     for hole in holes:
         kept: list[Network] = []
         for part in parts:
-            if _within(hole, part):
+            if is_inside(hole, part):
                 kept += part.address_exclude(hole)  # type: ignore[arg-type]
-            elif hole != part and not _within(part, hole):
+            elif hole != part and not is_inside(part, hole):
                 kept.append(part)
         parts = kept
     return parts
 
 
-def _collapsed(networks: Sequence[Network]) -> tuple[Network, ...]:
+def collapsed(networks: Sequence[Network]) -> tuple[Network, ...]:
+    """The same addresses in as few ranges as can be."""
     found: list[Network] = []
     found += ipaddress.collapse_addresses(each for each in networks if isinstance(each, ipaddress.IPv4Network))
     found += ipaddress.collapse_addresses(each for each in networks if isinstance(each, ipaddress.IPv6Network))

@@ -15,11 +15,12 @@ from kajitori.core.draft import Draft
 from kajitori.core.gang.types import Limits
 from kajitori.core.planner import MemberRequest
 from kajitori.core.policy_model import Policy
+from kajitori.core.reach import network_rules
 from kajitori.core.refusals import FOLLOWS_FROM, refusals
 from kajitori.core.resolve import Facts, Findings, Resolved, RunIdentity, member_request, resolve
 from kajitori.core.run import RunSpec
 from kajitori.core.status import Finding
-from kajitori.core.template import pod_template
+from kajitori.core.template import begins_with_step, pod_template
 from kajitori.errors import Fault, Refused
 
 __all__ = ["Decision", "Facts", "RunIdentity", "decide", "limits_of", "objections"]
@@ -39,6 +40,8 @@ class Decision:
     """Higher goes first."""
     bind_direct: bool
     """Members are bound by us, not by kube-scheduler."""
+    network: dict[str, Any] | None
+    """What its NetworkPolicy says of who may reach it and where it may go; None where nothing is restricted."""
     claim: dict[str, Any] | None
     """The PersistentVolumeClaim of the checkpoint, where policy keeps checkpoints in claims. It outlives the run."""
 
@@ -62,6 +65,7 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
         findings=tuple(findings.found),
         priority=policy.priorities[resolved.priority].value,
         bind_direct=policy.binding.binds_directly(resolved.node_selector),
+        network=network_rules(resolved.reach, policy, first_step=begins_with_step(spec, policy)),
         claim=_claim(spec, policy, resolved, run),
     )
 

@@ -186,6 +186,22 @@ def disruption_budget(*, run_name: str, namespace: str, run_uid: str, spec: Mapp
     }
 
 
+def network_policy(*, run_name: str, namespace: str, run_uid: str, rules: Mapping[str, Any]) -> Manifest:
+    """What restricts a run's members in who reaches them and where they go (`core.reach` says whom and where): each
+    other they always reach. It goes with the run."""
+    members: Manifest = {"podSelector": {"matchLabels": {names.LABEL_RUN_UID: run_uid}}}
+    spec = {**members, "policyTypes": list(rules["policyTypes"])}
+    for direction, peers in (("ingress", "from"), ("egress", "to")):
+        if direction in rules:
+            spec[direction] = [{peers: [members]}, *rules[direction]]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _of_run(run_name, namespace, run_uid),
+        "spec": spec,
+    }
+
+
 def checkpoint_claim(
     *, run_name: str, namespace: str, size_bytes: int, access_mode: str, storage_class: str | None
 ) -> Manifest:

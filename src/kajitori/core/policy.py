@@ -8,7 +8,7 @@ from typing import Any
 from kajitori.core.documents import parse_document
 from kajitori.core.policy_model import Policy
 
-__all__ = ["Policy", "default_policy", "own_machine_policy", "parse_policy", "with_first_step"]
+__all__ = ["Policy", "default_policy", "on_own_cluster", "own_machine_policy", "parse_policy", "with_first_step"]
 
 
 def default_policy() -> Policy:
@@ -43,6 +43,13 @@ def with_first_step(policy: Policy, image: str, server: str) -> Policy:
     if policy.start.image is not None:
         return policy
     return policy.model_copy(update={"start": policy.start.model_copy(update={"image": image, "server": server})})
+
+
+def on_own_cluster(policy: Policy, image: str, server: str) -> Policy:
+    """The policy on the cluster of `kaji up` itself: with a first step, and without a network plugin, so that nobody
+    heeds NetworkPolicies."""
+    network = policy.network.model_copy(update={"enforced": False})
+    return with_first_step(policy, image, server).model_copy(update={"network": network})
 
 
 def parse_policy(text_or_document: str | bytes | Mapping[str, Any]) -> Policy:

@@ -32,6 +32,7 @@ from kajitori.core.fields import (
     User,
 )
 from kajitori.core.names import GPU_RESOURCE, GROUP, PRIORITY_CLASS
+from kajitori.core.network_access import NetworkAccess, Networking, is_within, what_is_wrong
 from kajitori.core.node_policy import NodeHealth, Preflight
 from kajitori.core.node_pools import NodePools
 from kajitori.core.preemption_policy import Guarantee, Preemption, doubled
@@ -70,6 +71,9 @@ class Defaults(Document):
     """Size of a checkpoint's claim."""
     env: dict[EnvName, Text] = Field(default_factory=dict)
     """Environment variables that a run may overrule."""
+    network: NetworkAccess = NetworkAccess()
+    """Who may reach a run that does not say so, and where it may go: {to: [internal]} keeps it from the internet. Left
+    out: as far as ceilings.run.network allows."""
 
 
 class MemberCeilings(Document):
@@ -104,6 +108,8 @@ class RunCeilings(Document):
     """Between SIGTERM and SIGKILL."""
     checkpoint_size_bytes: Memory | None = Field(default=None, alias="checkpointSize")
     """Size of a checkpoint's claim."""
+    network: NetworkAccess = NetworkAccess()
+    """By whom a run may let itself be reached, and where it may go, at most."""
 
 
 class Ceilings(Document):
@@ -485,6 +491,7 @@ class Policy(Document):
     logs: Logs = Logs()
     sweeps: Sweeps = Sweeps()
     traffic: TrafficPolicy = TrafficPolicy()
+    network: Networking = Networking()
     elastic: Elastic = Elastic()
     node_health: NodeHealth = NodeHealth()
     preflight: Preflight = Preflight()
@@ -523,6 +530,35 @@ class Policy(Document):
             message = f"defaults are above ceilings, so that a run that says nothing is refused: {', '.join(above)}"
             raise FieldError(message, "lower these defaults or raise these ceilings")
         return self
+
+    @model_validator(mode="after")
+    def _known_places(self) -> Policy:
+        classes, default, most = self.traffic.address_classes, self.defaults.network, self.ceilings.run.network
+        written = {"defaults.network": default, "ceilings.run.network": most, "network.always": self.network.always}
+        wrong = [
+            f"{where}.{name}: {message} ({hint})"
+            for where, use in written.items()
+            for name, places in (("from", use.sources), ("to", use.targets))
+            for message, hint in (what_is_wrong(place, classes) for place in places or ())
+            if message
+        ]
+        if self.network.pods not in (None, *classes.names):
+            wrong.append(f"network.pods: there is no class {self.network.pods!r} ({', '.join(classes.names)})")
+        for name, places, limit in (("from", default.sources, most.sources), ("to", default.targets, most.targets)):
+            if limit is None or wrong:
+                continue
+            above = [place for place in places or () if not is_within(place, limit, classes, self.class_of_pods)]
+            if above:
+                wrong.append(f"defaults.network.{name} is above ceilings.run.network.{name}: {', '.join(above)}")
+        if wrong:
+            raise FieldError("; ".join(wrong), "name classes of traffic.classes, and ranges within ceilings")
+        return self
+
+    @property
+    def class_of_pods(self) -> str:
+        """The class of addresses that this cluster's own Pods are in; empty where policy has none for them."""
+        known = self.traffic.address_classes.names
+        return self.network.pods or next((name for name in ("cluster", "internal") if name in known), "")
 
     @property
     def default_time_limit_seconds(self) -> int | None:

@@ -10,10 +10,12 @@ from pathlib import PurePosixPath
 from kajitori.core.planner import MemberRequest, eligible_nodes, largest_gang
 from kajitori.core.policy_model import Policy
 from kajitori.core.quantity import format_cores, format_cpu, format_duration, format_memory
+from kajitori.core.reach import reach_faults
 from kajitori.core.resolve import PASSING_TAINTS, Facts, Resolved, RunIdentity
 from kajitori.core.run import RunSpec, name_fault
 from kajitori.core.snapshot import CPU, GPU, MEMORY, NodeTable
 from kajitori.core.suggest import did_you_mean
+from kajitori.core.template import begins_with_step
 from kajitori.errors import Fault
 
 _Check = tuple[str, int | None, int | None, Callable[[int], str]]
@@ -49,6 +51,9 @@ def refusals(
     yield from _secrets(spec, policy, facts)
     yield from _checkpoint(spec, policy, run)
     yield from _code(spec, policy)
+    yield from reach_faults(
+        spec.network, policy, host_network=spec.host_network, first_step=begins_with_step(spec, policy)
+    )
     if spec.launcher == "mpi" and policy.start.image is None:
         message = "members cannot be given keys and hostfile here: policy names neither start.image nor start.server"
         yield Fault("spec.launcher", message, "mpi", _ASK, "NoFirstStep")

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kajitori.core.memory import EarlierRun, tell_earlier_peaks
+from kajitori.core.network_access import NetworkAccess
 from kajitori.core.planner import MemberRequest, eligible_nodes
 from kajitori.core.policy_model import Policy, PriorityWord
 from kajitori.core.quantity import format_cores, format_duration, format_memory
+from kajitori.core.reach import Reach, reach_of
 from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY, NodeTable, Toleration
 from kajitori.core.status import Finding
@@ -77,6 +79,8 @@ class Resolved:
     env: dict[str, str]
     node_selector: dict[str, str]
     tolerations: tuple[Toleration, ...]
+    reach: Reach
+    """Who may reach members, and where they may go; those on their node's own network are not restricted."""
     memory_unknown: bool = False
     """Neither the run nor policy names a memory limit, though policy wants one."""
 
@@ -151,10 +155,30 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         env=defaults.env | spec.env,
         node_selector=node_selector,
         tolerations=kept,
+        reach=_reach(spec, policy, findings),
     )
     _tell_who_gives_way(spec, policy, resolved, findings)
     _tell_who_changes_size(spec, resolved, findings)
     return _without_carrying_harm(spec, resolved, findings)
+
+
+def _reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
+    reach = reach_of(spec.network, policy)
+    if reach.is_open:
+        return reach
+    if spec.host_network:
+        message = "on the network of its node it is not restricted in who may reach it or where it may go"
+        findings.add("NetworkOfTheNode", message, "spec.hostNetwork")
+        return Reach()
+    asked = spec.network or NetworkAccess()
+    defaulted = (asked.sources is None and reach.sources is not None) or (
+        asked.targets is None and reach.targets is not None
+    )
+    findings.add("NetworkDefaulted" if defaulted else "NetworkRestricted", str(reach), "spec.network")
+    if not policy.network.enforced:
+        message = "nothing keeps it from other addresses here: this cluster has no network plugin that would"
+        findings.add("NetworkNotEnforced", message, "spec.network")
+    return reach
 
 
 def _tell_who_gives_way(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:

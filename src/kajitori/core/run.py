@@ -33,6 +33,7 @@ from kajitori.core.fields import (
     UserEnvName,
 )
 from kajitori.core.names import GROUP, RUN_NAME_MAX_LENGTH
+from kajitori.core.network_access import NetworkAccess
 from kajitori.core.validation import Document, read
 from kajitori.errors import Fault, InvalidInput
 
@@ -176,6 +177,8 @@ class RunSpec(Document):
     """All rights on the node, where the policy allows it."""
     host_network: bool = False
     """Members share the network of their node."""
+    network: NetworkAccess | None = None
+    """Who may reach members, and where they may go; left out: as policy says."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
     """Only nodes with these labels."""
     tolerations: list[Toleration] = Field(default_factory=list, max_length=64)

@@ -29,9 +29,8 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     mounts = _Mounts()
     checkpoint_path = _mount_everything(mounts, spec, policy, resolved, run, findings)
     by_mpi = spec.launcher == "mpi"
-    meets_others = spec.type == "batch" and (spec.replicas > 1 or by_mpi)
-    begins_with_step = policy.start.image is not None and (meets_others or spec.code is not None)
-    if begins_with_step:
+    meets_others, has_first_step = _meets_others(spec), begins_with_step(spec, policy)
+    if has_first_step:
         _mount_what_the_step_makes(mounts, spec, policy, resolved, meets_others=meets_others)
     container: Manifest = {
         "name": names.MEMBER_CONTAINER,
@@ -62,7 +61,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     }
     _put(pod, "nodeSelector", dict(sorted(resolved.node_selector.items())))
     _put(pod, "volumes", mounts.volumes)
-    if begins_with_step:
+    if has_first_step:
         told = {first_step.HOSTS_ENV: f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"} if meets_others else {}
         if by_mpi:
             told |= mpi.told(policy.start.deadline_seconds)
@@ -89,10 +88,22 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     metadata: Manifest = {"labels": {**spec.labels, **inject.labels}}
     if spec.resources.whole_node:
         metadata["labels"][names.LABEL_WHOLE_NODE] = "true"
-    own_folders = {first_step.ANNOTATION_OWN_FOLDERS: first_step.VOLUME} if begins_with_step else {}
-    owner = {names.ANNOTATION_OWNER: run.owner} if run.owner else {}
-    _put(metadata, "annotations", inject.annotations | own_folders | owner)
+    ours = {first_step.ANNOTATION_OWN_FOLDERS: first_step.VOLUME} if has_first_step else {}
+    if run.owner:
+        ours[names.ANNOTATION_OWNER] = run.owner
+    if not resolved.reach.is_open:
+        ours[names.ANNOTATION_NETWORK] = str(resolved.reach)
+    _put(metadata, "annotations", inject.annotations | ours)
     return {"metadata": metadata, "spec": pod}
+
+
+def begins_with_step(spec: RunSpec, policy: Policy) -> bool:
+    """Whether members have a first step, in which they ask the Web API."""
+    return policy.start.image is not None and (_meets_others(spec) or spec.code is not None)
+
+
+def _meets_others(spec: RunSpec) -> bool:
+    return spec.type == "batch" and (spec.replicas > 1 or spec.launcher == "mpi")
 
 
 def literal(text: str) -> str:

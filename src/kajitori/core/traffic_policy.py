@@ -19,12 +19,19 @@ INTERNAL = (
 """Addresses that no router of the internet forwards: private ones, those that providers and clusters share among
 themselves, those of a single wire or machine, groups."""
 
+EVERYWHERE = "all"
+NAMESPACE = "namespace"
+NOWHERE = "none"
+WORDS = (EVERYWHERE, NAMESPACE, NOWHERE)
+"""What stands beside classes where runs say who may reach them and where they may go (`core.network_access`)."""
+
 MOST_CLASSES = 15
 _MOST_CIDRS = 1000
 _LONGEST_NAME = 32
 
 
-def _cidr(text: str) -> str:
+def checked_cidr(text: str) -> str:
+    """A range of addresses as it is best written. Raises FieldError."""
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -37,10 +44,12 @@ def _cidr(text: str) -> str:
 def _class_name(text: str) -> str:
     if len(text) > _LONGEST_NAME:
         raise FieldError(f"{text!r:.80} is too long for the name of a class", f"at most {_LONGEST_NAME} characters")
+    if text in WORDS:
+        raise FieldError(f"{text} has a meaning of its own where runs say where they may go", "choose another name")
     return text
 
 
-Cidr = Annotated[str, AfterValidator(_cidr)]
+Cidr = Annotated[str, AfterValidator(checked_cidr)]
 ClassName = Annotated[DnsLabel, AfterValidator(_class_name)]
 
 

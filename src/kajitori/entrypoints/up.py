@@ -19,7 +19,7 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
 from kajitori.controllers.runs import RunController
-from kajitori.core.policy import Policy, own_machine_policy, with_first_step
+from kajitori.core.policy import Policy, on_own_cluster, own_machine_policy
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, say, stop_signal, supervise
 from kajitori.entrypoints.sim import pools_of
@@ -151,7 +151,7 @@ async def _serve(
         web = await _web_api(client, mirror, policy, options, user_client, blobs)
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
-            policy.complete(partial(with_first_step, image=OWN_IMAGE, server=web.url))
+            policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=web.url))
         served.set()
         if options.kubelet and options.kubeconfig is None:
             await _until(_ready(mirror, node_name(socket.gethostname())), working)

@@ -294,6 +294,19 @@ class ProvisioningRequest(_Wire, frozen=True):
     status: RequestStatus = RequestStatus()
 
 
+class NetworkPolicy(_Wire, frozen=True):
+    """A networking.k8s.io NetworkPolicy."""
+
+    metadata: ObjectMeta
+    spec: dict[str, Any] = {}
+
+    @property
+    def run_uid(self) -> str:
+        """The UID of the run that it belongs to; empty where it is nobody's."""
+        owners = (each for each in self.metadata.owner_references if each.kind == names.KIND)
+        return next((each.uid for each in owners), "")
+
+
 class ObjectReference(_Wire, frozen=True):
     kind: str = ""
     namespace: str = ""

@@ -133,6 +133,11 @@ SPECS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "where and as whom": ({"workdir": "/w", "user": "1000:1000"}, {"workingDir": "/w", "user": "1000:1000"}),
     "the node's network": ({"network": "host", "privileged": True}, {"hostNetwork": True, "privileged": True}),
+    "no network": ({"network": "none"}, {"network": {"from": [], "to": []}}),
+    "whom it may reach": (
+        {"allow_to": ("internal,10.9.0.0/16", "storage"), "allow_from": ("none",)},
+        {"network": {"from": [], "to": ["internal", "10.9.0.0/16", "storage"]}},
+    ),
     "labels are the run's and its members'": ({"label": ("team=x", "on")}, {"labels": {"team": "x", "on": ""}}),
 }
 
@@ -223,6 +228,12 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a selector without value": ({"image": "x", "node_selector": ("a",)}, "--node-selector", "names no value"),
     "a secret without key": ({"image": "x", "secret": ("A=b",)}, "--secret", "names no key"),
     "a network": ({"image": "x", "network": "mine"}, "--network", "there is no network 'mine'"),
+    "no network, and some": (
+        {"image": "x", "network": "none", "allow_to": ("internal",)},
+        "--allow-to",
+        "'internal', but --network none allows nobody",
+    ),
+    "an empty place": ({"image": "x", "allow_to": ("x" * 65,)}, f"--allow-to {'x' * 65}", "at most 64"),
     "an image": ({"image": "UPPER CASE"}, "IMAGE", "is not the name of an image"),
     "a missing file": ({"file": "no.yaml"}, "--file", "can't be read: No such file"),
     "broken YAML": ({"file": "broken.yaml"}, "broken.yaml: line 2, column 1", "not YAML"),

@@ -111,6 +111,7 @@ SPECS: list[dict[str, Any]] = [
     },
     {"image": "x", "code": {"digest": f"sha256:{'0a' * 32}", "path": "/work"}},
     {"image": "x", "type": "service", "resources": {"wholeNode": True, "gpuType": "h100"}, "hostNetwork": True},
+    {"image": "x", "network": {"from": [], "to": ["internal", "10.9.0.0/16"]}},
 ]
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.controllers.growing import Grows
+from kajitori.controllers.networks import NetworkKeeper
 from kajitori.controllers.provisioning import Provisioning
 from kajitori.controllers.queue import Admitted, Waiting
 from kajitori.controllers.starting import Starter
@@ -54,7 +55,10 @@ class Scene(QueueScene):
         self.written = Written()
         client, statuses = cast(KubeClient, Quotas(room)), cast(Statuses, self.written)
         provisioning = Provisioning(client, self.cluster, lambda key: None)
-        self.starter = Starter(client, self.mirror, self.cluster, statuses, provisioning, "kajitori", lambda: NOW)
+        networks = NetworkKeeper(client, lambda key: None)
+        self.starter = Starter(
+            client, self.mirror, self.cluster, statuses, provisioning, networks, "kajitori", lambda: NOW
+        )
 
 
 KEPT = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +93,16 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
             ("Avoids", ", ".join(f"{node} ({count} failures)" for node, count in _avoided(status).items())),
             ("GPUs", words.gpu_words(view)),
             ("Memory", _peak(view, now)),
+            ("Network", _network(status)),
             ("Asked for", words.command_line(view)),
         )
     )
+
+
+def _network(status: Mapping[str, Any]) -> str:
+    """Who may reach it and where it may go, where that is restricted."""
+    found = {each.get("code"): each.get("message", "") for each in status.get("findings") or ()}
+    return str(found.get("NetworkRestricted") or found.get("NetworkDefaulted") or "")
 
 
 def _peak(view: dict[str, Any], now: datetime) -> str:

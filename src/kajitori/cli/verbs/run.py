@@ -71,7 +71,7 @@ def _words(*known: str) -> Any:
 @click.option("-m", "--memory", metavar="SIZE", help="Memory limit of each member, such as 64g.")
 @click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm, taken from memory.")
 @click.option("--privileged", is_flag=True, help="Where policy allows it.")
-@click.option("--network", metavar="host", help="Share the node's network.")
+@click.option("--network", metavar="host|none", help="The node's own; none: cut off from all.")
 @click.option("--restart", hidden=True, metavar="POLICY")
 @click.option("-i", "--interactive", is_flag=True, hidden=True)
 @click.option("-t", "--tty", is_flag=True, hidden=True)
@@ -81,7 +81,7 @@ def _words(*known: str) -> Any:
     "--stop-at",
     metavar="first-failure|first-success",
     shell_complete=_words("first-failure", "first-success"),
-    help="When a sweep ends before all of its members have.",
+    help="What ends a sweep before its members have.",
 )
 @click.option("--gpu-type", metavar="TYPE", help="Such as h100; see kaji gpus.")
 @click.option("--whole-node", is_flag=True, help="Share the nodes with no other run.")
@@ -96,7 +96,7 @@ def _words(*known: str) -> Any:
 )
 @click.option("--code", metavar="DIR[:PATH]", help="Folder, or sha256:… of one, that all members start in.")
 @click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
-@click.option("--checkpoint-every", metavar="TIME", help="How often the program writes there, such as 10m.")
+@click.option("--checkpoint-every", metavar="TIME", help="How often the program writes it: 10m.")
 @click.option("--restarts", metavar="N", help="Restarts of the gang after failures of the program; 0: none.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it, such as 8h; short ones start sooner.")
 @click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL, such as 60s.")
@@ -104,6 +104,8 @@ def _words(*known: str) -> Any:
     "--priority", metavar="high|normal|low", shell_complete=_words("high", "normal", "low"), help="Who goes first."
 )
 @click.option("--secret", multiple=True, metavar="NAME[:PATH]", help="Secret as variables or files; or VAR=NAME/KEY.")
+@click.option("--allow-from", multiple=True, metavar="CLASS,…", help="Only these reach it, such as namespace.")
+@click.option("--allow-to", multiple=True, metavar="CLASS,…", help="It goes only there, such as internal.")
 @click.option("--node-selector", multiple=True, metavar="LABEL=VALUE", help="Only nodes with this label.")
 @click.option("--toleration", multiple=True, metavar="KEY[=VALUE][:EFFECT]", help="A taint that may be ignored.")
 @click.option("-f", "--file", metavar="FILE", help="Run manifest or bare spec in YAML; options overrule it.")

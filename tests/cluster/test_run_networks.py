@@ -1,0 +1,131 @@
+"""NetworkPolicies of runs, on both API servers: there before the first Pod, put right meanwhile, gone after."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.helpers.real_cluster import AnyCluster
+from tests.helpers.world import World
+
+from kajitori.controllers.networks import NetworkKeeper
+from kajitori.core import names
+from kajitori.core.policy import parse_policy
+from kajitori.core.reach import Reach, network_rules
+from kajitori.core.reasons import Phase, Reason
+from kajitori.errors import AlreadyExists, NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.objects import ObjectMeta, RunObject
+from kajitori.kube.resources import NETWORK_POLICIES
+
+STORAGE = {"classes": {"internal": ["10.0.0.0/8", "fd00::/8"], "storage": ["10.9.0.0/16", "fd09::/32"]}}
+
+
+def rules(*targets: str, sources: tuple[str, ...] | None = ("namespace",)) -> dict[str, Any]:
+    """As policy has them, with ranges of both versions in each other."""
+    policy = parse_policy({"traffic": STORAGE, "start": {"image": "kajitori:1", "server": "http://10.0.0.1:8600"}})
+    found = network_rules(Reach(sources, targets), policy, first_step=True)
+    assert found is not None
+    return found
+
+
+def run_in(namespace: str, uid: str = "u1") -> RunObject:
+    meta = ObjectMeta(name="bert", namespace=namespace, uid=f"{namespace}-{uid}")
+    return RunObject(metadata=meta, spec=msgspec.Raw(b"{}"))
+
+
+async def policy_of(client: KubeClient, namespace: str, name: str = "bert") -> dict[str, Any]:
+    return await client.get(NETWORK_POLICIES, name, namespace)
+
+
+async def test_a_server_keeps_it_as_it_was_written(any_cluster: AnyCluster, own_namespace: str) -> None:
+    """Nothing is added or taken away, so that a second look writes nothing; another wish is written at once."""
+    run = run_in(own_namespace)
+    async with any_cluster.client() as client:
+        keeper = NetworkKeeper(client, lambda key: None)
+        await keeper.ensure(run, rules("internet", "storage"))
+        made = await policy_of(client, own_namespace)
+        await NetworkKeeper(client, lambda key: None).ensure(run, rules("internet", "storage"))
+        assert await policy_of(client, own_namespace) == made
+        await keeper.ensure(run, rules("internal"))
+        changed = await policy_of(client, own_namespace)
+        assert changed["metadata"]["uid"] == made["metadata"]["uid"]
+        assert changed["spec"] != made["spec"]
+        assert await keeper.is_there(run)
+        assert not await keeper.is_there(run_in(own_namespace, "u0"))
+        await keeper.ensure(run_in(own_namespace, "u2"), rules("internal"))  # what an earlier run left makes way
+        assert not await keeper.is_there(run)
+
+
+async def test_a_strangers_is_left_alone(any_cluster: AnyCluster, own_namespace: str) -> None:
+    theirs = {"metadata": {"name": "bert"}, "spec": {"podSelector": {}}}
+    async with any_cluster.client() as client:
+        await client.create(NETWORK_POLICIES, theirs, own_namespace)
+        with pytest.raises(AlreadyExists, match="belongs to something else"):
+            await NetworkKeeper(client, lambda key: None).ensure(run_in(own_namespace), rules("internal"))
+        assert "ingress" not in (await policy_of(client, own_namespace))["spec"]
+
+
+async def until_it_says(world: World, spec: dict[str, Any] | None) -> None:
+    """Waits until a run's NetworkPolicy says this, or is gone."""
+    for _ in range(200):
+        try:
+            found = (await policy_of(world.client, world.namespace))["spec"]
+        except NotFound:
+            found = None
+        if found == spec:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{found}; {world.describe()}")
+
+
+async def test_it_lives_as_long_as_its_run(world: World) -> None:
+    """Deleted or edited by somebody it comes back; a run that is over has none, one that is resumed has it again."""
+    world.use_policy(defaults={"network": {"to": ["internal"]}})
+    world.start_controller()
+    await world.submit("bert", replicas=2, network={"from": ["namespace"]})
+    await world.reaches("bert", Phase.RUNNING)
+    made = await policy_of(world.client, world.namespace)
+    wanted = made["spec"]
+    assert wanted["podSelector"]["matchLabels"] == {names.LABEL_RUN_UID: world.pods("bert")[0].run_uid}
+    assert made["metadata"]["ownerReferences"][0]["kind"] == "Run"
+    assert sorted(wanted["policyTypes"]) == ["Egress", "Ingress"]
+    await world.client.delete(NETWORK_POLICIES, "bert", world.namespace)
+    await until_it_says(world, wanted)
+    await world.client.patch(NETWORK_POLICIES, "bert", {"spec": {"egress": [{}]}}, world.namespace)
+    await until_it_says(world, wanted)
+    assert world.status("bert").attempts == 1
+    await world.change("bert", stopped=True)
+    await world.reaches("bert", Phase.STOPPED)
+    await until_it_says(world, None)
+    await world.change("bert", stopped=False, resumes=1)
+    await world.reaches("bert", Phase.RUNNING)
+    await until_it_says(world, wanted)
+    await world.change("bert", network={"from": ["all"], "to": ["all"]})  # at once: nothing has to be started again
+    await until_it_says(world, None)
+    assert world.status("bert").attempts == 2
+
+
+async def test_the_next_leader_takes_up_what_is_there(world: World) -> None:
+    """Killed with a run that lives, whoever leads next puts right what went wrong meanwhile."""
+    first = world.start_controller()
+    await world.submit("bert", network={"to": []})
+    await world.reaches("bert", Phase.RUNNING)
+    wanted = (await policy_of(world.client, world.namespace))["spec"]
+    await world.kill_controller(first)
+    await world.client.delete(NETWORK_POLICIES, "bert", world.namespace)
+    world.start_controller()
+    await until_it_says(world, wanted)
+
+
+async def test_no_pod_exists_before_it(world: World) -> None:
+    """Where it can't be made, members do not start unrestricted: none is made, and the run says why."""
+    theirs = {"metadata": {"name": "bert"}, "spec": {"podSelector": {"matchLabels": {"app": "theirs"}}}}
+    await world.client.create(NETWORK_POLICIES, theirs, world.namespace)
+    world.start_controller()
+    await world.submit("bert", network={"to": []})
+    await world.until(lambda: world.status("bert").reason == Reason.ADMISSION, "it says so")
+    assert "NetworkPolicy bert belongs to something else" in world.status("bert").message
+    assert not world.pods("bert")
