@@ -13,6 +13,8 @@ from kajitori.local.kubelet.shim.cgroups import Cgroup
 CPU_PERIOD_MICROSECONDS = 100_000
 MIN_CPU_SHARES = 2
 _V1_USED = ("memory", "cpu")
+TRIAL = "trial"
+"""The group below our own in which is tried what containers will do; it is gone again at once."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,25 @@ def detect(name: str, may_move: Callable[[Path], bool], proc: Path = Path("/proc
         except OSError as error:
             refusals.append(f"{base}: {error.strerror}")
             continue
-        if may_move(hierarchy.path):
+        if _lets_in(hierarchy, may_move):
             found.append(hierarchy)
         else:
             refusals.append(f"{hierarchy.path}: no process may be moved in")
             with contextlib.suppress(OSError):
                 hierarchy.path.rmdir()
     return CgroupLayout(tuple(found), "; ".join(refusals) or ("" if found else "no control groups are mounted"))
+
+
+def _lets_in(hierarchy: Hierarchy, may_move: Callable[[Path], bool]) -> bool:
+    """Tried in a group below, as containers get theirs: one that hands on controllers takes no process (version 2)."""
+    trial = Cgroup(str(hierarchy.path / TRIAL), hierarchy.version, counts_memory=False)
+    try:
+        trial.create()
+        return may_move(Path(trial.path))
+    except OSError:
+        return False
+    finally:
+        trial.remove()
 
 
 def _own_groups(proc: Path) -> dict[str, str]:

@@ -134,6 +134,21 @@ def test_unified_machine_uses_the_delegated_folder(tmp_path: Path) -> None:
     assert not (slice_ / "me.service/kaji").exists()
 
 
+def test_unified_machine_is_tried_where_containers_go(tmp_path: Path) -> None:
+    """The kernel lets no process into a group that hands on controllers: with our own nothing would ever be limited."""
+
+    def as_the_kernel(path: Path) -> bool:
+        control = path / "cgroup.subtree_control"
+        return not (control.exists() and control.read_text().split())
+
+    own = tmp_path / "cg/me.service"
+    fake_group(own, "cpu memory pids", "cpu memory")
+    fake_group(own / "kaji", "cpu memory", "cpu memory")
+    layout = cgroup_layout.detect("kaji", as_the_kernel, fake_machine(tmp_path, "0::/me.service\n", UNIFIED))
+    assert layout.limits_memory, layout.why_not
+    assert not (own / "kaji" / cgroup_layout.TRIAL).exists()
+
+
 def test_machine_without_control_groups(tmp_path: Path) -> None:
     layout = cgroup_layout.detect("kaji", lambda path: True, fake_machine(tmp_path, "", ""))
     assert not layout.limits_memory
