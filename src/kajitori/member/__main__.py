@@ -33,7 +33,8 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
             sys.stdout.write(f"{files} files of code are there after {time.monotonic() - began:.2f} s\n")
         if first_step.ALONE_ENV in environment:
             return 0
-        members = int(environment["KAJI_WORLD_SIZE"])
+        members, rank = int(environment["KAJI_WORLD_SIZE"]), int(environment["KAJI_RANK"])
+        host_name = os.uname().nodename
         addresses = server.addresses(members, _seconds(environment) - (time.monotonic() - began))
         slots, by_address = int(environment[first_step.SLOTS_ENV]), first_step.BY_ADDRESS_ENV in environment
         text = hosts.hostfile(run, attempt, addresses, slots, by_address=by_address)
@@ -42,12 +43,12 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
 
             called = [line.split()[0] for line in text.splitlines()]
             text = mpi_files.merged(text, addresses)
-            hosts.write(f"{folder}/{first_step.HOSTS_MPICH_FILE}", mpi_files.in_mpichs_words(text))
+            own = list(dict.fromkeys(addresses)).index(addresses[rank])
+            hosts.write(f"{folder}/{first_step.HOSTS_MPICH_FILE}", mpi_files.in_mpichs_words(text, own, host_name))
             left = _seconds(environment) - (time.monotonic() - began)
-            mpi_files.make(folder, server, int(environment["KAJI_RANK"]), called, addresses, left)
+            mpi_files.make(folder, server, rank, called, addresses, left)
         hosts.write(f"{folder}/{first_step.HOSTS_FILE}", text)
-        known, rank = hosts.read_known(first_step.ETC_HOSTS), int(environment["KAJI_RANK"])
-        text = hosts.etc_hosts(known, run, attempt, addresses, rank, os.uname().nodename)
+        text = hosts.etc_hosts(hosts.read_known(first_step.ETC_HOSTS), run, attempt, addresses, rank, host_name)
         hosts.write(f"{folder}/{first_step.ETC_HOSTS_FILE}", text)
     except Failure as failure:
         sys.stderr.write(f"{failure}\n")

@@ -67,6 +67,12 @@ def merged(hostfile: str, addresses: Sequence[str]) -> str:
     return "".join(f"{called[address]} slots={count}\n" for address, count in slots.items())
 
 
-def in_mpichs_words(hostfile: str) -> str:
-    """The hostfile as MPICH and Intel MPI take it: `bert-2-0.bert:8`."""
-    return hostfile.replace(" slots=", ":")
+def in_mpichs_words(hostfile: str, own: int, host_name: str) -> str:
+    """The hostfile as MPICH and Intel MPI take it: `bert-2-1.bert:8`.
+
+    own: the line of this member, which calls itself `host_name`: by any other name Intel's mpirun and MPICH's up to
+    version 4.0 take it for another machine, and want to log in there.
+    """
+    lines = hostfile.replace(" slots=", ":").splitlines()
+    lines[own] = f"{host_name}:{lines[own].rpartition(':')[2]}"
+    return "".join(f"{line}\n" for line in lines)

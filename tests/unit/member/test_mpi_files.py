@@ -117,7 +117,10 @@ def test_a_machine_stands_in_the_hostfile_once() -> None:
 
 
 def test_the_hostfile_in_both_forms() -> None:
-    assert mpi_files.in_mpichs_words("pi-1-0.pi slots=8\npi-1-1.pi slots=8\n") == "pi-1-0.pi:8\npi-1-1.pi:8\n"
+    """mpirun finds itself in it by the name that its machine has."""
+    hostfile = "pi-1-0.pi slots=8\npi-1-1.pi slots=4\n"
+    assert mpi_files.in_mpichs_words(hostfile, 0, "pi-1-0") == "pi-1-0:8\npi-1-1.pi:4\n"
+    assert mpi_files.in_mpichs_words(hostfile, 1, "gpu-7") == "pi-1-0.pi:8\ngpu-7:4\n"
 
 
 @needs_openssh

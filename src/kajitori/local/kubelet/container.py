@@ -72,6 +72,8 @@ class Launch:
     cgroups: Sequence[Cgroup] = ()
     mount_namespace: Mapping[str, Any] | None = None
     network_namespace: str = ""
+    host_name: str = ""
+    """What the machine is called for the program, where it has a network of its own."""
     tty: bool = False
     stdin: bool = False
 
@@ -94,6 +96,7 @@ class Launch:
             "cgroups": [cgroup.as_document() for cgroup in self.cgroups],
             "mount_namespace": self.mount_namespace,
             "network_namespace": self.network_namespace,
+            "host_name": self.host_name,
             "tty": self.tty,
             "stdin": self.stdin,
         }

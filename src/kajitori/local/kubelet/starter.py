@@ -132,6 +132,7 @@ class Starter:
             cgroups=groups,
             mount_namespace=plan.namespace,
             network_namespace=network_namespace,
+            host_name=pods.hostname(pod),
             tty=bool(spec.get("tty")),
             stdin=bool(spec.get("stdin")),
         )

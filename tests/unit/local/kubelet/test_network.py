@@ -25,7 +25,7 @@ FETCH = (
     "for _ in range(500):\\n"
     "    try: s = socket.create_connection((os.environ['MASTER_ADDR'], 8000), 5); break\\n"
     "    except OSError: time.sleep(0.02)\\n"
-    "print(s.getsockname()[0], s.getpeername()[0])\\n"
+    "print(socket.gethostname(), s.getsockname()[0], s.getpeername()[0])\\n"
 )
 
 CALL_TWICE = (
@@ -50,20 +50,24 @@ async def main():
 
 async def story(machine):
     await machine.start()
+    named = machine.root / "named"
+    beside = {"lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", f"uname -n >>{named}"]}}}}
     for name in ("a", "b"):
-        await machine.cluster.submit(name, sys.executable, "-c", SERVE, subdomain="gang")
+        await machine.cluster.submit(name, sys.executable, "-c", SERVE, subdomain="gang", container=beside)
         await machine.phase(name, "Running")
     env = [{"name": "MASTER_ADDR", "value": "b.gang"}]
     await machine.cluster.submit("c", sys.executable, "-c", FETCH, subdomain="gang", container={"env": env})
     await machine.phase("c", "Succeeded")
-    await machine.cluster.submit("host", "ip", "-o", "link", hostNetwork=True)
+    assert named.read_text().split() == ["a", "b"], "what is executed beside a program finds the same name"
+    await machine.cluster.submit("host", "sh", "-c", "ip -o link; uname -n", hostNetwork=True)
     await machine.phase("host", "Succeeded")
     assert machine.cluster.status("host")["podIP"] == "127.0.0.1"
     assert "kaji-" in machine.log("host")
+    assert machine.log("host").split()[-1] == socket.gethostname()
     await an_address_that_is_used_again(machine)
     addresses = [machine.cluster.status(name)["podIP"] for name in ("a", "b", "c")]
     assert addresses == ["10.99.0.2", "10.99.0.3", "10.99.0.4"], addresses
-    assert machine.log("c").split()[-2:] == ["10.99.0.4", "10.99.0.3"], machine.log("c")
+    assert machine.log("c").split()[-3:] == ["c", "10.99.0.4", "10.99.0.3"], machine.log("c")
     await machine.stop()
     await machine.start()
     await machine.cluster.submit("d", "sleep", "1000")

@@ -49,6 +49,7 @@ class Identity:
         self.oom_score_adjustment: int | None = document["oom_score_adjustment"]
         self.cgroups = [Cgroup.from_document(one) for one in document["cgroups"]]
         self.network_namespace: str = document["network_namespace"]
+        self.host_name: str = document["host_name"]
         self.mount_namespace: Mapping[str, Any] | None = document["mount_namespace"]
 
 
@@ -148,9 +149,12 @@ def _limits(identity: Identity) -> None:
 
 def _namespaces(identity: Identity, beside: int | None) -> None:
     if identity.network_namespace:
-        fd = os.open(identity.network_namespace, os.O_RDONLY | os.O_CLOEXEC)
-        syscalls.setns(fd, syscalls.CLONE_NEWNET)
-        os.close(fd)
+        syscalls.enter(identity.network_namespace, syscalls.CLONE_NEWNET)
+        if beside is not None:
+            syscalls.enter(f"/proc/{beside}/ns/uts", syscalls.CLONE_NEWUTS)
+        else:  # the machine's own name leads to the machine: MPI would tell it to the other members
+            syscalls.unshare(syscalls.CLONE_NEWUTS)
+            syscalls.set_host_name(identity.host_name)
     if identity.mount_namespace is None:
         return
     if beside is not None:

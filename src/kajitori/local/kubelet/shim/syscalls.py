@@ -52,6 +52,20 @@ def setns(fd: int, kind: int) -> None:
     _check(_libc.setns(fd, kind), "setns")
 
 
+def enter(namespace: str, kind: int) -> None:
+    """Puts the calling process in the namespace that a file stands for."""
+    fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        setns(fd, kind)
+    finally:
+        os.close(fd)
+
+
+def set_host_name(name: str) -> None:
+    encoded = name.encode()
+    _check(_libc.sethostname(encoded, ctypes.c_size_t(len(encoded))), "sethostname")
+
+
 def mount(source: str, target: str, filesystem: str = "", flags: int = 0, data: str = "") -> None:
     _check(
         _libc.mount(
