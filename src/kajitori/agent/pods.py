@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from kajitori.agent.cgroups import is_path
 from kajitori.core.traffic import HOST, Pod
 
 log = logging.getLogger(__name__)
@@ -79,5 +80,9 @@ def _read(file: Path) -> Pod | None:
         addresses = tuple(str(ipaddress.ip_address(address)) for address in pod.addresses)
     except ValueError as error:
         log.error("%s: %s; its Pod is not counted", file, error)
+        return None
+    wrong = [path for path in pod.cgroups if not is_path(path)]
+    if wrong:
+        log.error("%s: %.80r is no control group; its Pod is not counted", file, wrong[0])
         return None
     return msgspec.structs.replace(pod, addresses=addresses)

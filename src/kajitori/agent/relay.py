@@ -27,6 +27,7 @@ class RelayPods:
     """Follows one node, in a thread of its own, from `start` to `stop`; a `PodSource`.
 
     interface_of: the node's end of a Pod's network, by the Pod's addresses; empty where it has none of its own.
+    cgroups_of: the control groups of a Pod on the node's network, by its UID.
     """
 
     def __init__(
@@ -35,12 +36,14 @@ class RelayPods:
         node: str,
         *,
         interface_of: Callable[[Sequence[str]], str],
+        cgroups_of: Callable[[str], tuple[str, ...]] = lambda _: (),
         chance: Callable[[], float] = random.random,
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         self._relays = relays
         self._node = node
         self._interface_of = interface_of
+        self._cgroups_of = cgroups_of
         self._chance = chance
         self._silence_seconds = silence_seconds
         self._stop = threading.Event()
@@ -75,7 +78,7 @@ class RelayPods:
             if self._pods is None:
                 raise ConnectionError(f"no relay has told yet which Pods are on node {self._node}")
             for uid, pod in self._pods.items():
-                if not pod.interface:  # its network may be made at this moment
+                if not pod.interface and not pod.cgroups:  # they may be made at this moment
                     self._pods[uid] = self._placed(pod)
             return dict(self._pods)
 
@@ -127,4 +130,6 @@ class RelayPods:
             self._told += bool(line.whole or line.pods or line.gone)
 
     def _placed(self, pod: Pod) -> Pod:
-        return msgspec.structs.replace(pod, interface=self._interface_of(pod.addresses)) if pod.addresses else pod
+        if pod.addresses:
+            return msgspec.structs.replace(pod, interface=self._interface_of(pod.addresses))
+        return msgspec.structs.replace(pod, cgroups=self._cgroups_of(pod.uid))

@@ -1,4 +1,5 @@
-"""Counting by address: maps from the addresses of Pods to counters, however many Pods there are; and the node itself.
+"""Counting by address: maps from the addresses of Pods to counters, however many Pods there are; and the node itself,
+of which Pods on its own network are told by the control groups of their sockets, where the kernel can.
 
 For Pods without an interface of their own on the node (ipvlan, macvlan) and for kernels without hooks there. Packets
 pass here where the node forwards them: what a bridge passes from one of its Pods to another is seen only where
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kajitori.agent import nft
+from kajitori.agent import cgroups, nft
+from kajitori.agent.cgroups import Group
 from kajitori.agent.nfnetlink import INET
 from kajitori.agent.table import MAP_PREFIX, Table
 from kajitori.core.address_classes import Classes
@@ -32,24 +34,36 @@ class SetsEngine:
         self._table = Table(INET, "kajitori_addresses")
         self._counted: dict[str, str] = {}
         """UID of the Pod by address."""
+        self._groups: dict[Group, str] = {}
+        """UID of the Pod by control group."""
         self._classes: Classes | None = None
 
     def takes(self, pod: Pod) -> bool:
-        return bool(pod.addresses)
+        return bool(pod.addresses) or (bool(pod.cgroups) and cgroups.are_seen())
 
     def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
         wanted = {address: uid for uid, pod in pods.items() for address in pod.addresses}
+        groups = {
+            group: uid
+            for uid, pod in pods.items()
+            for path in pod.cgroups
+            if (group := cgroups.located(path)) is not None
+        }
+        levels = {group.level for group in groups}
         damaged = self._classes is not None and self._table.is_damaged()
-        if damaged or classes != self._classes:
-            script = [*self._table.emptied(), *self._afresh(classes), *self._add(wanted, classes)]
+        if damaged or classes != self._classes or levels != {group.level for group in self._groups}:
+            script = [*self._table.emptied(), *self._afresh(classes, levels), *self._add(wanted, classes)]
+            script += self._add_groups(groups, classes)
         else:
             # An address that is another Pod's now changes hands at once.
             new = {address: uid for address, uid in wanted.items() if self._counted.get(address) != uid}
             gone = [address for address, uid in self._counted.items() if wanted.get(address) != uid]
             script = [*self._remove(gone, classes), *self._add(new, classes)]
+            if groups != self._groups:  # one that is gone has no name any more by which it could be taken out
+                script += [*self._without_groups(levels, classes), *self._add_groups(groups, classes)]
         self._classes = None  # where this fails, all is made anew the next time
         self._table.change(script)
-        self._counted, self._classes = wanted, classes
+        self._counted, self._groups, self._classes = wanted, groups, classes
         return damaged
 
     def read(self) -> dict[str, Counter]:
@@ -59,14 +73,14 @@ class SetsEngine:
         self._table.forget(names)
 
     def stop(self) -> bool:
-        self._counted, self._classes = {}, None
+        self._counted, self._groups, self._classes = {}, {}, None
         return self._table.stop()
 
     def uninstall(self) -> bool:
-        self._counted, self._classes = {}, None
+        self._counted, self._groups, self._classes = {}, {}, None
         return self._table.uninstall()
 
-    def _afresh(self, classes: Classes) -> list[str]:
+    def _afresh(self, classes: Classes, levels: Collection[int]) -> list[str]:
         """Statements that make everything but what belongs to single Pods."""
         where = self._table.where
         script = nft.class_sets(where, classes)
@@ -90,6 +104,18 @@ class SetsEngine:
             for name, _, match in nft.matches(classes, _OTHER[direction]):
                 host = CounterName(HOST, 0, Kind(name, direction))
                 script.append(f"add rule {chain} {match} counter name {host} return")
+        for level in levels:
+            script.append(f"add set {where} {_groups(level)} {{ type cgroupsv2; }}")
+            for direction in DIRECTIONS:
+                chain = f"{where} {_on_host(direction, level)}"
+                script.append(f"add chain {chain}")
+                for name in classes.names:
+                    script.append(
+                        f"add map {where} {_group_map(name, direction, level)} {{ type cgroupsv2 : counter; }}"
+                    )
+                for name, _, match in nft.matches(classes, _OTHER[direction]):
+                    counter = f"counter name socket cgroupv2 level {level} map @{_group_map(name, direction, level)}"
+                    script.append(f"add rule {chain} {match} {counter} return")
         for hook, directions in _HOOKS.items():
             chain = f"{where} {hook}"
             script.append(f"add chain {chain} {{ type filter hook {hook} priority mangle; }}")
@@ -99,6 +125,9 @@ class SetsEngine:
                     script.append(f"add rule {chain} {is_ours} jump {_pods(direction, version)}")
             if hook in _HOST_HOOKS:
                 match, direction = _HOST_HOOKS[hook]
+                for level in levels:  # whom it goes to is not the node, and does not come back to what follows
+                    is_pod = f"socket cgroupv2 level {level} @{_groups(level)}"
+                    script.append(f"add rule {chain} {match} {is_pod} goto {_on_host(direction, level)}")
                 script.append(f"add rule {chain} {match} jump host_{direction}")
         return script
 
@@ -113,6 +142,24 @@ class SetsEngine:
             for version, addresses in _by_version(wanted):
                 elements = ", ".join(f'{address} : "{counters[address]}"' for address in addresses)
                 script.append(f"add element {self._table.where} {_map(name, direction, version)} {{ {elements} }}")
+        return script
+
+    def _without_groups(self, levels: Collection[int], classes: Classes) -> list[str]:
+        where = self._table.where
+        script = [f"flush set {where} {_groups(level)}" for level in levels]
+        kinds = _kinds(classes)
+        return script + [f"flush map {where} {_group_map(*kind, level)}" for level in levels for kind in kinds]
+
+    def _add_groups(self, groups: Mapping[Group, str], classes: Classes) -> list[str]:
+        where = self._table.where
+        script = []
+        for group, uid in groups.items():
+            script.append(f'add element {where} {_groups(group.level)} {{ "{group.name}" }}')
+            for name, direction in _kinds(classes):
+                counter = CounterName(uid, 0, Kind(name, direction))
+                script.append(f"add counter {where} {counter}")
+                where_to = _group_map(name, direction, group.level)
+                script.append(f'add element {where} {where_to} {{ "{group.name}" : "{counter}" }}')
         return script
 
     def _remove(self, gone: Collection[str], classes: Classes) -> list[str]:
@@ -130,6 +177,19 @@ def _kinds(classes: Classes) -> list[tuple[str, Direction]]:
 
 def _map(name: str, direction: Direction, version: int) -> str:
     return f"{MAP_PREFIX}{name}.{direction}.{version}"
+
+
+def _groups(level: int) -> str:
+    """The set of all groups of Pods on the node's own network that are so deep."""
+    return f"groups.{level}"
+
+
+def _group_map(name: str, direction: Direction, level: int) -> str:
+    return f"{MAP_PREFIX}group.{name}.{direction}.{level}"
+
+
+def _on_host(direction: Direction, level: int) -> str:
+    return f"groups_{direction}.{level}"
 
 
 def _own(version: int) -> str:

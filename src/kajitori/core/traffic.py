@@ -95,6 +95,8 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_on
     """The end of its network that is on the node; empty where it has none of its own."""
     addresses: tuple[str, ...] = ()
     """Its own; none where it uses the node's."""
+    cgroups: tuple[str, ...] = ()
+    """Where it uses the node's: paths of the control groups (version 2) that its processes are in, or will be."""
 
 
 Totals = dict[str, Count]

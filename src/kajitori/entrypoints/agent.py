@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kajitori.agent.cgroups import of_kubernetes_pod
 from kajitori.agent.counting import Counting
 from kajitori.agent.engines import chosen, others, uninstall
 from kajitori.agent.exposition import exposition
@@ -93,7 +94,7 @@ def _source(options: AgentOptions) -> Iterator[PodSource]:
         yield PodFolder(options.pods)
         return
     relays = Servers(options.relay, options.relay_token, _trusted("--relay-ca", options.relay_ca))
-    pods = RelayPods(relays, options.node, interface_of=interface_of)
+    pods = RelayPods(relays, options.node, interface_of=interface_of, cgroups_of=of_kubernetes_pod)
     pods.start()
     try:
         yield pods

@@ -1,4 +1,4 @@
-"""Which Pods of this machine have a network of their own, and where: one file for each, for whoever counts traffic."""
+"""Where the packets of this machine's Pods are found: one file for each, for whoever counts traffic."""
 
 from __future__ import annotations
 
@@ -22,16 +22,35 @@ class NetworkPods:
 
     def tell(self, pod: Manifest, interface: str, address: str) -> None:
         """Tells of a Pod, where it has an interface of its own."""
-        if not interface:
+        if interface:
+            self._write(msgspec.structs.replace(_described(pod), interface=interface, addresses=(address,)))
+
+    def tell_groups(self, pod: Manifest, groups: Collection[str]) -> None:
+        """Tells of a Pod on the node's own network, one of whose containers is about to start in these control groups
+        of version 2. They are made, so that they can be counted by from the first packet on."""
+        if not groups:
             return
+        for path in groups:
+            Path(path).mkdir(parents=True, exist_ok=True)
+        before: tuple[str, ...] = ()
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            before = msgspec.json.decode(self._file(pods.uid(pod)).read_bytes(), type=traffic.Pod).cgroups
+        earlier = [path for path in before if path not in groups and Path(path).exists()]
+        self._write(msgspec.structs.replace(_described(pod), cgroups=(*earlier, *groups)))
+
+    def _write(self, told: traffic.Pod) -> None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = self._folder / f"{pods.uid(pod)}.new"
-        fresh.write_bytes(msgspec.json.encode(_described(pod, interface, address)))
-        fresh.replace(fresh.with_suffix(".json"))
+        file = self._file(told.uid)
+        fresh = file.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(told))
+        fresh.replace(file)
+
+    def _file(self, uid: str) -> Path:
+        return self._folder / f"{uid}.json"
 
     def forget(self, uid: str) -> None:
         """Its network is gone."""
-        (self._folder / f"{uid}.json").unlink(missing_ok=True)
+        self._file(uid).unlink(missing_ok=True)
 
     def keep(self, living: Collection[str]) -> None:
         """Forgets all others."""
@@ -41,7 +60,7 @@ class NetworkPods:
                     file.unlink(missing_ok=True)
 
 
-def _described(pod: Manifest, interface: str, address: str) -> traffic.Pod:
+def _described(pod: Manifest) -> traffic.Pod:
     metadata = pod["metadata"]
     # Whoever makes a Pod writes its labels; a run is the owner of its members.
     owners = metadata.get("ownerReferences") or ()
@@ -55,6 +74,4 @@ def _described(pod: Manifest, interface: str, address: str) -> traffic.Pod:
         run=run.get("name", ""),
         run_uid=run.get("uid", ""),
         user=(metadata.get("annotations") or {}).get(names.ANNOTATION_OWNER, "") if run else "",
-        interface=interface,
-        addresses=(address,),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import logging
 import os
 import pwd
 from collections.abc import Mapping
@@ -17,10 +19,13 @@ from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.container import Launch
 from kajitori.local.kubelet.context import Context
 from kajitori.local.kubelet.mount_plan import plan_mounts
+from kajitori.local.kubelet.network_pods import NetworkPods
 from kajitori.local.kubelet.pod import Manifest
 from kajitori.local.kubelet.records import PodFolders, PodRecord
 from kajitori.local.kubelet.slot import Slot
 from kajitori.local.kubelet.volumes import Volume
+
+log = logging.getLogger(__name__)
 
 
 class WaitingForPeer(KajitoriError):
@@ -110,6 +115,8 @@ class Starter:
             cpu_limit_millis=0 if begins else limit.cpu_millis,
             memory_limit_bytes=limit.memory_bytes,
         )
+        if not network_namespace:
+            await self._tell_groups(pod, [group.path for group in groups if group.version == 2])
         supplemental = (pod["spec"].get("securityContext") or {}).get("supplementalGroups") or []
         fs_group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         changes_user = (uid, gid) != (None, None) and os.geteuid() == 0
@@ -136,6 +143,13 @@ class Starter:
             tty=bool(spec.get("tty")),
             stdin=bool(spec.get("stdin")),
         )
+
+    async def _tell_groups(self, pod: Manifest, groups: list[str]) -> None:
+        told = NetworkPods(self._context.settings.root_dir)
+        try:
+            await asyncio.to_thread(told.tell_groups, pod, groups)
+        except OSError as error:  # nobody waits for being counted
+            log.warning("traffic of Pod %s counts as the node's: %s", pod["metadata"]["name"], error)
 
     async def _configs(self, pod: Manifest, spec: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, str] | None]:
         found: dict[tuple[str, str], dict[str, str] | None] = {}

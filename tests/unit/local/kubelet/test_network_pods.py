@@ -4,9 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from kajitori.agent.pods import PodFolder
 from kajitori.core import names
+from kajitori.core.traffic import Pod
 from kajitori.local.kubelet.network_pods import NetworkPods
+
+
+def test_a_pod_on_the_nodes_network_is_told_by_its_groups(tmp_path: Path) -> None:
+    """Those of all its containers, which are there before anything starts in them; those that are gone are not told."""
+    told = NetworkPods(tmp_path)
+    pod = {"metadata": {"name": "host", "namespace": "vision", "uid": "u1"}}
+    first, second = tmp_path / "groups" / "one", tmp_path / "groups" / "two"
+
+    def groups() -> tuple[str, ...]:
+        return msgspec.json.decode((tmp_path / "network" / "u1.json").read_bytes(), type=Pod).cgroups
+
+    told.tell_groups(pod, [])
+    assert not (tmp_path / "network").exists()
+    told.tell_groups(pod, [str(first)])
+    assert first.is_dir()
+    told.tell_groups(pod, [str(second)])
+    assert groups() == (str(first), str(second))
+    first.rmdir()
+    told.tell_groups(pod, [str(second)])
+    assert groups() == (str(second),)
+    told.forget("u1")
+    assert list((tmp_path / "network").iterdir()) == []
 
 
 def test_whose_pod_it_is_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,213 @@
+"""Pods on the node's own network: told from the node, and from each other, by their control groups."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.helpers.networks import in_a_network_of_its_own, needs_networks, socket_in
+from tests.unit.agent.test_counting import CLASSES, HEADERS, INTERNAL, WORLD, WORLD6, Agent, Sink, quiet
+from tests.unit.agent.test_telling import pod
+
+from kajitori.agent import cgroups
+from kajitori.agent.pods import PodFolder
+from kajitori.agent.relay import RelayPods
+from kajitori.agent.servers import Servers
+from kajitori.agent.sets import SetsEngine
+from kajitori.core.node_feed import Line
+from kajitori.core.traffic import Count
+
+_SEND = """
+import socket, sys
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+target = sys.argv[2]
+sender = socket.socket(socket.AF_INET6 if ":" in target else socket.AF_INET, socket.SOCK_DGRAM)
+for size in sys.argv[3:]: sender.sendto(b"x" * int(size), (target, 9))
+"""
+_LISTEN = """
+import socket, sys
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+taker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+taker.bind(("", 7))
+print("listens", flush=True)
+taker.recv(65536)
+print("heard", flush=True)
+"""
+
+
+class Groups:
+    """Control groups of this test, as deep as it likes."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+
+    def make(self, name: str) -> str:
+        (self.top / name).mkdir(parents=True)
+        return str(self.top / name)
+
+    def remove(self, name: str) -> None:
+        (self.top / name).rmdir()
+
+    def close(self) -> None:
+        for folder, _, _ in os.walk(self.top, topdown=False):
+            with contextlib.suppress(FileNotFoundError):
+                Path(folder).rmdir()
+
+
+@contextlib.contextmanager
+def groups() -> Iterator[Groups]:
+    """Raises PermissionError, for which a test in a network of its own is skipped, where there can be none."""
+    mount = cgroups._mount()
+    if mount is None or not cgroups.are_seen():
+        raise PermissionError("this kernel tells no packets by control group, or there are none of version 2")
+    made = Groups(mount / f"kajitori-test-{secrets.token_hex(4)}")
+    try:
+        made.top.mkdir()
+    except OSError as error:
+        raise PermissionError(f"no control groups may be made: {error}") from error
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def send_from(group: str, target: str, *sizes: int) -> Count:
+    """Sends UDP packets from the node's own network, by a process in that group."""
+    words = [sys.executable, "-c", _SEND, group, target, *map(str, sizes)]
+    subprocess.run(words, check=True, timeout=60)
+    return Count(sum(sizes) + HEADERS[6 if ":" in target else 4] * len(sizes), len(sizes))
+
+
+def on_host(agent: Agent, name: str, *paths: str) -> None:
+    """A Pod on the node's network; its processes are, or will be, in these groups."""
+    told = pod(uid=f"uid-{name}", name=name, run=f"run-{name}", runUid=f"run-uid-{name}", cgroups=paths)
+    (agent.folder / f"uid-{name}.new").write_bytes(msgspec.json.encode(told))
+    (agent.folder / f"uid-{name}.new").rename(agent.folder / f"uid-{name}.json")
+
+
+def route_to_the_world(agent: Agent) -> None:
+    """The node has addresses of its own, by which it is answered."""
+    subprocess.run(["ip", "addr", "add", "10.0.0.1/32", "dev", "up0"], check=True)
+    subprocess.run(["ip", "-6", "addr", "add", "2001:db8:9::1/128", "dev", "up0", "nodad"], check=True)
+
+
+@needs_networks
+@pytest.mark.root
+@in_a_network_of_its_own
+def test_they_count_as_themselves_and_the_rest_as_the_node(tmp_path: Path) -> None:
+    """Out and in, IPv4 and IPv6, groups of any depth, several of one Pod, also such as come later and go."""
+    with groups() as made:
+        agent = Agent(tmp_path, SetsEngine)
+        route_to_the_world(agent)
+        sink = Sink("world")
+        a, b = made.make("a"), made.make("deep/er/b")
+        on_host(agent, "a", a, str(made.top / "later"))
+        on_host(agent, "b", b)
+        agent.round()
+        wanted_a = {"internet.out": send_from(a, WORLD, 100, 1000).plus(send_from(a, WORLD6, 50))}
+        wanted_b = {"internal.out": send_from(b, INTERNAL, 7)}
+        host = send_from(made.make("others"), WORLD, 33)
+        later = made.make("later")
+        agent.round()
+        wanted_a["internet.out"] = wanted_a["internet.out"].plus(send_from(later, WORLD, 5))
+        listener = subprocess.Popen([sys.executable, "-c", _LISTEN, b], stdout=subprocess.PIPE, text=True)
+        assert listener.stdout is not None
+        listener.stdout.readline()
+        with socket_of_the_world() as sender:
+            sender.sendto(b"x" * 60, ("10.0.0.1", 7))
+        assert listener.stdout.readline() == "heard\n"
+        assert listener.wait(60) == 0
+        wanted_b["internet.in"] = Count(60 + HEADERS[4], 1)
+        agent.round()
+        runs = {run.run: quiet(run.totals) for run in agent.counting.ledger.runs.values()}
+        assert runs == {"run-a": wanted_a, "run-b": wanted_b}
+        assert quiet(agent.counting.ledger.host)["internet.out"] == host
+
+        # Its group is gone before the Pod is: nobody minds, and nothing is lost.
+        made.remove("later")
+        agent.round()
+        wanted_a["internet.out"] = wanted_a["internet.out"].plus(send_from(a, WORLD, 9))
+        (agent.folder / "uid-b.json").unlink()
+        agent.round()
+        agent.restart()
+        agent.round()
+        runs = {run.run: quiet(run.totals) for run in agent.counting.ledger.runs.values()}
+        assert runs == {"run-a": wanted_a, "run-b": wanted_b}
+        assert (agent.counting.health.repairs, agent.counting.health.counters_lost) == (0, 0)
+        after = send_from(b, WORLD, 11)
+        agent.round()
+        assert quiet(agent.counting.ledger.host)["internet.out"] == host.plus(after), "b is no Pod any more"
+        assert sink
+
+
+@contextlib.contextmanager
+def socket_of_the_world() -> Iterator[socket.socket]:
+    with socket_in("world", socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind((WORLD, 0))
+        yield sender
+
+
+@needs_networks
+@pytest.mark.root
+@in_a_network_of_its_own
+def test_where_the_kernel_can_t_they_stay_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "are_seen", lambda: False)
+    agent = Agent(tmp_path, SetsEngine)
+    route_to_the_world(agent)
+    sink = Sink("world")
+    on_host(agent, "a", "/sys/fs/cgroup/anything")
+    agent.round(CLASSES)
+    sent = send_as_the_node()
+    agent.round()
+    assert quiet(agent.counting.ledger.host) == {"internet.out": sent}
+    assert (agent.counting.health.uncounted_pods, sink is not None) == (0, True)
+
+
+def send_as_the_node() -> Count:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"x" * 70, (WORLD, 9))
+    return Count(70 + HEADERS[4], 1)
+
+
+def test_the_groups_that_kubelets_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By either driver and for each class of service; a Pod that has none is the node's."""
+    monkeypatch.setattr(cgroups, "_mount", lambda: tmp_path)
+    uid, other = "3f2c-1", "3f2c_1"
+    for path in (
+        f"kubepods.slice/kubepods-pod{other}.slice",
+        f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{other}.slice",
+        f"kubepods/pod{uid}",
+        f"kubepods/burstable/pod{uid}",
+    ):
+        assert cgroups.of_kubernetes_pod(uid) == ()
+        (tmp_path / path).mkdir(parents=True)
+        assert cgroups.of_kubernetes_pod(uid) == (str(tmp_path / path),)
+        (tmp_path / path).rmdir()
+
+
+def test_a_relays_pods_are_looked_for_until_they_are_found() -> None:
+    """Those on the node's network by their groups, others by their interface."""
+    found: dict[str, tuple[str, ...]] = {}
+    pods = RelayPods(
+        Servers(["http://unused"]), "n1", interface_of=lambda _: "veth1", cgroups_of=lambda uid: found.get(uid, ())
+    )
+    pods._hear(Line("1", True, (pod(uid="u1"), pod(uid="u2", addresses=["10.0.0.1"]))))
+    assert [(each.interface, each.cgroups) for each in pods.pods().values()] == [("", ()), ("veth1", ())]
+    found["u1"] = ("/sys/fs/cgroup/a",)
+    assert pods.pods()["u1"].cgroups == ("/sys/fs/cgroup/a",)
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/sys/fs/cgroup/../a", '/sys/fs/cgroup/a" }', "/sys/fs/cgroup/", "sys/fs/cgroup/a"]
+)
+def test_what_is_no_group_is_not_believed(tmp_path: Path, path: str) -> None:
+    (tmp_path / "u1.json").write_bytes(msgspec.json.encode(pod(cgroups=[path])))
+    assert PodFolder(tmp_path).pods() == {}
