@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -171,6 +172,18 @@ def test_members_of_a_gang_find_each_other(laptop: Laptop) -> None:
         )
     alone = laptop.kaji("run", "-q", "busybox", "sh", "-c", "echo ${KAJI_HOSTS-nobody}")
     assert alone.stdout == "nobody\n"
+
+
+def test_the_network_of_this_machine_is_measured(laptop: Laptop) -> None:
+    """Real runs over loopback, which says what it is; none of them is left."""
+    here = socket.gethostname().lower()
+    answer = laptop.kaji("network", "bench", here, here, "--seconds", "0.2", "--cpus", "0.2", "-o", "json")
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert [each["kind"] for each in found["items"]] == ["pods", "hosts"]
+    assert all(each["bitsPerSecond"] > 0 and each["mtu"] >= 1280 for each in found["items"])
+    assert found["conclusions"][0].startswith(f"Both ends are on {here}")
+    until(lambda: "network-" not in laptop.kaji("ps", "-a").stdout)
 
 
 def test_a_lost_member_takes_the_gang_back_and_it_ends(laptop: Laptop) -> None:

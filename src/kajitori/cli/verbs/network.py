@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import output_option, server_options
+from kajitori.cli.options import namespace_option, output_option, server_options
 
 if TYPE_CHECKING:
     from kajitori.cli.network_check import Found
@@ -204,6 +204,62 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
         for name, packets in refused.items():
             click.echo(f"Dropped since the rules came: {packets:,} {name}")
     return 1 if wrong else 0
+
+
+@command.command(
+    epilog="\b\nExamples:\n  kaji network bench                     # two nodes that are ready\n"
+    "  kaji network bench gpu-00001 gpu-00002 --streams 4"
+)
+@click.argument("source", metavar="[NODE", required=False)
+@click.argument("target", metavar="NODE]", required=False)
+@click.option("--seconds", default=5.0, show_default=True, metavar="N", help="So long data flows, each time.")
+@click.option("--streams", type=click.IntRange(1, 64), default=1, show_default=True, help="Connections at once.")
+@click.option("--cpus", default="1", show_default=True, metavar="N", help="Cores at each end.")
+@click.option("--wait", default=180.0, show_default=True, metavar="SECONDS", help="For room on the nodes.")
+@namespace_option("Namespace of the runs.")
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def bench(cli: Cli, /, source: str | None, target: str | None, output: str | None, **how: Any) -> None:
+    """Measure what the network between two nodes carries.
+
+    Runs at both ends send TCP from the first node to the second, and find the largest packet that passes whole: as
+    Pods, and on the nodes' own network where policy allows that to runs. They have policy's image (start.image), need
+    python3 in it, and are deleted afterwards. One stream may be bound by a core rather than by the network.
+    """
+    from dataclasses import asdict
+
+    from kajitori.cli.network_bench import Bench, Wish, conclusions
+    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.problems import say
+    from kajitori.errors import InvalidInput
+
+    if source is not None and target is None:
+        raise InvalidInput.one("NODE", "one node, but a way has two ends", hint="name another, or the same one again")
+    if not 0 < how["seconds"] <= 60:
+        raise InvalidInput.one("--seconds", f"{how['seconds']:g} seconds", hint="above 0, at most 60")
+    nodes = (source, target) if source is not None and target is not None else ()
+    wish = Wish(nodes, how["seconds"], how["streams"], how["cpus"], how["wait"])
+    with cli.api() as api:
+        found = Bench(api, how["namespace"], say).measure(wish)
+    if output is not None:
+        items = [{_camel(name): value for name, value in asdict(each).items()} for each in found]
+        print_document({"items": items, "conclusions": conclusions(found)}, output)
+        return
+    columns = [Column("WHAT"), Column("FROM"), Column("TO"), Column("THROUGHPUT", right=True)]
+    columns += [Column("PATH MTU", right=True)]
+    rows = [
+        [each.kind, each.source, each.target, f"{each.bits_per_second / 1e9:.2f} Gbit/s", str(each.mtu or "-")]
+        for each in found
+    ]
+    print_table(cli, columns, rows)
+    for line in conclusions(found):
+        click.echo(line)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
 
 
 def _registry_of_server(cli: Cli) -> Networks:

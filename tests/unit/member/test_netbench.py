@@ -1,0 +1,105 @@
+"""What `kaji network bench` runs: over loopback, and through a router whose other link takes smaller packets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.helpers.netns import Namespace, connect, namespaces
+
+from kajitori.member import netbench
+
+PROGRAM = Path(netbench.__file__).read_text()
+
+
+def command(*words: str) -> list[str]:
+    """As the run has it: the program's text is an argument."""
+    return [sys.executable, "-I", "-c", PROGRAM, *words]
+
+
+@contextmanager
+def serving(*inside: str) -> Iterator[str]:
+    """The port of a server; it has ended by itself at the end."""
+    with subprocess.Popen([*inside, *command("serve", "60")], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().split()[-1]
+            assert server.wait(30) == 0
+        finally:
+            with suppress(ProcessLookupError):
+                server.kill()
+
+
+def measured(address: str, port: str, inside: Sequence[str] = (), streams: int = 1) -> dict[str, int]:
+    words = [*inside, *command("measure", address, port, "0.2", str(streams))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_over_loopback(address: str) -> None:
+    """Both families by one server; loopback takes the largest packets that there are."""
+    with serving() as port:
+        found = measured(address, port, streams=2)
+    assert found["mtu"] == 65_535
+    assert found["bitsPerSecond"] > 0
+
+
+def test_a_smaller_mtu_in_the_middle_is_found() -> None:
+    """1400 bytes behind a router, though both ends' own interfaces take 1500."""
+    with namespaces("a", "router", "b") as line:
+        _lay(**line)
+        for address in ("10.0.2.2", "fd02::2"):
+            with serving(*_in(line["b"])) as port:
+                found = measured(address, port, _in(line["a"]))
+            assert found["mtu"] == 1400
+            assert found["bitsPerSecond"] > 0
+
+
+def test_a_smaller_mtu_that_nobody_tells_of_is_found() -> None:
+    """A router that keeps silent about packets that it drops: where TCP would hang."""
+    with namespaces("a", "router", "b") as line:
+        _lay(**line)
+        line["router"].run(
+            "nft 'add table inet t; add chain inet t out { type filter hook output priority 0; };"
+            "add rule inet t out icmp type destination-unreachable drop;"
+            "add rule inet t out icmpv6 type packet-too-big drop'"
+        )
+        for address in ("10.0.2.2", "fd02::2"):
+            with serving(*_in(line["b"])) as port:
+                there = (address, int(port))
+                assert line["a"].inside(partial(netbench.path_mtu, *there)) == 1400
+                line["a"].inside(partial(netbench.end, *there))
+
+
+def test_nobody_answers() -> None:
+    """Nothing is made up where no datagram comes back."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        assert netbench.path_mtu("127.0.0.1", silent.getsockname()[1]) == 0
+
+
+def _in(where: Namespace) -> list[str]:
+    return ["nsenter", f"--net={where.path}"]
+
+
+def _lay(a: Namespace, router: Namespace, b: Namespace) -> None:
+    """a (1500) - router - (1400) b."""
+    connect(a, "eth0", router, "left")
+    connect(b, "eth0", router, "right")
+    a.run("ip addr add 10.0.1.2/24 dev eth0; ip addr add fd01::2/64 dev eth0 nodad")
+    b.run("ip addr add 10.0.2.2/24 dev eth0; ip addr add fd02::2/64 dev eth0 nodad")
+    router.run("ip addr add 10.0.1.1/24 dev left; ip addr add fd01::1/64 dev left nodad")
+    router.run("ip addr add 10.0.2.1/24 dev right; ip addr add fd02::1/64 dev right nodad")
+    router.run("ip link set right mtu 1400; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+    for host, gateway in ((a, "1"), (b, "2")):
+        host.run(f"ip route add default via 10.0.{gateway}.1; ip -6 route add default via fd0{gateway}::1")
