@@ -252,7 +252,7 @@ def _say_how_to_use(options: UpOptions, url: str, kubeconfig: Path | None, polic
     own_machine = options.kubeconfig is None
     lines = [
         f"Kajitori is up. Web API: {url}",
-        "  kaji run python:3.12 -- python3 -c 'print(6 * 7)'     run something (in another terminal)",
+        "  kaji run python:3.12 python3 -c 'print(6 * 7)'     run something (in another terminal)",
         "  kaji ps -a        kaji gpus        kaji nodes        what there is",
     ]
     if kubeconfig is not None:
