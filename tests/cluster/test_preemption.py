@@ -12,6 +12,8 @@ from tests.helpers.world import GPUS, SIM, World, this_machine
 
 from kajitori.controllers.statuses import write_status
 from kajitori.core import gang, names
+from kajitori.core.gang.progress import words_of
+from kajitori.core.nodelist import expand_ranks
 from kajitori.core.policy_model import Policy
 from kajitori.core.preemption_policy import Preemption
 from kajitori.core.reasons import Phase, Reason
@@ -105,6 +107,31 @@ async def test_just_those_give_way_that_have_to_and_what_they_leave_is_nobody_el
     await world.succeed("urgent")
     back = await world.reaches("large", Phase.RUNNING, attempt=2)
     assert (back.restarts, back.interruptions, back.gives_way) == (0, 1, None)
+
+
+async def test_of_a_sweep_as_many_members_give_way_as_are_needed(world: World) -> None:
+    """The youngest, whose controller is killed in between; the others notice nothing, and no restart is counted."""
+    world.use_policy(preemption={"minimumRunTime": "0s"}, inject=SLOW_END)
+    task = world.start_controller()
+    await world.submit("grid", array="0-7", restarts=0, resources=WHOLE, priority="low")
+    await world.until(lambda: world.status("grid").members.running == 8, "all members run")
+    before = {pod.metadata.name: pod.metadata.uid for pod in world.pods("grid")}
+    await world.submit("urgent", replicas=3, resources=WHOLE)
+    asked = await world.until(lambda: world.status("grid").gives_way, "some of it are asked")
+    await world.kill_controller(task)
+    world.start_controller()
+    assert asked and len(expand_ranks(asked.ranks)) == 3
+    assert words_of(asked).startswith(f"members {asked.ranks} give way to {world.namespace}/urgent (normal)")
+    await world.reaches("urgent", Phase.RUNNING)
+    await world.until(lambda: world.status("grid").gives_way is None, "it is told that this is over")
+    status = world.status("grid")
+    assert (status.phase, status.interruptions, status.restarts, status.members.running) == (Phase.RUNNING, 1, 0, 5)
+    left = {pod.metadata.name: pod.metadata.uid for pod in world.pods("grid")}
+    assert left.items() <= before.items() and len(left) == 5
+    await world.succeed("urgent")
+    await world.until(lambda: world.status("grid").members.running == 8, "all members run again")
+    anew = {pod.member.rank for pod in world.pods("grid") if pod.metadata.name not in before and pod.member}
+    assert anew == set(expand_ranks(asked.ranks))
 
 
 async def test_a_controller_that_is_killed_before_it_told_anybody_is_followed_by_one_that_does(world: World) -> None:

@@ -198,14 +198,13 @@ class Planning:
 
     def _make_way(self, request: Request) -> None:
         """Has all of these give way; nobody for now if one of them is being worked on, and may be another soon."""
-        keys = [key_of(victim.key) for victim in request.victims]
-        waiting, runs = self._mirror.runs.get(key_of(request.key)), [self._mirror.runs.get(key) for key in keys]
-        busy = self._work.busy & set(keys)
+        waiting = self._mirror.runs.get(key_of(request.key))
+        busy = self._work.busy & {key_of(victim.key) for victim in request.victims}
         if busy or waiting is None:
             self._passed_over.update(busy)
             return
-        asked = self._queue.giving_way.intent(request, waiting, self._now())
-        for key, run in zip(keys, runs, strict=True):
+        for key, asked in self._queue.giving_way.intents(request, waiting, self._now()).items():
+            run = self._mirror.runs.get(key)
             if run is not None:
                 self._queue.giving_way.note_asking(key, asked)
                 self._work.begin(key, partial(self._give_way, key, run, asked))

@@ -23,20 +23,20 @@ class Guaranteed:
         self._table = table
         self._guarantees = guarantees
         self._held = [0] * len(guarantees)
-        self._within: set[str] = set()
+        self._within: set[tuple[str, int | None]] = set()
         for number, guarantee in enumerate(guarantees):
             theirs = [gang for gang in running if gang.namespace == guarantee.namespace and not gang.leaving]
             within = 0
-            for gang in sorted(theirs, key=lambda each: (-each.priority, -each.ran_seconds, each.key)):
+            for gang in sorted(theirs, key=_most_theirs_first):
                 gpus = self._gpus_of(gang, guarantee.gpu_type)
                 self._held[number] += gpus
                 if gpus and within + gpus <= guarantee.gpus:
                     within += gpus
-                    self._within.add(gang.key)
+                    self._within.add((gang.key, gang.rank))
 
     def is_borrowed(self, gang: Running) -> bool:
         """Whether it holds what its team is not guaranteed."""
-        return gang.key not in self._within
+        return (gang.key, gang.rank) not in self._within
 
     def covers(self, namespace: str, gang: GangRequest) -> bool:
         """Whether the team is guaranteed what this gang asks for, with all that it holds already."""
@@ -88,6 +88,11 @@ def beyond(guarantees: Sequence[Guarantee], table: NodeTable) -> list[str]:
     if promised > there:
         found.append(f"{promised} GPUs are guaranteed in all, and the cluster has {there}")
     return found
+
+
+def _most_theirs_first(gang: Running) -> tuple[float, float, str, float, int]:
+    """Of the members of one sweep, those that would lose most."""
+    return -gang.priority, -gang.ran_seconds, gang.key, -gang.unsaved_seconds, gang.rank or 0
 
 
 def _asked(gang: GangRequest) -> int:

@@ -1,4 +1,5 @@
-"""Which running gangs are asked to give way, so that one that waits can start.
+"""Which running gangs are asked to give way, so that one that waits can start. A member of a sweep is asked alone, as a
+gang of one.
 
 The fewest gangs; among as few, those that lose least: the most that one of them loses is as little as can be. All of
 those chosen are needed, and together they are enough, or nobody is asked: a gang is never ended for nothing.
@@ -22,9 +23,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A gang that runs, as far as it matters to whoever would have its nodes."""
+    """A gang that runs, or a member of a sweep, as far as it matters to whoever would have its nodes."""
 
     key: str
+    """`namespace/name` of the run."""
     namespace: str
     priority: int
     low: bool
@@ -41,6 +43,8 @@ class Running:
     """When it is expected to end by itself."""
     leaving: bool = False
     """It is on its way out: what it holds comes free in any case."""
+    rank: int | None = None
+    """Of a sweep's member, which none of the others depends on: its index."""
 
 
 @dataclass(frozen=True, slots=True)

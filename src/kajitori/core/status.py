@@ -96,6 +96,10 @@ class GivesWay(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, 
     guaranteed: bool = False
     """Its team is guaranteed what it asks for; else it is of higher priority."""
     since: str = ""
+    ranks: str = ""
+    """Of a sweep: the members that do, as ranges; the others go on. Empty: all of the run."""
+    attempt: int = 0
+    """With these: the last attempt then. Members of later ones are not meant."""
 
 
 class Resize(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):

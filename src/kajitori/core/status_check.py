@@ -93,6 +93,7 @@ def _faults(status: RunStatus) -> Iterator[str]:
     if status.gives_way is not None:
         if not 0 <= status.gives_way.attempts < _LARGEST:
             yield f"givesWay.attempts is {status.gives_way.attempts}"
+        yield from _ranks_faults("givesWay.ranks", status.gives_way.ranks)
         yield from _time_faults("givesWay.since", status.gives_way.since)
     if status.resize is not None:
         yield from _resize_faults(status.resize)
@@ -125,16 +126,20 @@ def _sweep_faults(sweep: SweepState) -> Iterator[str]:
             yield f"sweep.{name} is {getattr(sweep, name)}"
     ranges = {"succeeded": sweep.succeeded, "failed": sweep.failed, "again": sweep.again, **sweep.restarts}
     for name, text in ranges.items():
-        try:
-            indices = expand_ranks(text, limit=MAX_MEMBERS)
-        except ValueError as error:
-            yield f"sweep.{name}: {error}"
-        else:
-            if any(index > MAX_INDEX for index in indices):
-                yield f"sweep.{name} has indices above {MAX_INDEX}"
+        yield from _ranks_faults(f"sweep.{name}", text)
     for count in sweep.restarts:
         if not (count.isascii() and count.isdigit() and len(count) < _DIGITS):
             yield f"sweep.restarts counts {count!r:.40}"
+
+
+def _ranks_faults(name: str, text: str) -> Iterator[str]:
+    try:
+        ranks = expand_ranks(text, limit=MAX_MEMBERS)
+    except ValueError as error:
+        yield f"{name}: {error}"
+    else:
+        if any(rank > MAX_INDEX for rank in ranks):
+            yield f"{name} has indices above {MAX_INDEX}"
 
 
 def _request_faults(request: NodeRequest) -> Iterator[str]:

@@ -6,8 +6,8 @@ So whoever comes new to a cluster knows for whom nodes come free, and asks nobod
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,9 @@ import msgspec
 import numpy as np
 
 from kajitori.core.choosing import Rows
+from kajitori.core.gang.progress import members_of, was_asked
 from kajitori.core.giving_way import Request, Requests, Settled, Wanting, ask, settle
+from kajitori.core.nodelist import compress_ranks
 from kajitori.core.planner import MemberRequest, occupy
 from kajitori.core.policy_model import PriorityWord
 from kajitori.core.preemption import Running
@@ -30,7 +32,7 @@ from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.outlook import Applicant, Look, Outlook
 from kajitori.kube.resources import RUNS, Resource
-from kajitori.kube.running import ENDING
+from kajitori.kube.running import ENDING, RunningGang
 from kajitori.kube.usage import is_alone
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
@@ -162,12 +164,16 @@ class GivingWay:
         if not givers:
             return ""
         ends = [end for run, asked in givers if (end := self._ends_at(run, asked)) is not None]
-        shown = ", ".join(self.describe(run) for run, _ in givers[:3])
+        shown = ", ".join(self._describe_giver(run, asked) for run, asked in givers[:3])
         more = f" and {len(givers) - 3} more" if len(givers) > 3 else ""
         if not ends:
             return f"{shown}{more} gave way"
         its = "its" if len(givers) == 1 else "their"
         return f"{ASKS}{shown}{more} to give way; {its} nodes are free by {max(ends):%H:%M:%S} UTC"
+
+    def _describe_giver(self, run: RunObject, asked: GivesWay) -> str:
+        members = members_of(asked)
+        return f"{members} of {self.describe(run)}" if members else self.describe(run)
 
     def describe(self, run: RunObject) -> str:
         """`vision/bert (high, of ana)`."""
@@ -175,9 +181,12 @@ class GivingWay:
         said = f"{self._word(run)}, of {owner}" if owner else self._word(run)
         return f"{run.metadata.namespace}/{run.metadata.name} ({said})"
 
-    def intent(self, request: Request, waiting: RunObject, now: datetime) -> GivesWay:
-        """What is written into the status of each of those who give way."""
-        return GivesWay(
+    def intents(self, request: Request, waiting: RunObject, now: datetime) -> dict[Key, GivesWay]:
+        """What is written into the status of each run that gives way, or of which some members do."""
+        ranks: dict[Key, list[int]] = {}
+        for victim in request.victims:
+            ranks.setdefault(key_of(victim.key), []).extend([] if victim.rank is None else [victim.rank])
+        asked = GivesWay(
             to=request.key,
             uid=waiting.metadata.uid,
             attempts=waiting.status.attempts if waiting.status is not None else 0,
@@ -185,16 +194,28 @@ class GivingWay:
             guaranteed=request.guaranteed,
             since=format_time(now),
         )
+        return {key: self._of_members(asked, key, sorted(those)) for key, those in ranks.items()}
+
+    def _of_members(self, asked: GivesWay, key: Key, ranks: Sequence[int]) -> GivesWay:
+        run = self._mirror.runs.get(key)
+        if not ranks or run is None or run.status is None:
+            return asked
+        return msgspec.structs.replace(asked, ranks=compress_ranks(ranks), attempt=run.status.attempts)
 
     # ------------------------------------------------------------------------------------------ what runs
 
     def running(self, now: datetime) -> list[Running]:
         """All gangs that hold nodes, and all members that are on their way out."""
         leaves = {run.metadata.uid for run, asked in self._all_asked() if still_waits(self._mirror, asked)}
-        found, gangs = [], set()
+        found: list[Running] = []
+        gangs = set()
         for gang in self._outlook.running.all():
             ends_in = self._outlook.ends_at(gang, now) - now.timestamp()
-            found.append(self._running(gang.run, gang.member, gang.rows, now, ends_in, leaves))
+            running = self._running(gang.run, gang.member, gang.rows, now, ends_in, leaves)
+            if gang.run.status is not None and gang.run.status.sweep is not None:
+                found += self._members_of_sweep(gang, running, now)
+            else:
+                found.append(running)
             gangs.add(gang.run.metadata.uid)
         for run in self._mirror.runs.values():
             if run.metadata.uid in gangs or keeps_nodes(run):
@@ -232,6 +253,31 @@ class GivingWay:
             leaving=run.metadata.uid in leaves,
         )
 
+    def _members_of_sweep(self, sweep: RunningGang, whole: Running, now: datetime) -> Iterator[Running]:
+        """Each by itself, and those whose Pods are still to go. While some give way nobody else of it is asked."""
+        run, every = sweep.run, self._facts_of(sweep.run).every_seconds
+        pods = self._mirror.pods_of_run(run.metadata.uid)
+        there = [(member, pod) for pod in pods if (member := pod.member) is not None and not pod.is_finished]
+        newest = {member.rank: (member, pod) for member, pod in sorted(there, key=lambda each: each[0].attempt)}
+        asked = self._asked[run.metadata.namespace, run.metadata.name] if whole.leaving else None
+        for rank, row in zip(sweep.ranks, sweep.rows.tolist(), strict=True):
+            age, leaving = 0.0, False
+            if rank in newest:
+                member, pod = newest[rank]
+                since = parse_time(pod.metadata.creation_timestamp) or now
+                age = max(0.0, (now - since).total_seconds())
+                leaving = _is_told(pod) or (asked is not None and was_asked(asked, rank, member.attempt))
+            yield replace(
+                whole,
+                rank=rank,
+                rows=np.array([row], dtype=np.int64),
+                ran_seconds=whole.ran_seconds if asked is None else -1.0,
+                unsaved_seconds=age % every if every else age,
+                leaving=leaving,
+            )
+        held = set(sweep.ranks)
+        yield from self._leaving_members(pod for member, pod in there if member.rank not in held)
+
     def _leaving_members(self, pods: Iterable[Pod]) -> Iterator[Running]:
         """Members of runs that are over, or between two attempts, and those that were asked to end one by one."""
         index, resource = self._cluster.table().index, self._cluster.policy.gpu.resource
@@ -265,8 +311,9 @@ class GivingWay:
         return self._facts_of(run).word or self._cluster.policy.defaults.priority
 
     def _ends_at(self, run: RunObject, asked: GivesWay) -> datetime | None:
-        """When the last of its members is gone at the latest; None where none is left."""
-        pods = [pod for pod in self._mirror.pods_of_run(run.metadata.uid) if not pod.is_finished]
+        """When the last of those that give way is gone at the latest; None where none is left."""
+        alive = (pod for pod in self._mirror.pods_of_run(run.metadata.uid) if not pod.is_finished)
+        pods = [pod for pod in alive if (m := pod.member) is not None and was_asked(asked, m.rank, m.attempt)]
         told = [pod.metadata.deletion_timestamp for pod in pods]
         if not pods:
             return None

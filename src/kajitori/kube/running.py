@@ -31,6 +31,8 @@ class RunningGang:
     """The same object for gangs that ask for the same."""
     rows: Rows
     """Of the node table, one for each member that is not over."""
+    ranks: tuple[int, ...]
+    """Of the same members."""
     since: float
     """When all of its members ran; before that, and of a sweep, when the last of them were given their nodes. Seconds
     since 1970."""
@@ -102,16 +104,19 @@ class RunningGangs:
             for pod in pods
             if pod.is_finished and (member := pod.member) is not None and member.attempt == planned.attempt
         }
-        earlier: list[int] = []
+        earlier: list[tuple[int, int]] = []
         if status.sweep is not None:  # members of earlier attempts go on beside the last one's
             over |= released(status.sweep)
             alive = (pod for pod in pods if not pod.is_finished and pod.spec.node_name in table.index)
-            earlier = [table.index[p.spec.node_name] for p in alive if p.member and p.member.attempt < planned.attempt]
-        rows = [table.index[node] for rank, node in planned.nodes.items() if rank not in over and node in table.index]
-        rows += earlier
+            on = ((pod.member, table.index[pod.spec.node_name]) for pod in alive)
+            earlier = [(m.rank, row) for m, row in on if m is not None and m.attempt < planned.attempt]
+        there = ((rank, table.index[node]) for rank, node in planned.nodes.items() if node in table.index)
+        held = [*((rank, row) for rank, row in there if rank not in over), *earlier]
         since = parse_time(status.attempt.started_at or status.attempt.planned_at)
-        if rows and since is not None:
-            self._gangs[key] = RunningGang(run, planned.member, np.array(rows, dtype=np.int64), since.timestamp())
+        if held and since is not None:
+            rows = np.array([row for _, row in held], dtype=np.int64)
+            ranks = tuple(rank for rank, _ in held)
+            self._gangs[key] = RunningGang(run, planned.member, rows, ranks, since.timestamp())
 
     def _plan_of(self, run: RunObject) -> _Planned:
         assert run.status is not None and run.status.attempt is not None

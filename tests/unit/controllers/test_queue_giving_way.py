@@ -15,7 +15,7 @@ from kajitori.core.nodelist import compress
 from kajitori.core.planner import GangRequest, MemberRequest
 from kajitori.core.policy import parse_policy
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus
+from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState
 from kajitori.core.times import format_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
@@ -132,7 +132,7 @@ class Scene:
         """What is about to be written into its status."""
         (request,) = self.plan().requests.requests
         waiting = self.mirror.runs["team", to]
-        asked = self.queue.giving_way.intent(request, waiting, NOW)
+        asked = self.queue.giving_way.intents(request, waiting, NOW)["team", name]
         self.queue.giving_way.note_asking(("team", name), asked)
         return asked
 
@@ -163,6 +163,47 @@ def test_a_run_that_is_asked_is_not_asked_again_from_the_write_on_until_it_is_go
     scene.ends("low")
     scene.begin_anew()
     assert left is not None and scene.starts() == {"urgent": ("n0",)}
+
+
+def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
+    """The youngest; it is said which, nobody else of it is asked meanwhile, and what they leave is kept."""
+    scene = Scene(4)
+    status = msgspec.structs.replace(scene.runs("grid", "n0", "n1", "n2", "n3"), sweep=SweepState())
+    scene.put("grid", status)
+    scene.ends("grid")
+    scene.pods["grid"] = []
+    for rank, minutes in enumerate((50, 10, 20, 40)):
+        scene.add("grid", rank, f"n{rank}", creationTimestamp=format_time(NOW - timedelta(minutes=minutes)))
+    scene.waits("urgent", 2, queued_at="2026-11-21T10:00:00Z")
+    assert scene.asks() == {"team/urgent": ["team/grid", "team/grid"]}
+    asked = scene.intends("grid")
+    assert (asked.ranks, asked.attempt) == ("1-2", 1)
+    scene.waits("second", 1)
+    assert scene.asks() == {}
+    # 1. It is written, and they are given up.
+    asked_status = msgspec.structs.replace(gang.give_way(status, asked), sweep=SweepState(again="1-2"))
+    scene.put("grid", asked_status)
+    scene.begin_anew()
+    assert (scene.asks(), scene.starts()) == ({}, {})
+    said = "asks members 1-2 of team/grid (low) to give way; its nodes are free by 12:01:00 UTC"
+    assert scene.queue.giving_way.words_for("team/urgent") == said
+    # 2. One of them is gone.
+    gone = scene.pods["grid"].pop(1)
+    del scene.mirror.pods["team", gone.metadata.name]
+    scene.mirror._index(Deleted(gone))
+    scene.mirror._tell(PODS, "team", gone.metadata.name)
+    assert (scene.asks(), scene.starts()) == ({}, {})
+    # 3. Both are; others of it may be asked once the first has what it waited for.
+    gone = scene.pods["grid"].pop(1)
+    del scene.mirror.pods["team", gone.metadata.name]
+    scene.mirror._index(Deleted(gone))
+    scene.mirror._tell(PODS, "team", gone.metadata.name)
+    assert scene.starts() == {"urgent": ("n1", "n2")}
+    assert scene.asks() == {}
+    scene.runs("urgent", "n1", "n2", priority="high")
+    scene.queue.leave(("team", "urgent"))
+    assert scene.asks() == {"team/second": ["team/grid"]}
+    assert scene.intends("grid", "second").ranks == "3"
 
 
 def test_what_comes_free_is_nobody_elses_though_he_comes_first() -> None:
@@ -265,5 +306,5 @@ def test_a_team_is_guaranteed_what_another_one_borrowed() -> None:
     scene.waits("ours", 1, priority=-100)
     (request,) = scene.plan().requests.requests
     assert ([victim.key for victim in request.victims], request.guaranteed) == (["other/theirs"], True)
-    said = scene.queue.giving_way.intent(request, scene.mirror.runs["team", "ours"], NOW)
+    (said,) = scene.queue.giving_way.intents(request, scene.mirror.runs["team", "ours"], NOW).values()
     assert (said.to, said.who, said.guaranteed) == ("team/ours", "team/ours (normal)", True)

@@ -75,6 +75,27 @@ def waits(key: str, members: int, *, priority: int = NORMAL, team: str = "team",
     return Wanting(gang, team, **more)
 
 
+def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
+    """The youngest of them; nobody else of it is asked for another one meanwhile."""
+    cluster = Cluster(nodes=5)
+    for row, age in enumerate((500.0, 100.0, 300.0, 200.0, 400.0)):
+        cluster.runs("sweep", row, rank=row, unsaved_seconds=age)
+    asked = cluster.ask(waits("urgent", 2), waits("other", 1)).requests
+    assert [(each.key, sorted(victim.rank or 0 for victim in each.victims)) for each in asked] == [("urgent", [1, 3])]
+
+
+def test_of_a_sweep_the_oldest_members_stand_within_what_a_team_is_guaranteed() -> None:
+    """Each by itself, so that the rest of it is borrowed."""
+    cluster = Cluster(nodes=3)
+    cluster.guarantee("team", 8)
+    cluster.guarantee("ours", 16)
+    for row, age in enumerate((500.0, 100.0, 300.0)):
+        cluster.runs("sweep", row, rank=row, unsaved_seconds=age, priority=NORMAL)
+    (request,) = cluster.ask(waits("mine", 2, team="ours")).requests
+    assert sorted(victim.rank or 0 for victim in request.victims) == [1, 2]
+    assert not cluster.ask(waits("mine", 3, team="ours")).requests
+
+
 @pytest.mark.parametrize(
     ("waiting", "runs", "asked"),
     [(HIGH, LOW, True), (NORMAL, LOW, True), (LOW, LOW, False), (HIGH, NORMAL, False), (NORMAL, HIGH, False)],

@@ -440,6 +440,65 @@ def test_it_gives_way_as_a_whole_with_all_of_its_grace_and_comes_back() -> None:
     assert (not_any_more.status.gives_way, not_any_more.actions) == (None, ())
 
 
+def some_give_way(ranks: str, **status: Any) -> Run:
+    """A sweep of four, of which these members are asked to give way."""
+    asked = GivesWay(to="vision/bert", uid="u", who="vision/bert (high, of ana)", ranks=ranks, attempt=1)
+    run = sweep(4, **status)
+    return replace(run, status=gang.give_way(run.status, asked))
+
+
+def test_of_some_that_give_way_the_others_notice_nothing() -> None:
+    """They are started again, which costs no restart; what they left is promised until whoever waits for it has it."""
+    run = some_give_way("1-2")
+    assert run.status.message == "members 1-2 give way to vision/bert (high, of ana)"
+    four = [member(rank) for rank in range(4)]
+    answer = step(run, *four)
+    assert (answer.status.sweep, answer.actions) == (SweepState(again="1-2"), ())
+    told = step(after(run, answer), *four)
+    assert told.actions == tuple(DeleteMember(each.pod, each.uid, 30) for each in four[1:3])
+    assert (told.status.phase, told.status.reason) == (Phase.RUNNING, Reason.PREEMPTED)
+    assert told.status.message.endswith("2 members still ending, within 30 s")
+    gone = step(after(run, told), member(0), member(3))
+    assert (gone.status.phase, gone.status.reason, asked_of(gone)) == (Phase.RUNNING, Reason.NONE, (1, 2))
+    assert (gone.status.restarts, gone.status.interruptions) == (0, 1)
+    waits = gang.keep_waiting(gone.status, Reason.WAITING_FOR_GPU, "needs 8 h100")
+    assert waits.gives_way is not None
+    placed = gang.place_sweep(waits, [1], "n9", {}, NOW, launcher="array")
+    assert placed.gives_way == run.status.gives_way and placed.attempt is not None
+    placed.attempt.created = True
+    again = step(replace(run, status=placed), member(0), member(1, attempt=2), member(3))
+    assert (again.status.sweep, again.status.interruptions) == (SweepState(again="2"), 1)
+    started = step(replace(run, status=placed, wanted=False), member(0), member(1, attempt=2), member(3))
+    assert (started.status.gives_way, asked_of(started)) == (None, (2,))
+
+
+def test_of_many_members_that_give_way_their_number_is_told() -> None:
+    many = ",".join(map(str, range(0, 140, 2)))
+    assert some_give_way(many).status.message == "70 members give way to vision/bert (high, of ana)"
+
+
+def test_some_that_are_not_told_yet_go_on_if_nobody_waits_any_more() -> None:
+    """Once it is written that they are to be started again, they leave."""
+    run, four = some_give_way("3"), [member(rank) for rank in range(4)]
+    assert run.status.message == "member 3 gives way to vision/bert (high, of ana)"
+    stays = step(replace(run, wanted=False), *four)
+    assert (stays.status.gives_way, stays.status.sweep, stays.actions) == (None, SweepState(), ())
+    written = after(run, step(run, *four))
+    leaves = step(replace(written, wanted=False), *four)
+    assert leaves.actions == (DeleteMember(four[3].pod, four[3].uid, 30),)
+    assert "which does not wait for it any more" in leaves.status.message
+    gone = step(replace(after(run, leaves), wanted=False), *four[:3])
+    assert (gone.status.gives_way, asked_of(gone)) == (None, (3,))
+
+
+def test_who_ends_while_it_is_to_give_way_has_ended() -> None:
+    run = some_give_way("0,3")
+    answer = step(run, member(0, SUCCEEDED), member(1), member(2), member(3))
+    assert answer.status.sweep == SweepState(succeeded="0", again="3")
+    over = step(run, member(0, SUCCEEDED), member(1), member(2), member(3, SUCCEEDED))
+    assert (over.status.sweep, over.status.reason) == (SweepState(succeeded="0,3"), Reason.NONE)
+
+
 def test_members_that_the_api_server_refuses_are_tried_again_later() -> None:
     run = sweep(4, restarts=0)
     status = gang.sweep_refused(run, run.status, Reason.QUOTA, "no room", (2, 3), NOW)

@@ -26,9 +26,9 @@ from kajitori.core.gang import (
     next_step,
 )
 from kajitori.core.gang.ledger import Ledger
-from kajitori.core.nodelist import compress
+from kajitori.core.nodelist import compress, compress_ranks
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import RunStatus
+from kajitori.core.status import GivesWay, RunStatus
 from kajitori.core.status_check import damage
 
 
@@ -103,8 +103,20 @@ class World:
         else:
             self.pods[name] = replace(pod, terminating=True)
 
+    def ask(self, place: int) -> None:
+        """Some of its members are asked to give way; or whoever they were asked for does not wait any more."""
+        status, alive = self.run.status, sorted({pod.rank for pod in self.pods.values() if not pod.is_over})
+        if status.gives_way is not None:
+            self.run = replace(self.run, wanted=False)
+        elif alive and not status.phase.is_final:
+            ranks = compress_ranks(alive[place % len(alive) :][: 1 + place % 3])
+            asked = GivesWay(to="vision/bert", uid="u", ranks=ranks, attempt=status.attempts)
+            self.run = replace(self.run, status=gang.give_way(status, asked), wanted=True)
+
     def happen(self, what: str, place: int) -> None:
         """Something happens to one of the Pods."""
+        if what == "ask":
+            self.ask(place)
         if not self.pods:
             return
         name = sorted(self.pods)[place % len(self.pods)]
@@ -135,7 +147,7 @@ class World:
 
 
 EVENTS = st.tuples(
-    st.sampled_from(["run", "succeed", "fail", "oom", "evict", "refuse", "gone", "nothing"]), st.integers(0, 20)
+    st.sampled_from(["run", "succeed", "fail", "oom", "evict", "refuse", "gone", "nothing", "ask"]), st.integers(0, 20)
 )
 LOOKS = st.tuples(st.lists(EVENTS, max_size=4), st.integers(0, 6), st.none() | st.integers(0, 4), st.integers(0, 20))
 
@@ -169,6 +181,7 @@ def test_every_member_ends_exactly_once_whatever_happens(
             world.happen(*event)
         world.now += timedelta(seconds=seconds)
         look(room, cut_off)
+    world.run = replace(world.run, wanted=False)
     for _ in range(60 + 4 * count):
         for name in sorted(world.pods):
             if name in world.pods:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from kajitori.core.gang.ledger import released
+from kajitori.core.gang.ledger import indices_of, released
 from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, Sweep
 from kajitori.core.nodelist import compress_ranks, expand, expand_ranks
 from kajitori.core.reasons import Phase, Reason
@@ -24,6 +24,9 @@ UNSCHEDULED_PATIENCE_SECONDS = 30
 cache was still filling, or a foreign Pod was quicker), a new attempt comes sooner than its next look, minutes later."""
 
 _REMEMBERED_NODES = 64
+
+_RANKS_SHOWN = 40
+"""Characters of a list of members; of a longer one their number is told."""
 
 
 # ------------------------------------------------------------------------------------------------ placement
@@ -83,9 +86,26 @@ def why_it_waits(status: RunStatus, reason: Reason) -> Reason:
 
 
 def words_of(asked: GivesWay, *, past: bool = False) -> str:
-    """`gives way to vision/bert (high, of ana)`."""
+    """`gives way to vision/bert (high, of ana)`, `members 3-5 give way to …`."""
     why = ", whose team is guaranteed what it asks for" if asked.guaranteed else ""
-    return f"{'gave' if past else 'gives'} way to {asked.who}{why}"
+    who, several = members_of(asked), len(indices_of(asked.ranks)) > 1
+    does = "gave" if past else "give" if several else "gives"
+    return f"{who}{' ' if who else ''}{does} way to {asked.who}{why}"
+
+
+def members_of(asked: GivesWay) -> str:
+    """`member 3`, `members 3-5`, `70 members`: those that give way of a sweep; nothing where all of the run does."""
+    if not asked.ranks:
+        return ""
+    count = len(indices_of(asked.ranks))
+    if count == 1:
+        return f"member {asked.ranks}"
+    return f"members {asked.ranks}" if len(asked.ranks) <= _RANKS_SHOWN else counted(count)
+
+
+def was_asked(asked: GivesWay, rank: int, attempt: int) -> bool:
+    """Whether this member of a run that gives way does; of a sweep not every one has to."""
+    return not asked.ranks or (attempt <= asked.attempt and rank in indices_of(asked.ranks))
 
 
 def is_told(status: RunStatus, reason: Reason) -> bool:

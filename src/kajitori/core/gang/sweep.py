@@ -25,6 +25,7 @@ from kajitori.core.gang.progress import (
     place_on,
     say,
     starting,
+    was_asked,
 )
 from kajitori.core.gang.types import (
     Action,
@@ -88,7 +89,10 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
         status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
         return Step(status, (*removals, *end_members(alive, run.limits.grace_seconds)))
     if status.gives_way is not None and alive:
-        return _gives_way(run, status, ledger, alive, removals, now)
+        leaves = _gives_way(run, status, ledger, alive, removals, now)
+        if leaves is not None:
+            return leaves
+        status = _others_go_on(run, status)
     status = _with_phase(status, alive, now)
     # 3. An attempt that was begun is completed before the next.
     attempt = status.attempt
@@ -119,21 +123,35 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
 
 def _gives_way(
     run: Run, status: RunStatus, ledger: Ledger, alive: Sequence[Member], removals: Sequence[Action], now: datetime
-) -> Step:
-    """All that are there give way, with all of their grace, and are started anew when there is room."""
+) -> Step | None:
+    """Those that were asked give way, with all of their grace, and are started anew when there is room. None once they
+    have, and others go on."""
     asked = status.gives_way
     assert asked is not None
-    if not run.wanted and not any(member.terminating for member in alive):
+    going = [each for each in alive if was_asked(asked, each.rank, each.attempt)]
+    if not going:
+        return None
+    leaving = {member.rank for member in going if not ledger.has_ended(member.rank)}
+    told = any(member.terminating for member in going) or bool(leaving & ledger.again)
+    if not run.wanted and not told:
         message = f"goes on: {asked.to} does not wait for its nodes any more"
         return Step(msgspec.structs.replace(status, gives_way=None, reason=Reason.NONE, message=message), (*removals,))
-    leaving = {member.rank for member in alive if not ledger.has_ended(member.rank)}
     if not leaving <= ledger.again:
-        ledger.is_over((member for member in alive if not _is_told(ledger, member)), now)
+        ledger.is_over((member for member in going if not _is_told(ledger, member)), now)
         ledger.again |= leaving
         status.interruptions += 1
         status.sweep = ledger.state()
-    status = say(status, Reason.PREEMPTED, words_while_ending(run, asked, len(alive)))
-    return Step(status, (*removals, *end_members(alive, run.limits.grace_seconds)))
+    status = say(status, Reason.PREEMPTED, words_while_ending(run, asked, len(going)))
+    if asked.ranks:  # each is ended alone, once that is written
+        return Step(status, (*removals,))
+    return Step(status, (*removals, *end_members(going, run.limits.grace_seconds)))
+
+
+def _others_go_on(run: Run, status: RunStatus) -> RunStatus:
+    """The status once those are gone that gave way. What they left stays promised to whoever waits for it."""
+    asked = status.gives_way if run.wanted else None
+    reason, message = (Reason.NONE, "") if status.reason is Reason.PREEMPTED else (status.reason, status.message)
+    return msgspec.structs.replace(status, gives_way=asked, reason=reason, message=message)
 
 
 def _is_told(ledger: Ledger, member: Member) -> bool:
@@ -186,11 +204,12 @@ def place_sweep(
     ledger = Ledger.of(status.sweep)
     ledger.again.difference_update(ranks)
     goes_on = status.phase is Phase.RUNNING
+    asked = status.gives_way if status.gives_way is not None and status.gives_way.ranks else None
     status = place_on(status, ranks, nodes, template, 0, 0, now, launcher=launcher, bind_direct=bind_direct)
     assert status.attempt is not None
     attempt = msgspec.structs.replace(status.attempt, world_size=1)
-    if goes_on:  # with the others: nothing to be told
-        status = msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE)
+    if goes_on:  # with the others: nothing to be told, and what some of them left is still for whom they did
+        status = msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE, gives_way=asked)
     return msgspec.structs.replace(status, sweep=ledger.state(), attempt=attempt)
 
 
