@@ -42,6 +42,16 @@ class Fault:
         return f"{said}. {self.hint}" if self.hint else said
 
 
+class FieldError(ValueError):
+    """A value that a validator refuses, with a hint on the way out."""
+
+    def __init__(self, message: str, hint: str = "", code: str = "Invalid") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code
+
+
 class KajitoriError(Exception):
     """Base of all errors that a user may see. `message` names the offending value; `hint` says what to do."""
 

@@ -297,8 +297,8 @@ async def test_counts_are_written_at_most_once_a_second(world: World) -> None:
     """However fast members change, the Run's object is written rarely (rule 8)."""
     world.use_policy(inject={"annotations": {"sim.kajitori.dev/start-delay": "1h"}})
     world.start_controller()
-    await world.submit("bert", replicas=40, resources={"cpu": 0.1, "memory": "16Mi"})
-    await world.until(lambda: world.status("bert").members.pending == 40, "40 members created")
+    await world.submit("bert", replicas=24, resources={"cpu": 0.1, "memory": "16Mi"})
+    await world.until(lambda: world.status("bert").members.pending == 24, "24 members created")
     versions: set[str] = set()
 
     def note(*_: object) -> None:
@@ -308,7 +308,7 @@ async def test_counts_are_written_at_most_once_a_second(world: World) -> None:
 
     world.mirror.on_change(note)
     began = time.monotonic()
-    for rank in range(40):
+    for rank in range(24):
         await world.behave(f"bert-1-{rank}", start_delay="0s")
     await world.reaches("bert", Phase.RUNNING)
     assert len(versions) <= (time.monotonic() - began) + 4
@@ -317,16 +317,16 @@ async def test_counts_are_written_at_most_once_a_second(world: World) -> None:
 
 
 async def test_a_large_run_stays_small(world: World) -> None:
-    """A run of 60 members is compact after more than one restart."""
+    """A run of 24 members is compact after more than one restart; of 7,500, tests/unit/core/test_gang.py shows it."""
     world.start_controller()
-    await world.submit("bert", replicas=60, restarts=5, resources={"cpu": 0.1, "memory": "16Mi"})
+    await world.submit("bert", replicas=24, restarts=5, resources={"cpu": 0.1, "memory": "16Mi"})
     for attempt in (1, 2):
         await world.reaches("bert", Phase.RUNNING, attempt=attempt)
-        await asyncio.gather(*(world.behave(f"bert-{attempt}-{rank}", exit_code="1") for rank in range(0, 60, 2)))
+        await asyncio.gather(*(world.behave(f"bert-{attempt}-{rank}", exit_code="1") for rank in range(0, 24, 2)))
     await world.reaches("bert", Phase.RUNNING, attempt=3)
     run = world.run("bert")
     assert run is not None and run.status is not None
-    assert len(msgspec.json.encode(to_document(run.status))) + len(run.spec) < 30_000
+    assert len(msgspec.json.encode(to_document(run.status))) + len(run.spec) < 12_000
 
 
 # ---------------------------------------------------------------------------------------------- real processes

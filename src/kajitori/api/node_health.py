@@ -19,8 +19,8 @@ from kajitori.core.health_trail import What, added, entry, in_words, last_test, 
 from kajitori.core.policy import Policy
 from kajitori.core.reasons import Phase
 from kajitori.core.suggest import did_you_mean
-from kajitori.core.validation import Document, FieldError, show
-from kajitori.errors import Conflict, Fault, InvalidInput, NotFound
+from kajitori.core.validation import Document, show
+from kajitori.errors import Conflict, Fault, FieldError, InvalidInput, NotFound
 from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES
 

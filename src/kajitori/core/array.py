@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kajitori.core.validation import FieldError
+from kajitori.errors import FieldError
 
 MAX_INDEX = 99_999
 """So that `{run}-{attempt}-{index}` stays a host name."""

@@ -17,7 +17,7 @@ from kajitori.core.quantity import (
     parse_duration_seconds,
     parse_spec_memory_bytes,
 )
-from kajitori.core.validation import FieldError
+from kajitori.errors import FieldError
 
 INT_OR_STRING: dict[str, Any] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],

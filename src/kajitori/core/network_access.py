@@ -12,7 +12,8 @@ from kajitori.core.address_classes import Classes, Network, without
 from kajitori.core.fields import DnsLabel, LabelKey, LabelValue
 from kajitori.core.suggest import nearest
 from kajitori.core.traffic_policy import EVERYWHERE, NAMESPACE, NOWHERE, ClassName, checked_cidr
-from kajitori.core.validation import Document, FieldError
+from kajitori.core.validation import Document
+from kajitori.errors import FieldError
 
 Place = Annotated[str, Field(min_length=1, max_length=64)]
 """A class of policy's `traffic`, `namespace`, `all`, or a range of addresses; only policy knows which is one."""

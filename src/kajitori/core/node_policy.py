@@ -23,7 +23,8 @@ from kajitori.core.fields import (
 )
 from kajitori.core.names import NAMESPACE, TAINT_PREFLIGHT
 from kajitori.core.run import VolumeUse
-from kajitori.core.validation import Document, FieldError
+from kajitori.core.validation import Document
+from kajitori.errors import FieldError
 
 ConditionPattern = Annotated[str, Field(min_length=1, max_length=316)]
 

@@ -10,7 +10,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from kajitori.core.fields import Cpu, DnsLabel, Duration, DurationAboveZero, LabelKey, LabelValue, Memory, ObjectName
 from kajitori.core.snapshot import NodeFacts, Taint
-from kajitori.core.validation import Document, FieldError
+from kajitori.core.validation import Document
+from kajitori.errors import FieldError
 
 ATOMIC_CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 """The class of the Kubernetes project's own autoscaler that adds nodes. It counts on what is free already and adds the

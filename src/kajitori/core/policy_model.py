@@ -41,7 +41,8 @@ from kajitori.core.queue_policy import QueuePolicy
 from kajitori.core.run import Toleration
 from kajitori.core.sweep_policy import Sweeps
 from kajitori.core.traffic_policy import TrafficPolicy
-from kajitori.core.validation import Document, FieldError
+from kajitori.core.validation import Document
+from kajitori.errors import FieldError
 
 PriorityWord = Literal["high", "normal", "low"]
 Port = Annotated[int, Field(ge=1024, le=65535)]

@@ -11,7 +11,8 @@ from kajitori.core.backfill import LIKELY
 from kajitori.core.fields import Duration, DurationAboveZero
 from kajitori.core.formula import Formula, FormulaError
 from kajitori.core.ordering import DAY_SECONDS, OrderWord, Rules
-from kajitori.core.validation import Document, FieldError
+from kajitori.core.validation import Document
+from kajitori.errors import FieldError
 
 
 def _formula(text: str) -> str:

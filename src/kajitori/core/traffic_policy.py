@@ -9,7 +9,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from kajitori.core.address_classes import Classes, Network
 from kajitori.core.fields import DnsLabel, DurationAboveZero
-from kajitori.core.validation import Document, FieldError
+from kajitori.core.validation import Document
+from kajitori.errors import FieldError
 
 INTERNAL = (
     *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16"),

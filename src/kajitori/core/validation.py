@@ -38,16 +38,6 @@ class Document(BaseModel):
     )
 
 
-class FieldError(ValueError):
-    """A value that a validator refuses, with a hint on the way out."""
-
-    def __init__(self, message: str, hint: str = "", code: str = "Invalid") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.code = code
-
-
 def read(model: type[M], document: object, where: str) -> tuple[M | None, list[Fault], frozenset[str]]:
     """The document as a model, and what is wrong with it.
 

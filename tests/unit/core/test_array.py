@@ -13,8 +13,7 @@ from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.nodelist import compress_ranks
 from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
-from kajitori.core.validation import FieldError
-from kajitori.errors import Fault, InvalidInput, Refused
+from kajitori.errors import Fault, FieldError, InvalidInput, Refused
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from kajitori.core.fields import DnsLabel
-from kajitori.core.validation import Document, FieldError
+from kajitori.core.validation import Document
+from kajitori.errors import FieldError
 
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
