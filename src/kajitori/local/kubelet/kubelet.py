@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.local.kubelet import eviction, machine
+from kajitori.local.kubelet import eviction, machine, resource_metrics
 from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.cluster import Cluster, PodGone, PodSeen, PodsListed
 from kajitori.local.kubelet.context import Context
@@ -250,13 +250,20 @@ class Kubelet:
 
     def summary(self) -> dict[str, object]:
         """The `/stats/summary` document. Blocks while the kernel counts pages."""
-        try:
-            available = self._available_memory()
-        except (OSError, ValueError):
-            available = 0
         return self._statistics.summary(
-            self.settings.node_name, list(self.workers.values()), self.context.machine.memory_bytes, available
+            self.settings.node_name, list(self.workers.values()), self.context.machine.memory_bytes, self._available()
         )
+
+    def resources(self) -> bytes:
+        """The `/metrics/resource` document. Blocks while the kernel counts pages."""
+        held = max(0, self.context.machine.memory_bytes - self._available())
+        return resource_metrics.exposition(list(self.workers.values()), held)
+
+    def _available(self) -> int:
+        try:
+            return self._available_memory()
+        except (OSError, ValueError):
+            return 0
 
 
 @contextlib.contextmanager

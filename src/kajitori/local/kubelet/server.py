@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from kajitori.errors import InvalidInput, KajitoriError, NotFound
+from kajitori.local.kubelet import resource_metrics
 from kajitori.local.kubelet.authentication import Gate
 from kajitori.local.kubelet.execution import flag
 from kajitori.local.kubelet.logs import LogOptions, read_log
@@ -38,6 +39,7 @@ class KubeletServer:
         app.router.add_get("/healthz", _healthy)
         app.router.add_get("/pods", self._guarded(self._pods, "get", "proxy"))
         app.router.add_get("/stats/summary", self._guarded(self._stats, "get", "stats"))
+        app.router.add_get("/metrics/resource", self._guarded(self._resources, "get", "metrics"))
         log = self._guarded(self._log, "get", "proxy")
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", log)
         execute = self._guarded(self._exec, "create", "proxy")
@@ -71,6 +73,10 @@ class KubeletServer:
 
     async def _stats(self, request: web.Request) -> web.Response:
         return web.json_response(await asyncio.to_thread(self._kubelet.summary))
+
+    async def _resources(self, request: web.Request) -> web.Response:
+        body = await asyncio.to_thread(self._kubelet.resources)
+        return web.Response(body=body, headers={"Content-Type": resource_metrics.CONTENT_TYPE})
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
         worker, slot = self._find(request)

@@ -1,4 +1,4 @@
-"""Memory that Pods hold now and at most held, for eviction and for `/stats/summary`."""
+"""What Pods use: memory now and at most, for eviction and `/stats/summary`; and processors, for `/metrics/resource`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ def container_usage_bytes(slot: Slot) -> int:
         return 0
     group = slot.container.memory_cgroup()
     return group.usage_bytes() if group is not None else tree.memory_bytes(slot.container.pids())
+
+
+def container_cpu_seconds(slot: Slot) -> float:
+    """What the container has computed since it was started: from a control group, else summed up over its processes."""
+    if slot.container is None or not slot.running:
+        return 0.0
+    for group in slot.container.cgroups():
+        if (used := group.cpu_seconds()) is not None:
+            return used
+    return tree.cpu_seconds(slot.container.state.shim_pid, slot.container.pids())
 
 
 class Statistics:

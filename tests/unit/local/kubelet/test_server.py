@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from kajitori.local.kubelet.authentication import ACCESS_REVIEWS_PATH
 from kajitori.local.kubelet.settings import ServerSettings
@@ -201,6 +203,55 @@ async def test_statistics(api: Api) -> None:
     assert pod["memory"]["workingSetBytes"] > 0
     assert pod["containers"][0]["memory"]["peakBytes"] >= pod["memory"]["workingSetBytes"] > 0
     assert "p" in await api.text("/pods")
+
+
+def decoded(text: str) -> dict[str, dict[tuple[str, ...], Sample]]:
+    """By metric and by container, Pod and namespace, as metrics-server's decoder takes the lines apart."""
+    found: dict[str, dict[tuple[str, ...], Sample]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = tuple(sample.labels[one] for one in ("container", "pod", "namespace") if one in sample.labels)
+            found.setdefault(sample.name, {})[labels] = sample
+    return found
+
+
+async def test_what_a_metrics_server_asks_for(api: Api) -> None:
+    """Under the names that it reads, with times of their own; what runs has computed something, or it leaves the Pod
+    out. Time that children computed stays when they are gone; a container that has ended is not told of."""
+    api.machine.memory_available = 200 << 20
+    script = "while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done"
+    await api.machine.cluster.submit("p", "/bin/sh", "-c", script)
+    await api.machine.cluster.submit("ended", "true")
+    await api.machine.phase("ended", "Succeeded")
+    await api.machine.phase("p", "Running")
+    main, pod = ("main", "p", "default"), ("p", "default")
+    computed = [0.0]
+    while computed[-1] < 0.2:
+        found = decoded(await api.text("/metrics/resource"))
+        computed.append(found["container_cpu_usage_seconds_total"][main].value)
+    assert computed == sorted(computed)
+    for name in ("cpu_usage_seconds_total", "memory_working_set_bytes"):
+        [(told, sample)] = found[f"container_{name}"].items()
+        assert told == main and sample.value > 0
+        assert found[f"pod_{name}"][pod].value == sample.value
+        assert found[f"node_{name}"][()].value > 0
+        assert sample.timestamp is not None and found[f"node_{name}"][()].timestamp is not None
+    worker = api.machine.kubelet.find("default", "p")
+    assert worker is not None and worker.slots["main"].state is not None
+    assert found["container_start_time_seconds"][main].value == worker.slots["main"].state.started_at
+    assert found["resource_scrape_error"][()].value == 0
+
+
+async def test_who_may_read_resource_metrics(api: Api) -> None:
+    """Who may get `nodes/metrics`, as metrics-server's role grants; no more is needed."""
+    await api.text("/metrics/resource", expect=401, token="")
+    user = {"username": "system:serviceaccount:kube-system:metrics-server", "groups": []}
+    reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
+    api.machine.cluster.answers[reviews] = {"status": {"authenticated": True, "user": user}}
+    api.machine.cluster.answers[ACCESS_REVIEWS_PATH] = {"status": {"allowed": True}}
+    await api.text("/metrics/resource", token="the metrics-server's")
+    spec = api.machine.cluster.posts[-1][1]["spec"]
+    assert (spec["resourceAttributes"]["verb"], spec["resourceAttributes"]["subresource"]) == ("get", "metrics")
 
 
 async def test_who_may(api: Api) -> None:

@@ -114,6 +114,13 @@ class Cgroup:
         """
         return self._number("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
 
+    def cpu_seconds(self) -> float | None:
+        """What everything that was ever inside has computed. None where this hierarchy does not count it."""
+        if self.version == 2:
+            used = self._keyed("cpu.stat").get("usage_usec")
+            return None if used is None else used / 1e6
+        return self._number("cpuacct.usage") / 1e9 or None
+
     def _number(self, name: str) -> int:
         with contextlib.suppress(OSError, ValueError), open(os.path.join(self.path, name)) as file:
             return int(file.read())

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def descendants(pid: int) -> list[int]:
@@ -71,6 +72,23 @@ def _proportional_bytes(pid: int) -> int:
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def cpu_seconds(subreaper: int, below: Iterable[int]) -> float:
+    """What the processes below a subreaper have computed, those too that are gone: whoever waited for them inherits
+    their times, in the end the subreaper, whose own time does not count.
+    """
+    ticks = sum(_times(subreaper)[2:])
+    for pid in below:
+        ticks += sum(_times(pid))
+    return ticks / TICKS_PER_SECOND
+
+
+def _times(pid: int) -> list[int]:
+    """Ticks in user and system mode, its own, then of those that it has waited for."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
+        return [int(field) for field in file.read().rpartition(b")")[2].split()[11:15]]
+    return []
 
 
 def kill_all(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
