@@ -251,7 +251,9 @@ class _Cycle:
         assert self._kept is not None and self._floor is not None
         kept, free, floor = self._kept.state, self._free.state, self._floor
         kept.used[rows], kept.members[rows], kept.alone[rows] = free.used[rows], free.members[rows], free.alone[rows]
-        kept.raise_to(floor, rows)
+        reserved = rows[floor.members[rows] > 0]
+        if reserved.size:
+            kept.raise_to(floor, reserved)
         self._kept.note(rows)
 
     def reserve(self, queued: Queued, shape: _Shape) -> None:

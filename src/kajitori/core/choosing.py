@@ -62,8 +62,10 @@ def _fewest(capacity: Counts, need: int, close: Mask | None) -> list[int]:
 
     Domains marked `close` are used up first, since the gang stands there already.
     """
-    if close is None and int(capacity.max()) >= need:  # one will do, as for most gangs
-        return [int(np.where(capacity >= need, capacity, capacity.max() + 1).argmin())]
+    if close is None:
+        alone = (capacity >= need).nonzero()[0]
+        if alone.size:  # one will do, as for most gangs
+            return [int(alone[capacity[alone].argmin()])]
     chosen: list[int] = []
     groups = [np.arange(len(capacity))] if close is None else [np.flatnonzero(close), np.flatnonzero(~close)]
     for group in groups:
@@ -85,17 +87,17 @@ def _fewest(capacity: Counts, need: int, close: Mask | None) -> list[int]:
 def _take_nodes(room: Counts, need: int, leftover: Counts) -> list[Rows]:
     """Members on nodes of one domain, a row for each: fewest nodes first, then the fullest of those that fit alike."""
     taken = []
-    while need > (most := int(room.max())):
-        group = np.flatnonzero(room == most)
+    while need > (most := int(np.maximum.reduce(room))):
+        group = (room == most).nonzero()[0]
         wanted = (need - 1) // most  # nodes that are used up; the one after them gets what is left, chosen for it
         full = _least(group, leftover, min(wanted, len(group)))
         taken.append(full.repeat(most))
         need -= most * len(full)
         room = room.copy()
         room[full] = 0
-    fitting = np.flatnonzero(room >= need)
+    fitting = (room >= need).nonzero()[0]
     rooms = room[fitting]
-    fitting = fitting[rooms == rooms.min()]
+    fitting = fitting[rooms == np.minimum.reduce(rooms)]
     taken.append(fitting[[leftover[fitting].argmin()]].repeat(need))
     return taken
 

@@ -54,10 +54,13 @@ class Rooms:
             known = self._rooms[shape] = _Room(room, int(room.sum()), len(self._changed))
         elif known.changes < len(self._changed):
             changed = self._changed[known.changes :]
-            rows = distinct(np.concatenate(changed)) if len(changed) > 1 else changed[0]
-            now = room_of(self.state, shape.member, shape.candidates[rows], rows)
-            known.total += int(now.sum()) - int(known.room[rows].sum())
-            known.room[rows] = now
+            rows = np.concatenate(changed) if len(changed) > 1 else changed[0]
+            rows = rows[known.room[rows] > 0]  # elsewhere there was no room, and there is ever less
+            if rows.size:
+                rows = distinct(rows) if len(changed) > 1 else rows
+                now = room_of(self.state, shape.member, shape.candidates[rows], rows)
+                known.total += int(np.add.reduce(now)) - int(np.add.reduce(known.room[rows]))
+                known.room[rows] = now
             known.changes = len(self._changed)
         return known
 

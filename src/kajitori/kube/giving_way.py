@@ -145,9 +145,9 @@ class GivingWay:
         short = [each for each in lacking if not self._cluster.tested_node(each.run)]  # a test can wait
         if not policy.guarantees and not any(each.request.priority > lowest for each in short):
             return Requests()
-        gangs = self.running(now)
-        if not policy.guarantees and not any(gang.low and not gang.leaving for gang in gangs):
+        if not policy.guarantees and not self._is_any_low():
             return Requests()
+        gangs = self.running(now)
         reserved = {each.key: each.starts_at - look.now for each in look.schedule.reservations}
         queue = [
             Wanting(each.request, each.run.metadata.namespace, reserved.get(each.request.key, math.inf))
@@ -204,6 +204,12 @@ class GivingWay:
 
     # ------------------------------------------------------------------------------------------ what runs
 
+    def _is_any_low(self) -> bool:
+        """Whether anything of low priority runs."""
+        if any(self._word(gang.run) == "low" for gang in self._outlook.running.all()):
+            return True
+        return any(_is_service_alive(run) and self._word(run) == "low" for run in self._mirror.runs.values())
+
     def running(self, now: datetime) -> list[Running]:
         """All gangs that hold nodes, and all members that are on their way out."""
         leaves = {run.metadata.uid for run, asked in self._all_asked() if still_waits(self._mirror, asked)}
@@ -221,6 +227,8 @@ class GivingWay:
             if run.metadata.uid in gangs or keeps_nodes(run):
                 continue
             going, pods = _is_service_alive(run), self._mirror.pods_of_run(run.metadata.uid)
+            if not going and not pods:
+                continue
             if going:
                 assert run.status is not None and run.status.attempt is not None
                 member = member_of_template(run.status.attempt, self._cluster.policy.gpu.resource)
