@@ -422,10 +422,13 @@ async def spoil(stage: Stage, nonsense: dict[str, Any]) -> None:
 
 
 async def test_a_status_of_wrong_types_is_refused_by_the_api_server(stage: Stage) -> None:
-    """The custom resource's schema sees to that much."""
+    """The custom resource's schema sees to that much; and a status is one thing to whoever asks whose each field is."""
     try:
         assert (await stage.apply("typed", SPEC)).code == 0
         await stage.world.reaches("typed", Phase.RUNNING)
+        stored = await stage.world.client.get(RUNS, "typed", stage.world.namespace)
+        managed = [each for each in stored["metadata"]["managedFields"] if each.get("subresource") == "status"]
+        assert [each["fieldsV1"] for each in managed] == [{"f:status": {}}]
         patch = '{"status": {"restarts": "many", "members": [], "attempt": {"number": "first"}}}'
         done = await stage.kubectl("patch", "run", "typed", "--subresource=status", "--type=merge", "--patch", patch)
         assert done.code == 1

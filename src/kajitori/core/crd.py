@@ -6,6 +6,9 @@ kept rather than dropped: a dropped `gpus: 8` would start a run without GPUs and
 
 Pydantic's and msgspec's schemas are not structural, as the API server wants them: references are written out, `null`
 branches are left out, and where a field takes several types the extension that says so takes their place.
+
+A status is one thing to the API server (`atomic`): it has one writer, who always writes all of it. Else each write has
+its leaves listed one by one as somebody's, which is a quarter of the API server's work and of the object.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ Schema = dict[str, Any]
 SHORT_NAME = "kj"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_ATOMIC = {"x-kubernetes-map-type": "atomic"}
 
 
 def custom_resource_definition() -> dict[str, Any]:
@@ -38,7 +42,7 @@ def custom_resource_definition() -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": spec | {"description": "What is to run, in Docker's words."},
-            "status": status | {"description": "What became of it; written by Kajitori alone."},
+            "status": status | _ATOMIC | {"description": "What became of it; written by Kajitori alone."},
         },
     }
     return {

@@ -29,7 +29,7 @@ def parts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 def test_it_is_structural() -> None:
     """Each part has a type or the extension that replaces it; there are no references, alternatives or nulls."""
     allowed = {"type", "description", "properties", "items", "additionalProperties", "format"}
-    extensions = {"x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"}
+    extensions = {"x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-map-type"}
     for path, schema in parts(SCHEMA):
         assert schema.keys() <= allowed | extensions, path
         assert "type" in schema or schema.keys() & extensions, path
@@ -42,6 +42,12 @@ def test_it_judges_types_only() -> None:
         assert not schema.keys() & {"required", "enum", "minimum", "maximum", "pattern", "default"}, path
         if "properties" in schema:
             assert schema["x-kubernetes-preserve-unknown-fields"] is True, path
+
+
+def test_the_status_alone_is_one_thing_to_the_api_server() -> None:
+    """It has one writer; several may share a spec."""
+    atomic = [path for path, schema in parts(SCHEMA) if schema.get("x-kubernetes-map-type") == "atomic"]
+    assert atomic == [".status"]
 
 
 def test_every_field_is_there() -> None:
