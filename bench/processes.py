@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,3 +41,32 @@ def memory_mib() -> tuple[float, float]:
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     now, peak = (int(fields[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
     return now, peak
+
+
+def processor_seconds() -> dict[str, float]:
+    """Processor time until now, user and system, of this process (`bench`) and of each that it started and that lives.
+
+    They are called as their programs, ours as their modules or verbs: `kube-apiserver`, `etcd`, `sim`. On a machine
+    that others use, too, it tells more than seconds do.
+    """
+    spent = {"bench": time.process_time()}
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            times, name = process.cpu_times(), _called(process.cmdline())
+            spent[name] = spent.get(name, 0.0) + times.user + times.system
+    return spent
+
+
+def _called(command: Sequence[str]) -> str:
+    program = Path(command[0]).name if command else "?"
+    if "-m" not in command[:-1]:
+        return program
+    module = command[command.index("-m") + 1 :]
+    return module[1] if module[0] == "kajitori.cli" and len(module) > 1 else module[0]
+
+
+def in_words(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """What processes spent between two looks: `kube-apiserver 3.1, sim 1.2`."""
+    spent = {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
+    most_first = sorted(spent.items(), key=lambda each: -each[1])
+    return ", ".join(f"{name} {seconds:.1f}" for name, seconds in most_first if seconds >= 0.05)

@@ -67,6 +67,10 @@ class Planning:
         self._heads_rest_until = 0.0
         self._passed_over: set[Key] = set()
         """Runs that were being worked on when they might have been started, or asked to give way."""
+        self._starting: set[Key] = set()
+        """Runs whose attempts are being begun."""
+        self._held_back = False
+        """Others would have started with them, had they not been too many at a time."""
         self._being_told: set[Key] = set()
         self._asked_under = 0
         """The version of the policy that all who wait were asked about last."""
@@ -130,7 +134,7 @@ class Planning:
                 self._rests_until = loop.time() + REST * (loop.time() - began)
         elif self._changed and began >= self._heads_rest_until:
             self._changed, self._only_heads_seen = False, True
-            self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts()))
+            self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts(), self._room()))
             self._heads_rest_until = loop.time() + REST * (loop.time() - began)
 
     def _plan_all(self) -> None:
@@ -141,7 +145,7 @@ class Planning:
         if outdated and in_force != self._asked_under:  # policy is asked for each attempt, and it is another one now
             self._asked_under = in_force
             self._work.add(*outdated)
-        cycle = self._queue.plan(self._work.busy | outdated, self._time_of_facts())
+        cycle = self._queue.plan(self._work.busy | outdated, self._time_of_facts(), self._room())
         self._passed_over.update(cycle.busy)
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
@@ -178,21 +182,36 @@ class Planning:
 
     # ------------------------------------------------------------------------------------------ who starts
 
+    def _room(self) -> int:
+        """How many more attempts to begin now: who starts next is decided when there is a turn for it, not before."""
+        return max(0, self._starter.at_a_time - len(self._starting))
+
     def _begin_all(self, cycle: Cycle) -> None:
         """Starts what has its nodes."""
+        self._held_back = cycle.held_back > 0
         taken = self._starter.ports_in_use() if cycle.starts else set()
         for waiting, placement in cycle.starts:
+            self._starting.add(waiting.key)
             self._work.begin(waiting.key, partial(self._start, waiting, placement, taken))
 
     async def _start(self, waiting: Waiting, placement: Placement, taken: set[int]) -> None:
         """A new attempt."""
         try:
-            status, version = await self._starter.place(waiting, placement, taken)
-        except BaseException:
-            self._queue.doubt(waiting.key, self._now())
-            raise
-        ranks = list(gang.node_by_rank(status.attempt)) if status.attempt is not None else ()
-        await self._starter.create(waiting.run, waiting.admitted, status, ranks, version)
+            try:
+                status, version = await self._starter.place(waiting, placement, taken)
+            except BaseException:
+                self._queue.doubt(waiting.key, self._now())
+                raise
+            ranks = list(gang.node_by_rank(status.attempt)) if status.attempt is not None else ()
+            await self._starter.create(waiting.run, waiting.admitted, status, ranks, version)
+        finally:
+            self._note_begun(waiting.key)
+
+    def _note_begun(self, key: Key) -> None:
+        """Another may begin."""
+        self._starting.discard(key)
+        if self._held_back:
+            self._changed = True
 
     # ------------------------------------------------------------------------------------------ who gives way
 

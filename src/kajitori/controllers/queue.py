@@ -106,6 +106,8 @@ class Cycle:
     """What is used once those that start have what they got; there whenever some wait."""
     look_again_at: datetime | None = None
     """When the same queue may be decided about otherwise, though nothing has happened."""
+    held_back: int = 0
+    """How many would have started if more were allowed to at a time."""
 
 
 def _look_again_at(look: Look, now: datetime) -> datetime | None:
@@ -176,8 +178,12 @@ class Queue:
         """Runs that wait as an older policy than this one had them."""
         return {key for key, waiting in self._waiting.items() if waiting.admitted.policy_version < policy_version}
 
-    def plan(self, busy: Collection[Key], now: datetime) -> Cycle:
-        """One cycle: all waiting runs in order, on what is free; those that are worked on (`busy`) don't start."""
+    def plan(self, busy: Collection[Key], now: datetime, at_most: int | None = None) -> Cycle:
+        """One cycle: all waiting runs in order, on what is free; those that are worked on (`busy`) don't start.
+
+        No more than `at_most` start, but for those that nodes were freed or kept for; the others go on waiting, without
+        a reason, and are looked at again by the next cycle.
+        """
         self._forget_shown(now)
         doubtful = tuple(key for key in self._waiting if key in self._placed)
         passed_over = tuple(key for key in self._waiting if key in busy)
@@ -196,11 +202,12 @@ class Queue:
         requests = self.giving_way.ask(look, applicants, settled, now)
         for placement in look.schedule.placements:
             occupy(snapshot, by_key[placement.key].request.member, placement.nodes)
-        starts = tuple(
-            self._start(by_key[placement.key], placement, look.ends_at(placement.key))
-            for placement in settled.placements + look.schedule.placements
-            if by_key[placement.key].key not in busy
+        own, fit = (
+            [each for each in placements if by_key[each.key].key not in busy]
+            for placements in (settled.placements, look.schedule.placements)
         )
+        begin = own + fit[: None if at_most is None else max(0, at_most - len(own))]
+        starts = tuple(self._start(by_key[each.key], each, look.ends_at(each.key)) for each in begin)
         self._heads.order([_asking(by_key[each.gang.key].request, each) for each in look.queue])
         waits = tuple(
             (by_key[shortage.key], shortage)
@@ -209,9 +216,10 @@ class Queue:
         )
         explainer = Explainer(snapshot, self._cluster.uses)
         again = _look_again_at(look, now)
-        return Cycle(starts, waits, look, requests, explainer, doubtful, passed_over, snapshot, again)
+        held_back = len(own) + len(fit) - len(starts)
+        return Cycle(starts, waits, look, requests, explainer, doubtful, passed_over, snapshot, again, held_back)
 
-    def plan_heads(self, busy: Collection[Key], now: datetime) -> Cycle:
+    def plan_heads(self, busy: Collection[Key], now: datetime, at_most: int | None = None) -> Cycle:
         """What of a long queue may start at once on what has come free since the last look at the whole of it: the
         first of each shape are looked at. Nothing where nodes come free for somebody: that is for the whole look."""
         if self.giving_way.is_asked or self._returning:
@@ -224,12 +232,12 @@ class Queue:
         expected = {each.gang.key: each.expected_seconds for each in queue}
         allowed = [replace(each, gang=barred(each.gang)) for each in queue]
         found = self._outlook.schedule(allowed, snapshot, now, placed=list(self._endings(now)))
+        fit = [each for each in found.placements if key_of(each.key) not in busy]
         starts = tuple(
             self._start(self._waiting[key_of(each.key)], each, now.timestamp() + expected[each.key])
-            for each in found.placements
-            if key_of(each.key) not in busy
+            for each in fit[:at_most]
         )
-        return Cycle(starts)
+        return Cycle(starts, held_back=len(fit) - len(starts))
 
     def growing(self, growing: Growing, busy: Collection[Key], now: datetime) -> list[Grows]:
         """Elastic gangs that are to grow, into room that is nobody else's. It is theirs from now on."""

@@ -33,6 +33,11 @@ from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 
+BEGUN_PER_REQUEST = 4
+"""Attempts that are begun at a time, for each request that may be in flight. Measured with bench.kueue on a busy
+machine: with as many as requests the API server was not kept busy; without a limit large runs waited half as long
+again."""
+
 
 class Starter:
     """Stores where a run's next attempt is to be, and makes its Pods."""
@@ -57,6 +62,12 @@ class Starter:
         self._networks = networks
         self._namespace = namespace
         self._now = now
+
+    @property
+    def at_a_time(self) -> int:
+        """How many attempts to begin at a time: enough for the API server to have as many requests of ours as it takes.
+        More would only wait for the turn of their writes, as they were planned, whoever comes meanwhile."""
+        return BEGUN_PER_REQUEST * self._client.limiter.window.size
 
     def ports_in_use(self) -> set[int]:
         """Ports that members of other runs meet on."""

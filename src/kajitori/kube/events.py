@@ -7,7 +7,7 @@ import itertools
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -22,6 +22,11 @@ log = logging.getLogger(__name__)
 QUEUE_LIMIT = 10_000
 REMEMBERED = 4_096
 WRITERS = 4
+REST = 4
+"""Each writer rests for this many times as long as its last write took, so that Events take the less of a busy API
+server: where thousands of runs came and went in a minute, they took a third of its writes from them."""
+
+LONGEST_REST_SECONDS = 5.0
 
 
 class Writer(Protocol):
@@ -73,12 +78,14 @@ class EventRecorder:
         *,
         host: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """component and, for a kubelet, host say who speaks."""
         self.client = client
         self.component = component
         self.host = host
-        self._clock = clock
+        self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
         self._waiting: OrderedDict[Said, int] = OrderedDict()
         self._written: OrderedDict[Said, tuple[str, int]] = OrderedDict()
         self._wake = asyncio.Event()
@@ -106,10 +113,12 @@ class EventRecorder:
                 self._wake.clear()
                 await self._wake.wait()
             said, times = self._waiting.popitem(last=False)
+            began = self._monotonic()
             try:
                 await self.write(said, times)
             except errors.KajitoriError as cause:
                 log.debug("event %s about %s/%s not written: %s", said.reason, said.about.kind, said.about.name, cause)
+            await self._sleep(min(REST * (self._monotonic() - began), LONGEST_REST_SECONDS))
 
     async def write(self, said: Said, times: int = 1) -> None:
         """Writes it now; what is said again raises the count of the first."""

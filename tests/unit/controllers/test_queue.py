@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from tests.helpers.queue_scene import mirror_of_nodes
 
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue, Waiting
@@ -40,12 +41,16 @@ class Scene:
         self.mirror.runs["team", name] = shown
         return shown
 
-    def wait(self, name: str, ranks: int) -> None:
+    def wait(self, name: str, ranks: int, priority: int = 0) -> None:
         run = self.run(name, Phase.QUEUED)
         assert run.status is not None
         member = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
         request = GangRequest(
-            key=f"team/{name}", member=member, ranks=tuple(range(ranks)), queued_at="2026-11-21T11:59:00Z"
+            key=f"team/{name}",
+            member=member,
+            ranks=tuple(range(ranks)),
+            priority=priority,
+            queued_at="2026-11-21T11:59:00Z",
         )
         admitted = Admitted(gang.Run("batch", ranks, gang.Limits(), run.status))
         self.queue.wait(Waiting(("team", name), run, admitted, run.status, request, "1"))
@@ -149,6 +154,25 @@ def test_runs_that_are_worked_on_keep_their_places_and_are_named() -> None:
     assert cycle.busy == (("team", "first"),)
     assert [waiting.key[1] for waiting, _ in cycle.waits] == ["second"]
     assert scene.starts() == {"first": ("n0",)}
+
+
+@pytest.mark.parametrize("look", ["whole", "heads"])
+def test_no_more_start_at_a_time_than_may_and_who_comes_first_is_decided_when_there_is_a_turn(look: str) -> None:
+    """Those behind go on waiting; somebody of higher priority who comes meanwhile goes before them."""
+    scene = Scene(3)
+    for name in ("first", "second", "third"):
+        scene.wait(name, 1)
+    scene.queue.plan({("team", name) for name in ("first", "second", "third")}, NOW)  # orders them
+    plan = scene.queue.plan if look == "whole" else scene.queue.plan_heads
+    cycle = plan((), NOW, 1)
+    assert [waiting.key[1] for waiting, _ in cycle.starts] == ["first"]
+    assert cycle.held_back == 2 and not cycle.waits
+    scene.wait("urgent", 1, priority=1)
+    cycle = plan((), NOW, 1)
+    assert [waiting.key[1] for waiting, _ in cycle.starts] == ["urgent"]
+    assert cycle.held_back == 1
+    assert plan((), NOW, 0).held_back == 1
+    assert [waiting.key[1] for waiting, _ in plan((), NOW).starts] == ["second"]
 
 
 def test_whoever_was_judged_by_an_older_policy_is_known() -> None:
