@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from kajitori.errors import InvalidInput
-from kajitori.settings import ControllerOptions, DemoOptions, NodeOptions, ServerOptions, SimOptions, UpOptions
+from kajitori.settings import (
+    AgentOptions,
+    ControllerOptions,
+    DemoOptions,
+    NodeOptions,
+    RelayOptions,
+    ServerOptions,
+    SimOptions,
+    UpOptions,
+)
 
 HERE = Path("/data")
 
@@ -27,6 +36,21 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
         {"--policy", "--networks"},
     ),
     "namespaces": (lambda: UpOptions(data=HERE, namespace="Bad_Name", port=-1), {"--namespace", "--port"}),
+    "what an agent is told": (
+        lambda: AgentOptions(data=HERE, relay=("relay:8601",), report=("ftp://x",), report_token=Path("/no")),
+        {"--relay", "--report", "--report-token", "--node"},
+    ),
+    "an agent that shows nobody who it is": (
+        lambda: AgentOptions(data=HERE, pods=HERE, node="n1", report=("http://x",)),
+        {"--report"},
+    ),
+    "agents that show nothing": (lambda: RelayOptions(host="0.0.0.0"), {"--host"}),
+    "agents' account": (lambda: RelayOptions(agent_account="kajitori"), {"--agent-account"}),
+    "one word and tokens": (
+        lambda: RelayOptions(agent_account="kajitori/kajitori-agent", token_file=Path(__file__)),
+        {"--token-file"},
+    ),
+    "a server's agents": (lambda: ServerOptions(agent_account="a/b/c"), {"--agent-account"}),
     "a server's namespace": (lambda: ServerOptions(namespace=""), {"--namespace"}),
     "a controller's namespace": (lambda: ControllerOptions(namespace="a.b"), {"--namespace"}),
     "no nodes at all": (lambda: UpOptions(data=HERE, kubelet=False), {"--no-kubelet"}),

@@ -17,7 +17,8 @@ from kajitori.api.lookup import find_run
 from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.views import Time, View
 from kajitori.core.nodelist import compress
-from kajitori.core.traffic import Count, Totals
+from kajitori.core.suggest import did_you_mean
+from kajitori.core.traffic import DIRECTIONS, Count, Totals
 from kajitori.core.traffic_book import WINDOW_SECONDS, Book, Group, Who
 from kajitori.core.traffic_report import PATH, heard, read_report
 from kajitori.errors import InvalidInput, Unauthenticated
@@ -113,13 +114,10 @@ class TrafficRunParameters(Parameters):
 @router.get("/v1/traffic", responses=describes(TrafficList), summary="Who talks how much, and with whom")
 async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
     """Open to everybody who is authenticated, as the board of GPUs is: a line that is full is everybody's matter."""
-    book, now = api.traffic.book, api.now().timestamp()
-    rows = [
-        _row(book, who, totals, now)
-        for who, totals in book.group(query.by)
-        if not query.namespace or query.by != "run" or book.runs[who.key].namespace == query.namespace
-    ]
-    return answer(_listing(api, rows, query.class_, now, query.limit))
+    book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
+    found = book.ranked(query.by, order, now, query.namespace)
+    rows = [_row(book, who, now) for who in found[: query.limit]]
+    return answer(_listing(api, rows, len(found), order, now))
 
 
 @router.get(
@@ -130,15 +128,16 @@ async def run_traffic(
 ) -> Response:
     """All of its attempts together, and each node's share."""
     run = await find_run(api, user, namespace, name)
-    book, now = api.traffic.book, api.now().timestamp()
-    who = Who("run", run.metadata.uid)
-    row = _row(book, who, book.total(who), now)
+    book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
+    row = _row(book, Who("run", run.metadata.uid), now)
     row.name, row.namespace, row.uid = run.metadata.name, namespace, run.metadata.uid
-    nodes = [
-        TrafficRow(name=node, classes=_classes(totals, {}))
-        for node, totals in book.nodes_of_run(run.metadata.uid).items()
-    ]
-    listing = _listing(api, nodes, query.class_, now, MAX_LIMIT)
+
+    def moved(item: tuple[str, Totals]) -> tuple[int, str]:
+        return -sum(item[1].get(f"{order}.{direction}", Count()).bytes for direction in DIRECTIONS), item[0]
+
+    nodes = sorted(book.nodes_of_run(run.metadata.uid).items(), key=moved)
+    rows = [TrafficRow(name=node, classes=_classes(totals, {})) for node, totals in nodes[:MAX_LIMIT]]
+    listing = _listing(api, rows, len(nodes), order, now)
     return answer(RunTrafficView(**{field: getattr(listing, field) for field in listing.__struct_fields__}, run=row))
 
 
@@ -184,17 +183,20 @@ async def _require_agent(api: Api, request: Request, node: str) -> None:
 # ---------------------------------------------------------------------------------------------- views
 
 
-def _listing(api: Api, rows: list[TrafficRow], address_class: str, now: float, limit: int) -> TrafficList:
-    order = address_class or api.policy.current().policy.traffic.others
+def _order(api: Api, address_class: str) -> str:
+    """The class that is ordered by. Raises InvalidInput for one that there is not."""
+    policy = api.policy.current().policy.traffic
+    known = {*policy.classes, policy.others, *api.traffic.book.classes()}
+    if address_class and address_class not in known:
+        hint = did_you_mean(address_class, known)
+        raise InvalidInput.one("class", "is no class of addresses here", value=address_class, hint=hint)
+    return address_class or policy.others
 
-    def much(row: TrafficRow) -> tuple[int, int, str]:
-        counts = [count for each in row.classes if each.name == order for count in (each.received, each.sent)]
-        return -sum(count.bytes_per_second for count in counts), -sum(count.bytes for count in counts), row.name
 
-    rows.sort(key=much)
+def _listing(api: Api, rows: list[TrafficRow], total: int, order: str, now: float) -> TrafficList:
     return TrafficList(
-        items=rows[:limit],
-        total=len(rows),
+        items=rows,
+        total=total,
         order_class=order,
         rate_seconds=WINDOW_SECONDS,
         nodes=_nodes(api, now),
@@ -203,9 +205,8 @@ def _listing(api: Api, rows: list[TrafficRow], address_class: str, now: float, l
     )
 
 
-def _row(book: Book, who: Who, totals: Totals, now: float) -> TrafficRow:
-    rates = book.rates(who, now)
-    row = TrafficRow(name=who.key, classes=_classes(totals, rates))
+def _row(book: Book, who: Who, now: float) -> TrafficRow:
+    row = TrafficRow(name=who.key, classes=_classes(book.total(who), book.rates(who, now)))
     run = book.runs.get(who.key) if who.group == "run" else None
     if run is not None:
         row.name, row.namespace, row.uid, row.user = run.run, run.namespace, who.key, run.user

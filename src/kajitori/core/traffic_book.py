@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from kajitori.core.traffic import Count, Totals
+from kajitori.core.traffic import DIRECTIONS, Count, Totals, added
 from kajitori.core.traffic_report import NodeTraffic, RunTraffic, merged
 
 KEEP_RUNS_SECONDS = 30 * 86_400.0
@@ -27,6 +27,7 @@ KEEP_NODES_SECONDS = 400 * 86_400.0
 WINDOW_SECONDS = 300
 """Rates are of so much time."""
 _BUCKET_SECONDS = 60
+_NONE = Count()
 
 Group = Literal["run", "user", "namespace", "node"]
 NodeLife = tuple[str, str]
@@ -68,8 +69,10 @@ class Book:
         self._forgotten_until = -math.inf
         """Runs that had no Pod since then are not kept."""
         self._records: dict[NodeLife, bytes] = {}
-        self._totals: dict[Who, Totals] = {}
-        self._recent: dict[int, dict[Who, dict[str, list[float]]]] = {}
+        self._totals: dict[Who, dict[str, list[int]]] = {}
+        """Bytes and packets by kind."""
+        self._recent: dict[int, dict[Who, dict[str, float]]] = {}
+        """Bytes by kind, of the last minutes."""
         self._nodes_of: dict[str, set[NodeLife]] = defaultdict(set)
         """By UID of the run: where it has accounts."""
         self.runs: dict[str, RunName] = {}
@@ -105,7 +108,8 @@ class Book:
             del self.nodes[node]
             for key in [key for key in self._records if key[0] == node]:
                 gone = decode_node(self._records.pop(key))
-                self._replace(key, gone, NodeTraffic(node=gone.node, life=gone.life, heard_at=0.0), None, 0.0)
+                self._replace(key, gone, _nothing_of(gone), None, 0.0)
+            self._totals.pop(Who("node", node), None)
         self._forgotten_until = max(self._forgotten_until, now - KEEP_RUNS_SECONDS)
         spare = sum(map(len, self._nodes_of.values())) - self._most_accounts
         for uid, run in sorted(self.runs.items(), key=lambda item: item[1].seen_at):
@@ -126,22 +130,41 @@ class Book:
 
     # ------------------------------------------------------------------------------------------ what is asked
 
-    def group(self, group: Group) -> Iterator[tuple[Who, Totals]]:
-        """All sums of a group."""
-        return ((who, totals) for who, totals in self._totals.items() if who.group == group)
+    def ranked(self, group: Group, address_class: str, now: float, namespace: str = "") -> list[Who]:
+        """All of a group, who moves most of late with addresses of a class first, then who moved most at all; of runs
+        maybe those of one namespace."""
+        kinds = [f"{address_class}.{direction}" for direction in DIRECTIONS]
+        lately: dict[Who, float] = defaultdict(float)
+        for number in self._buckets(now):
+            for who, sizes in self._recent.get(number, {}).items():
+                if who.group == group:
+                    lately[who] += sum(sizes.get(kind, 0.0) for kind in kinds)
+
+        def much(who: Who) -> tuple[float, int, str]:
+            sums = self._totals[who]
+            return -lately.get(who, 0.0), -sum(sums[kind][0] for kind in kinds if kind in sums), who.key
+
+        found = [who for who in self._totals if who.group == group]
+        if group == "run" and namespace:
+            found = [who for who in found if self.runs[who.key].namespace == namespace]
+        return sorted(found, key=much)
+
+    def classes(self) -> set[str]:
+        """Of addresses that anybody talked to."""
+        nodes = (sums for who, sums in self._totals.items() if who.group == "node")
+        return {kind.rpartition(".")[0] for sums in nodes for kind in sums}
 
     def total(self, who: Who) -> Totals:
         """One sum."""
-        return self._totals.get(who, {})
+        return {kind: Count(*sums) for kind, sums in self._totals.get(who, {}).items()}
 
     def rates(self, who: Who, now: float) -> dict[str, float]:
         """Bytes a second of late, by kind."""
-        newest = int(now // _BUCKET_SECONDS)
-        oldest = newest - WINDOW_SECONDS // _BUCKET_SECONDS + 1
-        seconds = max(_BUCKET_SECONDS, now - max(oldest * _BUCKET_SECONDS, self._began))
+        buckets = self._buckets(now)
+        seconds = max(_BUCKET_SECONDS, now - max(buckets[0] * _BUCKET_SECONDS, self._began))
         sums: dict[str, float] = defaultdict(float)
-        for number in range(oldest, newest + 1):
-            for kind, (size, _) in self._recent.get(number, {}).get(who, {}).items():
+        for number in buckets:
+            for kind, size in self._recent.get(number, {}).get(who, {}).items():
                 sums[kind] += size
         return {kind: size / seconds for kind, size in sums.items()}
 
@@ -151,7 +174,7 @@ class Book:
         for key in self._nodes_of.get(uid, ()):
             for account in decode_node(self._records[key]).runs.values():
                 if account.run_uid == uid:
-                    _change(found.setdefault(key[0], {}), account.totals)
+                    found[key[0]] = added(found.get(key[0], {}), account.totals)
         return found
 
     # ------------------------------------------------------------------------------------------ inside
@@ -160,14 +183,18 @@ class Book:
         self, key: NodeLife, old: NodeTraffic | None, new: NodeTraffic, bucket: int | None, part: float
     ) -> None:
         """What a node told is another now: sums change by the difference. part: how much of that was of late."""
-        before = _sums(old) if old is not None else {}
-        after = _sums(new)
-        for who in before.keys() | after.keys():
-            difference = _difference(before.get(who, {}), after.get(who, {}))
-            if difference:
-                _change(self._totals.setdefault(who, {}), difference)
-                if bucket is not None:
-                    _note(self._recent[bucket].setdefault(who, {}), difference, part)
+        for whose, before, after in _changed(old or _nothing_of(new), new):
+            for who in whose:
+                sums = self._totals.setdefault(who, {})
+                recent = self._recent[bucket].setdefault(who, {}) if bucket is not None else None
+                for kind in before.keys() | after.keys():
+                    old_bytes, old_packets = before.get(kind, _NONE)
+                    new_bytes, new_packets = after.get(kind, _NONE)
+                    both = sums.setdefault(kind, [0, 0])
+                    both[0] += new_bytes - old_bytes
+                    both[1] += new_packets - old_packets
+                    if recent is not None:
+                        recent[kind] = recent.get(kind, 0.0) + (new_bytes - old_bytes) * part
         for account in new.runs.values():
             name = self.runs.get(account.run_uid)
             if name is None:
@@ -195,6 +222,10 @@ class Book:
             del self._nodes_of[uid], self.runs[uid]
             self._totals.pop(Who("run", uid), None)
 
+    def _buckets(self, now: float) -> range:
+        newest = int(now // _BUCKET_SECONDS)
+        return range(newest - WINDOW_SECONDS // _BUCKET_SECONDS + 1, newest + 1)
+
     def _bucket(self, at: float) -> int:
         number = int(at // _BUCKET_SECONDS)
         self._recent.setdefault(number, {})
@@ -208,38 +239,28 @@ encode_node = msgspec.msgpack.Encoder(order="deterministic").encode
 decode_node = msgspec.msgpack.Decoder(NodeTraffic).decode
 
 
-def _sums(node: NodeTraffic) -> dict[Who, Totals]:
-    """What a node adds to each sum."""
-    sums: dict[Who, Totals] = {}
-    for account in node.runs.values():
-        _change(sums.setdefault(Who("run", account.run_uid), {}), account.totals)
-    sums |= {Who("user", name): totals for name, totals in node.users.items()}
-    whole: Totals = {}
-    for name, totals in node.namespaces.items():
-        sums[Who("namespace", name)] = totals
-        _change(whole, totals)
-    for totals in (node.host, node.strangers):
-        _change(whole, totals)
-    sums[Who("node", node.node)] = whole
-    return sums
+def _changed(old: NodeTraffic, new: NodeTraffic) -> Iterator[tuple[Sequence[Who], Totals, Totals]]:
+    """(whose sums it is part of, what it was, what it is) of each account that is another one now."""
+    nothing: Totals = {}
+    for key in old.runs.keys() | new.runs.keys():
+        before, after = old.runs.get(key), new.runs.get(key)
+        totals = before.totals if before is not None else nothing, after.totals if after is not None else nothing
+        if totals[0] != totals[1]:
+            uid = after.run_uid if after is not None else before.run_uid if before is not None else ""
+            yield (Who("run", uid),), *totals
+    for name in old.users.keys() | new.users.keys():
+        totals = old.users.get(name, nothing), new.users.get(name, nothing)
+        if totals[0] != totals[1]:
+            yield (Who("user", name),), *totals
+    node = Who("node", new.node)
+    for name in old.namespaces.keys() | new.namespaces.keys():
+        totals = old.namespaces.get(name, nothing), new.namespaces.get(name, nothing)
+        if totals[0] != totals[1]:
+            yield (Who("namespace", name), node), *totals
+    for totals in ((old.host, new.host), (old.strangers, new.strangers)):
+        if totals[0] != totals[1]:
+            yield (node,), *totals
 
 
-def _difference(before: Totals, after: Totals) -> Totals:
-    found = {}
-    for kind in before.keys() | after.keys():
-        old, new = before.get(kind, Count()), after.get(kind, Count())
-        if old != new:
-            found[kind] = Count(new.bytes - old.bytes, new.packets - old.packets)
-    return found
-
-
-def _change(totals: Totals, by: Totals) -> None:
-    for kind, count in by.items():
-        totals[kind] = totals.get(kind, Count()).plus(count)
-
-
-def _note(recent: dict[str, list[float]], difference: Totals, part: float) -> None:
-    for kind, count in difference.items():
-        sums = recent.setdefault(kind, [0.0, 0.0])
-        sums[0] += count.bytes * part
-        sums[1] += count.packets * part
+def _nothing_of(node: NodeTraffic) -> NodeTraffic:
+    return NodeTraffic(node=node.node, life=node.life, heard_at=0.0)

@@ -154,10 +154,14 @@ def merged(one: NodeTraffic, other: NodeTraffic) -> NodeTraffic:
 
 def largest(one: Totals, other: Totals) -> Totals:
     """Of each figure the largest."""
+    if one == other:
+        return one
     both = dict(one)
     for kind, count in other.items():
-        before = both.get(kind, Count())
-        both[kind] = Count(max(before.bytes, count.bytes), max(before.packets, count.packets))
+        before = both.get(kind, count)
+        if before != count:
+            count = Count(max(before.bytes, count.bytes), max(before.packets, count.packets))
+        both[kind] = count
     return both
 
 

@@ -21,7 +21,7 @@ from kajitori.store.blobs import Blob, Blobs
 PREFIX = "traffic"
 SHARDS = 16
 _MOST_BYTES = 256 << 20
-_AT_ONCE = 1000
+_AT_ONCE = 100
 """So many nodes are booked before others have their turn."""
 
 _Shard = dict[NodeLife, bytes]

@@ -121,6 +121,14 @@ async def test_who_talks_how_much(world: World) -> None:
         assert [item["name"] for item in found["items"]] == names
 
 
+async def test_a_class_that_there_is_not(world: World) -> None:
+    """One that policy does not name counts where somebody was counted by it."""
+    await tell(world, report())
+    answer = await world.http.get("/v1/traffic", params={"class": "internt"})
+    assert (answer.status_code, answer.json()["faults"][0]["hint"]) == (422, "did you mean internet?")
+    assert (await world.http.get("/v1/traffic", params={"class": "storage"})).status_code == 200
+
+
 async def test_what_a_run_moved_on_each_node(world: World) -> None:
     made = world.kubernetes.put("runs", run("bert"))
     world.kubernetes.put("runs", run("silent"))
