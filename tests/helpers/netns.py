@@ -19,8 +19,8 @@ import pytest
 
 T = TypeVar("T")
 
-_CLONE_NEWNET = 0x40000000
-_LIBC = ctypes.CDLL(None, use_errno=True)
+NEWNET = 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Namespace:
@@ -33,7 +33,7 @@ class Namespace:
 
         def make() -> None:  # a thread that ends takes its namespace along, unless somebody holds it
             try:
-                _check(_LIBC.unshare(_CLONE_NEWNET))
+                check(LIBC.unshare(NEWNET))
                 self._fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
             except OSError as error:
                 failed.append(error)
@@ -60,7 +60,7 @@ class Namespace:
         """What the function answers in it; sockets that it makes stay there."""
 
         def enter() -> T:
-            _check(_LIBC.setns(self._fd, _CLONE_NEWNET))
+            check(LIBC.setns(self._fd, NEWNET))
             return function()
 
         with ThreadPoolExecutor(1) as thread:  # that is not used for anything else
@@ -156,7 +156,8 @@ def answered(connection: socket.socket) -> bool:
     return bool(select.select([], [connection], [], 0)[1])
 
 
-def _check(result: int) -> None:
+def check(result: int) -> None:
+    """Raises what a call of LIBC left behind where it failed."""
     if result != 0:
         number = ctypes.get_errno()
         raise (

@@ -5,7 +5,6 @@ The test runs in a forked process with a network and a /run/netns of its own: no
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import json
 import os
@@ -21,12 +20,14 @@ from pathlib import Path
 from typing import ParamSpec
 
 import pytest
+from tests.helpers.netns import LIBC, NEWNET, check
+
+from kajitori.agent.engines import has_egress_hooks
 
 P = ParamSpec("P")
 
-_NEWNET, _NEWNS = 0x40000000, 0x00020000
+_NEWNS = 0x00020000
 _REC_PRIVATE = 0x4000 | 0x40000
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 needs_networks = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("nft") is None,
@@ -34,22 +35,16 @@ needs_networks = pytest.mark.skipif(
 )
 
 
-def _call(result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
 def leave_for_a_network_of_ones_own() -> None:
     """This process has an empty network and an empty /run/netns from now on."""
-    _call(_LIBC.unshare(_NEWNET | _NEWNS))
-    _call(_LIBC.mount(None, b"/", None, _REC_PRIVATE, None))
+    check(LIBC.unshare(NEWNET | _NEWNS))
+    check(LIBC.mount(None, b"/", None, _REC_PRIVATE, None))
     Path("/run/netns").mkdir(exist_ok=True)
-    _call(_LIBC.mount(b"none", b"/run/netns", b"tmpfs", 0, None))
+    check(LIBC.mount(b"none", b"/run/netns", b"tmpfs", 0, None))
 
 
 def in_a_network_of_its_own(test: Callable[P, None]) -> Callable[P, None]:
-    """Runs a test in a process with an empty network; skips it where that is not allowed."""
+    """Runs a test in a process with an empty network; skips it where that is not allowed, or the test skips itself."""
 
     @functools.wraps(test)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -65,6 +60,8 @@ def in_a_network_of_its_own(test: Callable[P, None]) -> Callable[P, None]:
                     raise
                 test(*args, **kwargs)
                 code = 0
+            except pytest.skip.Exception as lacking:
+                said, code = str(lacking).encode(), 77
             except BaseException:
                 said = said or traceback.format_exc().encode()
             finally:
@@ -80,6 +77,12 @@ def in_a_network_of_its_own(test: Callable[P, None]) -> Callable[P, None]:
         assert code == 0, answer or f"ended with {code}"
 
     return wrapped
+
+
+def need_egress_hooks() -> None:
+    """Skips a test where packets can't be counted at interfaces."""
+    if not has_egress_hooks():
+        pytest.skip("needs hooks at interfaces in both directions: kernel 5.16 or newer")
 
 
 def ip(*lines: str, network: str = "") -> None:
@@ -102,7 +105,7 @@ def socket_in(network: str, family: int, kind: int) -> socket.socket:
 
     def make() -> None:
         with open(f"/run/netns/{network}", "rb") as file:
-            _call(_LIBC.setns(file.fileno(), _NEWNET))
+            check(LIBC.setns(file.fileno(), NEWNET))
         made.append(socket.socket(family, kind))
 
     thread = threading.Thread(target=make)

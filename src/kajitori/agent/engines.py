@@ -26,7 +26,7 @@ def chosen(word: str) -> list[Engine]:
     nft.require_nft()
     if word == "sets":
         return [SetsEngine()]
-    if word == "interface" or _has_egress_hooks():
+    if word == "interface" or has_egress_hooks():
         return [InterfaceEngine(), SetsEngine()]
     log.warning("this kernel (before 5.16) can't count at interfaces: Pods are counted by their addresses")
     return [SetsEngine()]
@@ -53,7 +53,8 @@ def _possible() -> list[Engine]:
     return engines
 
 
-def _has_egress_hooks() -> bool:
+def has_egress_hooks() -> bool:
+    """Whether packets can be counted at interfaces (kernel 5.16 or newer)."""
     try:
         nft.check(
             "add table netdev kajitori_try\nadd chain netdev kajitori_try c "

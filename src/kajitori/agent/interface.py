@@ -8,12 +8,12 @@ each begins with a look at the interface's index, which is not used again.
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kajitori.agent import nft
 from kajitori.agent.nfnetlink import NETDEV
-from kajitori.agent.table import Table
+from kajitori.agent.table_engine import TableEngine
 from kajitori.core.address_classes import Classes
 from kajitori.core.traffic import DIRECTIONS, Counter, CounterName, Direction, Kind, Pod
 
@@ -27,52 +27,36 @@ class _Place(NamedTuple):
     """Its index."""
 
 
-class InterfaceEngine:
+Places = Mapping[str, _Place]
+"""By UID of the Pod."""
+
+
+class InterfaceEngine(TableEngine[Places]):
     """One table of the family netdev; two chains for each Pod."""
 
     name = "interface"
 
     def __init__(self) -> None:
-        self._table = Table(NETDEV, "kajitori_traffic")
-        self._counted: dict[str, _Place] = {}
-        """By UID of the Pod."""
-        self._classes: Classes | None = None
+        super().__init__(NETDEV, "kajitori_traffic", {})
 
     def takes(self, pod: Pod) -> bool:
         return bool(pod.interface)
 
-    def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
-        # By number, as no two Pods have one interface.
-        places = {number: uid for uid, pod in pods.items() if (number := _index(pod.interface))}
-        wanted = {uid: _Place(pods[uid].interface, number) for number, uid in places.items()}
-        damaged = self._classes is not None and self._is_damaged()
-        if damaged or classes != self._classes:
-            # Everything but the counters anew, at once: no packet passes uncounted, and none counts twice.
-            script = [*self._table.emptied(), *nft.class_sets(self._table.where, classes)]
-            for uid, place in wanted.items():
-                script += self._attach(uid, place, classes)
-        else:
-            script = self._difference(wanted, classes)
-        self._classes = None  # where this fails, all is made anew the next time
-        self._table.change(script)
-        self._counted, self._classes = wanted, classes
-        return damaged
-
     def read(self) -> dict[str, Counter]:
         return self._table.read(".in", _ETHERNET_BYTES)
 
-    def forget(self, names: Collection[str]) -> None:
-        self._table.forget(names)
+    def _wanted(self, pods: Mapping[str, Pod]) -> Places:
+        # By number, as no two Pods have one interface.
+        places = {number: uid for uid, pod in pods.items() if (number := _index(pod.interface))}
+        return {uid: _Place(pods[uid].interface, number) for number, uid in places.items()}
 
-    def stop(self) -> bool:
-        self._counted, self._classes = {}, None
-        return self._table.stop()
+    def _afresh(self, wanted: Places, classes: Classes) -> list[str]:
+        script = nft.class_sets(self._table.where, classes)
+        for uid, place in wanted.items():
+            script += self._attach(uid, place, classes)
+        return script
 
-    def uninstall(self) -> bool:
-        self._counted, self._classes = {}, None
-        return self._table.uninstall()
-
-    def _difference(self, wanted: Mapping[str, _Place], classes: Classes) -> list[str]:
+    def _difference(self, wanted: Places, classes: Classes) -> list[str]:
         gone = [place.number for uid, place in self._counted.items() if wanted.get(uid) != place]
         # Kernels before 6.16 take an interface's chains away with it.
         there = set(self._table.chains()) if gone else set()

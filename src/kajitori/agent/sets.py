@@ -9,13 +9,15 @@ pass here where the node forwards them: what a bridge passes from one of its Pod
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from kajitori.agent import cgroups, nft
 from kajitori.agent.cgroups import Group
 from kajitori.agent.nfnetlink import INET
-from kajitori.agent.table import MAP_PREFIX, Table
+from kajitori.agent.table import MAP_PREFIX
+from kajitori.agent.table_engine import TableEngine
 from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import DIRECTIONS, HOST, Counter, CounterName, Direction, Kind, Pod
+from kajitori.core.traffic import DIRECTIONS, HOST, CounterName, Direction, Kind, Pod
 
 _FIELDS = {4: ("ip", "ipv4_addr"), 6: ("ip6", "ipv6_addr")}
 _OWN: dict[Direction, str] = {"out": "saddr", "in": "daddr"}
@@ -25,62 +27,57 @@ _HOOKS: dict[str, tuple[Direction, ...]] = {"forward": ("out", "in"), "input": (
 _HOST_HOOKS: dict[str, tuple[str, Direction]] = {"input": ('iif != "lo"', "in"), "output": ('oif != "lo"', "out")}
 
 
-class SetsEngine:
+class _Wanted(NamedTuple):
+    addresses: Mapping[str, str]
+    """UID of the Pod by address."""
+    groups: Mapping[Group, str]
+    """UID of the Pod by control group."""
+
+    @property
+    def levels(self) -> set[int]:
+        """How deep these groups are."""
+        return {group.level for group in self.groups}
+
+
+class SetsEngine(TableEngine[_Wanted]):
     """One table of the family inet."""
 
     name = "sets"
 
     def __init__(self) -> None:
-        self._table = Table(INET, "kajitori_addresses")
-        self._counted: dict[str, str] = {}
-        """UID of the Pod by address."""
-        self._groups: dict[Group, str] = {}
-        """UID of the Pod by control group."""
-        self._classes: Classes | None = None
+        super().__init__(INET, "kajitori_addresses", _Wanted({}, {}))
 
     def takes(self, pod: Pod) -> bool:
         return bool(pod.addresses) or (bool(pod.cgroups) and cgroups.are_seen())
 
-    def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
-        wanted = {address: uid for uid, pod in pods.items() for address in pod.addresses}
+    def _wanted(self, pods: Mapping[str, Pod]) -> _Wanted:
+        addresses = {address: uid for uid, pod in pods.items() for address in pod.addresses}
         groups = {
             group: uid
             for uid, pod in pods.items()
             for path in pod.cgroups
             if (group := cgroups.located(path)) is not None
         }
-        levels = {group.level for group in groups}
-        damaged = self._classes is not None and self._table.is_damaged()
-        if damaged or classes != self._classes or levels != {group.level for group in self._groups}:
-            script = [*self._table.emptied(), *self._afresh(classes, levels), *self._add(wanted, classes)]
-            script += self._add_groups(groups, classes)
-        else:
-            # An address that is another Pod's now changes hands at once.
-            new = {address: uid for address, uid in wanted.items() if self._counted.get(address) != uid}
-            gone = [address for address, uid in self._counted.items() if wanted.get(address) != uid]
-            script = [*self._remove(gone, classes), *self._add(new, classes)]
-            if groups != self._groups:  # one that is gone has no name any more by which it could be taken out
-                script += [*self._without_groups(levels, classes), *self._add_groups(groups, classes)]
-        self._classes = None  # where this fails, all is made anew the next time
-        self._table.change(script)
-        self._counted, self._groups, self._classes = wanted, groups, classes
-        return damaged
+        return _Wanted(addresses, groups)
 
-    def read(self) -> dict[str, Counter]:
-        return self._table.read()
+    def _has_room_for(self, wanted: _Wanted) -> bool:
+        return wanted.levels == self._counted.levels
 
-    def forget(self, names: Collection[str]) -> None:
-        self._table.forget(names)
+    def _afresh(self, wanted: _Wanted, classes: Classes) -> list[str]:
+        script = [*self._rules(classes, wanted.levels), *self._add(wanted.addresses, classes)]
+        return script + self._add_groups(wanted.groups, classes)
 
-    def stop(self) -> bool:
-        self._counted, self._groups, self._classes = {}, {}, None
-        return self._table.stop()
+    def _difference(self, wanted: _Wanted, classes: Classes) -> list[str]:
+        before, after = self._counted.addresses, wanted.addresses
+        # An address that is another Pod's now changes hands at once.
+        new = {address: uid for address, uid in after.items() if before.get(address) != uid}
+        gone = [address for address, uid in before.items() if after.get(address) != uid]
+        script = [*self._remove(gone, classes), *self._add(new, classes)]
+        if wanted.groups != self._counted.groups:  # one that is gone has no name any more to be taken out by
+            script += [*self._without_groups(wanted.levels, classes), *self._add_groups(wanted.groups, classes)]
+        return script
 
-    def uninstall(self) -> bool:
-        self._counted, self._groups, self._classes = {}, {}, None
-        return self._table.uninstall()
-
-    def _afresh(self, classes: Classes, levels: Collection[int]) -> list[str]:
+    def _rules(self, classes: Classes, levels: Collection[int]) -> list[str]:
         """Statements that make everything but what belongs to single Pods."""
         where = self._table.where
         script = nft.class_sets(where, classes)

@@ -16,6 +16,7 @@ from tests.helpers.networks import (
     counted_by_interface,
     in_a_network_of_its_own,
     ip,
+    need_egress_hooks,
     needs_networks,
     nft,
     socket_in,
@@ -70,6 +71,8 @@ class Agent:
         self.restart()
 
     def restart(self, *former: Kind) -> None:
+        if InterfaceEngine in (self.kind, *former):
+            need_egress_hooks()
         engines = [cast(Engine, kind()) for kind in (self.kind, *former)]
         source, file = PodFolder(self.folder), LedgerFile(self.data)
         self.counting = Counting(engines[:1], source, file, lambda: 0.0, engines[1:])

@@ -64,15 +64,15 @@ class Groups:
 
 @contextlib.contextmanager
 def groups() -> Iterator[Groups]:
-    """Raises PermissionError, for which a test in a network of its own is skipped, where there can be none."""
+    """Skips the test where there can be none."""
     mount = cgroups._mount()
     if mount is None or not cgroups.are_seen():
-        raise PermissionError("this kernel tells no packets by control group, or there are none of version 2")
+        pytest.skip("this kernel tells no packets by control group, or there are none of version 2")
     made = Groups(mount / f"kajitori-test-{secrets.token_hex(4)}")
     try:
         made.top.mkdir()
     except OSError as error:
-        raise PermissionError(f"no control groups may be made: {error}") from error
+        pytest.skip(f"no control groups may be made: {error}")
     try:
         yield made
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.helpers.networks import Node, in_a_network_of_its_own, needs_networks, nft
+from tests.helpers.networks import Node, in_a_network_of_its_own, need_egress_hooks, needs_networks, nft
 from tests.unit.agent.test_counting import WORLD, Sink, send
 from tests.unit.agent.test_telling import pod, series
 
@@ -57,6 +57,7 @@ class Process:
 @in_a_network_of_its_own
 def test_killed_and_started_again(tmp_path: Path) -> None:
     """A new Pod is counted within a second; nothing is lost over a kill; uninstall leaves nothing."""
+    need_egress_hooks()
     node = Node()
     node.wire("world", "up0", WORLD)
     node.wire("a", "va", "10.1.0.2")

@@ -284,3 +284,25 @@ def test_faults_of_policies(policy: Rules, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_policy(policy)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("network", "field"),
+    [({"to": ["a"] * 65}, "spec.network.to"), ({"from": [""]}, "spec.network.from[0]"), ({"to": ["a" * 65]}, "[0]")],
+)
+def test_lists_have_an_end(network: Rules, field: str) -> None:
+    """A run stays small, and a place is a word."""
+    with pytest.raises(InvalidInput) as caught:
+        decided({"network": network})
+    assert caught.value.faults[0].field.endswith(field)
+
+
+def test_resolvers_are_not_every_pod() -> None:
+    """No labels would mean all of a namespace; as many places as there may be, and one label, are enough."""
+    with pytest.raises(InvalidInput, match=r"network\.dns\.labels"):
+        parse_policy({"network": {"dns": {"labels": {}}}})
+    assert (
+        parse_policy({"network": {"dns": {"namespace": "dns", "labels": {"app": "dns"}}}}).network.dns.namespace
+        == "dns"
+    )
+    assert decided({"network": {"to": [f"10.0.{n}.0/24" for n in range(64)]}}).network is not None

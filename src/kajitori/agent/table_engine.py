@@ -1,0 +1,70 @@
+"""What engines have in common that keep one table of nf_tables: when it is made anew, and what is left of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from typing import Generic, TypeVar
+
+from kajitori.agent.table import Table
+from kajitori.core.address_classes import Classes
+from kajitori.core.traffic import Counter, Pod
+
+W = TypeVar("W")
+
+
+class TableEngine(ABC, Generic[W]):
+    """W: what is to be counted, in the words that an engine has for it."""
+
+    def __init__(self, family: int, table: str, nothing: W) -> None:
+        self._table = Table(family, table)
+        self._nothing = nothing
+        self._counted = nothing
+        self._classes: Classes | None = None
+
+    def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
+        wanted = self._wanted(pods)
+        damaged = self._classes is not None and self._is_damaged()
+        if damaged or classes != self._classes or not self._has_room_for(wanted):
+            # Everything but the counters anew, at once: no packet passes uncounted, and none counts twice.
+            script = [*self._table.emptied(), *self._afresh(wanted, classes)]
+        else:
+            script = self._difference(wanted, classes)
+        self._classes = None  # where this fails, all is made anew the next time
+        self._table.change(script)
+        self._counted, self._classes = wanted, classes
+        return damaged
+
+    def read(self) -> dict[str, Counter]:
+        return self._table.read()
+
+    def forget(self, names: Collection[str]) -> None:
+        self._table.forget(names)
+
+    def stop(self) -> bool:
+        self._counted, self._classes = self._nothing, None
+        return self._table.stop()
+
+    def uninstall(self) -> bool:
+        self._counted, self._classes = self._nothing, None
+        return self._table.uninstall()
+
+    @abstractmethod
+    def _wanted(self, pods: Mapping[str, Pod]) -> W:
+        """What is to be counted for these Pods."""
+
+    @abstractmethod
+    def _afresh(self, wanted: W, classes: Classes) -> list[str]:
+        """Statements that make all of it in a table with nothing but counters."""
+
+    @abstractmethod
+    def _difference(self, wanted: W, classes: Classes) -> list[str]:
+        """Statements that lead from what is counted to what is wanted, by the same classes."""
+
+    def _is_damaged(self) -> bool:
+        """Whether somebody else changed our rules."""
+        return self._table.is_damaged()
+
+    def _has_room_for(self, wanted: W) -> bool:
+        """Whether what is wanted fits into the table as it is."""
+        return True
