@@ -40,6 +40,7 @@ from bench.gangs import (
     spec_of,
     wait_until,
 )
+from bench.processes import in_words, processor_seconds, since
 from kajitori.core.policy import parse_policy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
@@ -70,6 +71,8 @@ class Footprint:
     database_bytes: list[int]
     """In use at the same moments; the first is from before the run."""
     removal_seconds: float
+    removal_processors: str
+    """Processor seconds of each process until then, in words."""
 
 
 async def measure(config: KubeConfig, kubeconfig: Path, size: Size, database: Database) -> Footprint:
@@ -93,8 +96,10 @@ async def measure(config: KubeConfig, kubeconfig: Path, size: Size, database: Da
                     CONSOLE.print(f"attempt {attempt} up after {seconds:.0f} s: the Run has {objects[-1]:,} bytes")
                     if attempt <= size.restarts:
                         await fail(there, f"{RUN}-{attempt}-0")
+                before = processor_seconds()
                 removal = await _remove(there)
-    return Footprint(objects, in_use, removal)
+                spent = in_words(since(before, processor_seconds()))
+    return Footprint(objects, in_use, removal, spent)
 
 
 async def _remove(there: Platform) -> float:
@@ -104,7 +109,7 @@ async def _remove(there: Platform) -> float:
     url = f"{there.url}/v1/runs/{NAMESPACE}/{RUN}"
     async with aiohttp.ClientSession(headers=headers) as http, http.delete(url) as answer:
         answer.raise_for_status()
-    await wait_until(lambda: not there.pods(f"{RUN}-") and (NAMESPACE, RUN) not in there.mirror.runs)
+    await wait_until(lambda: (NAMESPACE, RUN) not in there.mirror.runs and not there.pods(f"{RUN}-"))
     return time.perf_counter() - began
 
 
@@ -157,6 +162,7 @@ def show(where: str, size: Size, found: Footprint) -> None:
     ]
     title = f"{where}: a run of {size.members} members; all Pods gone {found.removal_seconds:.1f} s after its removal"
     print_table(title, ("attempt", "bytes of the Run", "database, KiB more"), rows)
+    CONSOLE.print(f"processor seconds of the removal: {found.removal_processors} (bench: controller and Web API, too)")
 
 
 def main() -> int:

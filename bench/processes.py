@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +46,22 @@ def memory_mib() -> tuple[float, float]:
 def processor_seconds() -> dict[str, float]:
     """Processor time until now, user and system, of this process (`bench`) and of each that it started and that lives.
 
-    They are called as their programs, ours as their modules or verbs: `kube-apiserver`, `etcd`, `sim`. On a machine
-    that others use, too, it tells more than seconds do.
+    They are called as their programs, ours as their modules or verbs: `kube-apiserver`, `etcd`, `sim`; what has ended,
+    and was not waited for, `ended`. On a machine that others use, too, it tells more than seconds do.
     """
     spent = {"bench": time.process_time()}
     for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            times, name = process.cpu_times(), _called(process.cmdline())
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times, name = process.cpu_times(), _called(process)
             spent[name] = spent.get(name, 0.0) + times.user + times.system
     return spent
 
 
-def _called(command: Sequence[str]) -> str:
+def _called(process: psutil.Process) -> str:
+    try:
+        command = process.cmdline()
+    except psutil.ZombieProcess:
+        return "ended"
     program = Path(command[0]).name if command else "?"
     if "-m" not in command[:-1]:
         return program
@@ -65,8 +69,12 @@ def _called(command: Sequence[str]) -> str:
     return module[1] if module[0] == "kajitori.cli" and len(module) > 1 else module[0]
 
 
-def in_words(before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    """What processes spent between two looks: `kube-apiserver 3.1, sim 1.2`."""
-    spent = {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
+def since(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """What processes spent between two looks."""
+    return {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
+
+
+def in_words(spent: Mapping[str, float]) -> str:
+    """`kube-apiserver 3.1, sim 1.2`: whoever spent most comes first."""
     most_first = sorted(spent.items(), key=lambda each: -each[1])
     return ", ".join(f"{name} {seconds:.1f}" for name, seconds in most_first if seconds >= 0.05)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.helpers.real_cluster import running_cluster
 
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.gangs import POOL_LABEL, Platform, label_nodes, lacks, platform, simulated_nodes, spec_of, wait_until
+from bench.processes import in_words, processor_seconds, since
 from kajitori.core import names
 from kajitori.core.policy import parse_policy
 from kajitori.kube.client import KubeClient
@@ -55,22 +57,27 @@ def main(contest: Contest, full: Size, small: Size, limits: Callable[[float, flo
     if lacks("kube-apiserver", "etcd"):
         return 2
     with running_cluster() as cluster:
-        seconds = uvloop.run(_measure(contest, cluster.config, cluster.kubeconfig, size))
+        seconds, spent = uvloop.run(_measure(contest, cluster.config, cluster.kubeconfig, size))
     rows = [
         (mode, median_and_range(values), f"{size.members / statistics.median(values):.0f}")
         for mode, values in seconds.items()
     ]
     title = f"a gang of {size.members} {contest.title}; {size.rounds} rounds"
     print_table(title, ("", "seconds", "Pods/s"), rows)
+    for mode, words in spent.items():
+        CONSOLE.print(f"processor seconds of all rounds, first Pods and clearing away included, {mode}: {words}")
     if size is small:
         CONSOLE.print("the limits are those of the full size; nothing is judged here")
         return 0
     return print_limits(limits(statistics.median(seconds["ours"]), statistics.median(seconds["bare"])))
 
 
-async def _measure(contest: Contest, config: KubeConfig, kubeconfig: Path, size: Size) -> dict[str, list[float]]:
-    """Seconds by mode, one per round, in turns."""
+async def _measure(
+    contest: Contest, config: KubeConfig, kubeconfig: Path, size: Size
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Seconds by mode, one per round, in turns; and the processor time of all rounds by mode, in words."""
     seconds: dict[str, list[float]] = {"ours": [], "bare": []}
+    spent: dict[str, Counter[str]] = {mode: Counter() for mode in seconds}
     async with KubeClient(config) as client:
         await install(client)
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
@@ -79,11 +86,15 @@ async def _measure(contest: Contest, config: KubeConfig, kubeconfig: Path, size:
                 await label_nodes(there, size.nodes)
                 templates = await _model_pods(there, size)
                 for number in range(size.rounds):
+                    before = processor_seconds()
                     seconds["ours"].append(await contest.ours(there, size, f"ours-{number}"))
+                    between = processor_seconds()
                     seconds["bare"].append(await contest.bare(there, size, f"bare-{number}", templates))
+                    spent["ours"].update(since(before, between))
+                    spent["bare"].update(since(between, processor_seconds()))
                     said = ", ".join(f"{mode} {values[-1]:.2f}" for mode, values in seconds.items())
                     CONSOLE.print(f"round {number + 1} of {size.rounds}: {said} s")
-    return seconds
+    return seconds, {mode: in_words(each) for mode, each in spent.items()}
 
 
 def running(there: Platform, prefix: str) -> int:
