@@ -93,6 +93,14 @@ def test_a_gang_that_is_as_large_as_can_be_or_that_policy_refuses_now_does_not_g
     assert scene.grows(0) == scene.grows(60) == {}
 
 
+def test_of_two_that_could_have_the_same_room_the_more_important_one_grows() -> None:
+    scene = Scene(4)
+    scene.runs("low", "n0", since=ago(hours=2), **ELASTIC, priority="low")
+    scene.runs("high", "n1", since=ago(hours=1), **ELASTIC, priority="high")
+    assert scene.grows(0) == {}
+    assert scene.grows(10) == {"high": ("n1", "n2", "n3")}
+
+
 NOT_NOW: dict[str, dict[str, Any]] = {
     "it starts": {"phase": Phase.STARTING},
     "a member of it is being ended": {"reason": Reason.MEMBER_DELETED},
