@@ -4,7 +4,8 @@ Priority first. Within it, by default, time waited is measured in the run's own 
 that has waited for ten is worse off than one of a day that has waited for an hour. Size weighs for a run, since large
 gangs find nodes least easily, and what its user and team had lately weighs against it. Whoever waited longest of all
 comes first once that is longer than a bound, so that nobody waits for ever; the bound follows the backlog, so that a
-cluster that is asked for more than it has, for good, does not end as first come, first served.
+cluster that is asked for more than it has, for good, does not end as first come, first served. It follows it for a week
+at most: limits say far more than most runs take, and a backlog that nobody has would keep large gangs waiting for ever.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Rules:
     """Beyond this, and half of the backlog, whoever waited longest comes first."""
     backlog_factor: float = 0.5
     """Times the time that the cluster needs for all that waits, which is added to the bound."""
+    most_backlog_seconds: float = 7 * DAY_SECONDS
+    """No more than this is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +208,7 @@ def rank(queue: Sequence[Candidate], users: Shares, teams: Shares, rules: Rules,
     team_shares = _shares([c.team for c in queue], teams, now)
 
     backlog_seconds = float((expected * size).sum())
-    bound = rules.bound_seconds + rules.backlog_factor * backlog_seconds
+    bound = rules.bound_seconds + min(rules.backlog_factor * backlog_seconds, rules.most_backlog_seconds)
     overdue = np.zeros(len(queue), dtype=bool)
     if rules.order == "fifo":
         scores = waited

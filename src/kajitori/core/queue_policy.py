@@ -51,6 +51,9 @@ class QueuePolicy(Document):
     backlog: float = Field(default=0.5, ge=0, le=1000, allow_inf_nan=False)
     """The bound is longer by so much of the time that the cluster needs for all that waits: where it is asked for more
     than it has, for good, it would turn into first come, first served."""
+    most_backlog_seconds: Duration = Field(default=int(7 * DAY_SECONDS), alias="backlogAtMost")
+    """By no more than this, since limits say more than runs take. The higher it is, the shorter are waits on the
+    average where the cluster is asked for more than it has, for good, and the longer are those of a few."""
     reservations: bool = True
     """The first run that does not fit has nodes kept for it, and others pass it only if that is not expected to delay
     it. If not, whatever fits starts, and large gangs wait for as long as small ones come."""
@@ -77,4 +80,5 @@ class QueuePolicy(Document):
             fair_share=self.fair_share,
             bound_seconds=float(self.bound_seconds),
             backlog_factor=self.backlog,
+            most_backlog_seconds=float(self.most_backlog_seconds),
         )

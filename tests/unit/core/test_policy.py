@@ -275,14 +275,15 @@ def test_what_is_wrong_about_the_queue_is_named(text: str, field: str, says: str
 
 def test_the_queues_rules_are_what_was_measured_where_policy_says_nothing() -> None:
     assert parse_policy("").queue.rules == Rules()
-    said = "queue: {order: formula, formula: waited / expected, halfLife: 1d, bound: 0s, backlog: 2, fairShare: 1}"
-    assert parse_policy(said).queue.rules == Rules(
+    said = "queue: {order: formula, formula: waited / expected, halfLife: 1d, bound: 0s, backlog: 2, fairShare: 1"
+    assert parse_policy(said + ", backlogAtMost: 3d}").queue.rules == Rules(
         "formula",
         Formula("waited / expected"),
         half_life_seconds=86400,
         fair_share=1,
         bound_seconds=0,
         backlog_factor=2,
+        most_backlog_seconds=3 * 86400,
     )
 
 
