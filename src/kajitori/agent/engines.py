@@ -11,7 +11,7 @@ from kajitori.agent.engine import Engine
 from kajitori.agent.interface import InterfaceEngine
 from kajitori.agent.iptables import IptablesEngine
 from kajitori.agent.sets import SetsEngine
-from kajitori.errors import Unavailable
+from kajitori.errors import Unavailable, Unsupported
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,13 @@ def chosen(word: str) -> list[Engine]:
     nft.require_nft()
     if word == "sets":
         return [SetsEngine()]
-    if word == "interface" or has_egress_hooks():
+    if has_egress_hooks():
         return [InterfaceEngine(), SetsEngine()]
+    if word == "interface":
+        raise Unsupported(
+            "traffic.engine is interface, but this kernel (before 5.16) can't count at interfaces",
+            hint="say auto, which counts by addresses where it has to, or sets; or keep such nodes without an agent",
+        )
     log.warning("this kernel (before 5.16) can't count at interfaces: Pods are counted by their addresses")
     return [SetsEngine()]
 
