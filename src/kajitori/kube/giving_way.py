@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from kajitori.core.choosing import Rows
+from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.progress import members_of, was_asked
 from kajitori.core.giving_way import Request, Requests, Settled, Wanting, ask, settle
 from kajitori.core.nodelist import compress_ranks
@@ -168,7 +169,8 @@ class GivingWay:
         more = f" and {len(givers) - 3} more" if len(givers) > 3 else ""
         if not ends:
             return f"{shown}{more} gave way"
-        its = "its" if len(givers) == 1 else "their"
+        is_one = len(givers) == 1 and len(indices_of(givers[0][1].ranks)) < 2
+        its = "its" if is_one else "their"
         return f"{ASKS}{shown}{more} to give way; {its} nodes are free by {max(ends):%H:%M:%S} UTC"
 
     def _describe_giver(self, run: RunObject, asked: GivesWay) -> str:

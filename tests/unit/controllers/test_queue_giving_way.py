@@ -185,7 +185,7 @@ def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
     scene.put("grid", asked_status)
     scene.begin_anew()
     assert (scene.asks(), scene.starts()) == ({}, {})
-    said = "asks members 1-2 of team/grid (low) to give way; its nodes are free by 12:01:00 UTC"
+    said = "asks members 1-2 of team/grid (low) to give way; their nodes are free by 12:01:00 UTC"
     assert scene.queue.giving_way.words_for("team/urgent") == said
     # 2. One of them is gone.
     gone = scene.pods["grid"].pop(1)
