@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+# Takes a tenth of pip's time, which is tried where uv reaches no index: it does not read pip's configuration.
+UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 # Hundreds of processes start in the tests: where nothing compiled may be kept, each compiles all that it imports.
@@ -16,17 +19,23 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 		{ echo "Kajitori needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version)."; \
 		  echo "Name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@sed -n '/^uv==/,/# via/p' requirements.lock >$(VENV)/uv.lock
+	$(PIP) --require-hashes -r $(VENV)/uv.lock
+	$(UV) --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src
+	@$(BIN)/python -c 'import kajitori.entrypoints.up' # uv compiles nothing: what is used is compiled now
+	@rm -f $(VENV)/.collected
 	@touch $@
 
 demo: install
 	$(BIN)/kaji demo
 
+# Tests are collected once before the first time, or each worker would compile all that they import.
 test: lint layers  ## All of `check` and `unit`; types are checked while the tests run, which leave a core idle at times.
 	@types=$$(mktemp); echo "$(BIN)/mypy, meanwhile"; $(BIN)/mypy >$$types 2>&1 & check=$$!; \
 	trap "kill $$check 2>/dev/null; rm -f $$types" EXIT; \
+	[ -e $(VENV)/.collected ] || { $(BIN)/pytest --collect-only -qq >/dev/null 2>&1; touch $(VENV)/.collected; }; \
 	$(PYTEST); tests=$$?; \
 	wait $$check || { cat $$types; exit 1; }; exit $$tests
 
