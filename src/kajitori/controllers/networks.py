@@ -38,6 +38,8 @@ class NetworkKeeper:
         self._known: dict[Key, NetworkPolicy] = {}
         """By namespace and name, which is the run's."""
         self._synced = False
+        self._written: dict[str, str] = {}
+        """By the run's UID, the resource version that it was seen with last after a write."""
         self._refused: dict[str, Rules] = {}
         """By the run's UID, what could not be put right: not tried again before something else is wanted."""
 
@@ -86,7 +88,10 @@ class NetworkKeeper:
         found = _read(await ensure_of_run(self._client, NETWORK_POLICIES, body, run))
         if found.spec != body["spec"]:
             found = await self._replace(found, body)
-        self._known[run.metadata.namespace, run.metadata.name] = found
+        # What is known is the watch's alone to say: it may have told already what somebody did since.
+        if self._written.get(run.metadata.uid, "") not in ("", found.metadata.resource_version):
+            log.warning("the NetworkPolicy of run %s/%s is put right", run.metadata.namespace, run.metadata.name)
+        self._written[run.metadata.uid] = found.metadata.resource_version
 
     async def is_there(self, run: RunObject) -> bool:
         """Whether the run has one, whatever it says."""
@@ -107,6 +112,7 @@ class NetworkKeeper:
             there = None
         if rules is None:
             self._refused.pop(meta.uid, None)
+            self._written.pop(meta.uid, None)
             if there is not None:
                 with suppress(NotFound, Conflict):
                     await self._client.delete(NETWORK_POLICIES, meta.name, meta.namespace, uid=there.metadata.uid)
@@ -119,8 +125,6 @@ class NetworkKeeper:
         except (AlreadyExists, Forbidden, InvalidInput) as error:
             log.warning("run %s/%s lacks its NetworkPolicy: %s", meta.namespace, meta.name, error.message)
             self._refused[meta.uid] = rules
-        else:
-            log.warning("the NetworkPolicy of run %s/%s is put right", meta.namespace, meta.name)
 
     async def _replace(self, found: NetworkPolicy, body: dict[str, Any]) -> NetworkPolicy:
         version = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}

@@ -28,7 +28,9 @@ _DISCOVER = {socket.AF_INET: (socket.IPPROTO_IP, 10), socket.AF_INET6: (socket.I
 """IP_MTU_DISCOVER and IPV6_MTU_DISCOVER of linux/in.h and linux/in6.h."""
 _PROBE = 3
 """IP_PMTUDISC_PROBE: never in pieces, whatever the kernel believes of the way."""
-_TRIES = 3
+_TRIES = 2
+_LAST_TRIES = 12
+"""Of what the answer hangs on."""
 _PATIENCE_SECONDS = 0.25
 
 
@@ -120,21 +122,31 @@ def path_mtu(address: str, port: int) -> int:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
         sock.settimeout(_PATIENCE_SECONDS)
         sock.connect(target)
-        header, low, high = _HEADERS[family], _SMALLEST[family], _LARGEST
-        if not _passes(sock, low - header):
-            return 0
+        return largest(sock, _HEADERS[family], _SMALLEST[family])
+
+
+def largest(sock: socket.socket, header: int, smallest: int) -> int:
+    """The same, by a socket that leads there."""
+    low = smallest
+    if not _passes(sock, low - header, _LAST_TRIES):
+        return 0
+    while True:
+        high = _LARGEST
         while low < high:
             middle = (low + high + 1) // 2
-            if _passes(sock, middle - header):
+            if _passes(sock, middle - header, _TRIES):
                 low = middle
             else:
                 high = middle - 1
-        return low
+        # Answers may have been late, of a busy machine: then the search ended just below such a size.
+        if low == _LARGEST or not _passes(sock, low + 1 - header, _LAST_TRIES):
+            return low
+        low += 1
 
 
-def _passes(sock: socket.socket, size: int) -> bool:
+def _passes(sock: socket.socket, size: int, tries: int) -> bool:
     """Whether a datagram with so much in it is answered."""
-    for _ in range(_TRIES):
+    for _ in range(tries):
         number = struct.unpack("!I", os.urandom(4))[0]
         try:
             sock.send(struct.pack("!I", number).ljust(size, b"\0"))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.helpers.netns import Namespace, connect, namespaces
@@ -74,11 +75,39 @@ def test_a_smaller_mtu_that_nobody_tells_of_is_found() -> None:
             "add rule inet t out icmp type destination-unreachable drop;"
             "add rule inet t out icmpv6 type packet-too-big drop'"
         )
-        for address in ("10.0.2.2", "fd02::2"):
-            with serving(*_in(line["b"])) as port:
-                there = (address, int(port))
-                assert line["a"].inside(partial(netbench.path_mtu, *there)) == 1400
-                line["a"].inside(partial(netbench.end, *there))
+        with serving(*_in(line["b"])) as port:
+            there = ("fd02::2", int(port))
+            assert line["a"].inside(partial(netbench.path_mtu, *there)) == 1400
+            line["a"].inside(partial(netbench.end, *there))
+
+
+class Late:
+    """A socket on a path that takes 1400 bytes; the answers to the first packets of some sizes come too late."""
+
+    def __init__(self, *late: int) -> None:
+        self.late = {size - 28: netbench._TRIES for size in late}
+        self.size = 0
+        self.asked: list[int] = []
+
+    def send(self, data: bytes) -> None:
+        self.size, self.number = len(data), data[:4]
+        self.asked.append(self.size + 28)
+
+    def recv(self, room: int) -> bytes:
+        if self.size > 1400 - 28 or self.late.get(self.size, 0) > 0:
+            self.late[self.size] = self.late.get(self.size, 0) - 1
+            raise TimeoutError
+        return self.number + self.size.to_bytes(4, "big")
+
+
+def test_late_answers_do_not_make_a_path_narrower() -> None:
+    """Whichever answer of the search comes too late: where it ends is looked at once more."""
+    on_time = Late()
+    assert netbench.largest(cast(socket.socket, on_time), 28, 576) == 1400
+    answered = sorted({size for size in on_time.asked if 576 < size <= 1400})
+    assert len(answered) > 2
+    for late in (answered[:1], answered[-1:], answered):
+        assert netbench.largest(cast(socket.socket, Late(*late)), 28, 576) == 1400
 
 
 def test_nobody_answers() -> None:
