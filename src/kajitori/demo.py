@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -69,10 +70,13 @@ class Story:
         self.kaji("run", "-d", "--name", "calm", *self._training_options(), quiet=True)
         self.say("And the same once more, of which we shall kill a member half-way:")
         self.kaji("run", "-d", "--name", "digits", *self._training_options(), quiet=True)
-        self.wait("it is half-way", lambda: self._step("digits") >= STEPS // 2)
+        step = self._reaches("digits", STEPS // 2)
         victim = _member_process("digits", rank=1)
-        self.say(f"Step {self._step('digits')} of {STEPS}. kill -9 {victim}, which is member 1 of digits:")
-        os.kill(victim, signal.SIGKILL)
+        try:
+            victim.kill()
+        except psutil.NoSuchProcess as gone:
+            raise StoryBroken(f"digits was over before a member could be killed at step {step}") from gone
+        self.say(f"Step {step} of {STEPS}. kill -9 {victim.pid}, which is member 1 of digits:")
         self.wait("the gang restarts", lambda: self._status("digits").get("restarts", 0) == 1)
         self.kaji("ps", "-a", "-o", "wide")
         self.kaji("wait", "digits", "calm", timeout_seconds=PATIENCE_SECONDS)
@@ -188,9 +192,23 @@ class Story:
         lines = self._call("logs", "--rank", "0", "--tail", "1", run).stdout.splitlines()
         return lines[-1].strip() if lines else ""
 
-    def _step(self, run: str) -> int:
-        words = self._last_line(run).replace("/", " ").split()
-        return int(words[1]) if len(words) > 1 and words[0] == "step" and words[1].isdigit() else 0
+    def _reaches(self, run: str, step: int) -> int:
+        """The step, from `step` on, that a training's log tells of first, as soon as it does: the training goes on."""
+        command = [sys.executable, "-m", "kajitori.cli", "logs", "-f", "--rank", "0", run]
+        with subprocess.Popen(
+            command, env=dict(self._environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        ) as follower:
+            patience = threading.Timer(PATIENCE_SECONDS, follower.kill)
+            patience.start()
+            try:
+                for line in follower.stdout or ():
+                    words = line.replace("/", " ").split()
+                    if words[:1] == ["step"] and int(words[1]) >= step:
+                        return int(words[1])
+            finally:
+                patience.cancel()
+                follower.kill()
+        raise StoryBroken(f"{run} did not come to step {step} within {PATIENCE_SECONDS:.0f} s")
 
     def _training_options(self) -> tuple[str, ...]:
         return (
@@ -214,14 +232,14 @@ def _example() -> Path:
     return script
 
 
-def _member_process(run: str, *, rank: int) -> int:
+def _member_process(run: str, *, rank: int) -> psutil.Process:
     """The process of a member, by what the platform told it."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             environment = process.environ()
             is_member = environment.get("KAJI_RUN") == run and environment.get("KAJI_RANK") == str(rank)
             if is_member and any(word.endswith("train.py") for word in process.cmdline()):
-                return process.pid
+                return process
     raise StoryBroken(f"no process is member {rank} of {run}")
 
 
