@@ -13,6 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from kajitori.core.traffic import (
     HOST,
+    MOST_RUNS,
     Count,
     Counter,
     CounterName,
@@ -20,6 +21,7 @@ from kajitori.core.traffic import (
     Ledger,
     Lost,
     Pod,
+    RunAccount,
     accounted,
     closed,
     opened,
@@ -73,6 +75,17 @@ def test_accounts_are_closed() -> None:
     assert ledger.runs == {}
     assert ledger.users["ada"] == ledger.namespaces["vision"] == {"internal.in": Count(100, 100)}
     assert ledger.host == {"internal.in": Count(5, 5)}
+
+
+def test_of_too_many_runs_those_that_left_first_are_forgotten() -> None:
+    """A node that is there for years keeps no more than so many; which they are does not depend on their order."""
+    runs = {
+        f"u{n}": RunAccount("vision", f"r{n}", f"u{n}", "ada", {}, seen_at=float(n * 7 % (MOST_RUNS + 2)))
+        for n in range(MOST_RUNS + 2)
+    }
+    left = without_old_runs(msgspec.structs.replace(Ledger(), runs=runs), MOST_RUNS, 2 * MOST_RUNS).runs
+    assert len(left) == MOST_RUNS
+    assert set(runs) - set(left) == {uid for uid, run in runs.items() if run.seen_at < 2}
 
 
 def test_a_counter_without_a_pod() -> None:
