@@ -132,7 +132,9 @@ class IptablesEngine:
     def uninstall(self) -> bool:
         there = self.stop()
         for version in _PROGRAMS:
-            _restore(version, _deleted(_chains(_ours(version))))
+            chains = _declared(version)
+            there = there or bool(chains)
+            _restore(version, _deleted(chains))
         return there
 
 
@@ -200,6 +202,12 @@ def _ours(version: int) -> list[str]:
     """Our rules, without their counters."""
     lines = (line.partition("] ")[2] for line in _save(version).splitlines() if line.startswith("["))
     return [line for line in lines if _OURS.search(line)]
+
+
+def _declared(version: int) -> list[str]:
+    """Our chains, those that have no rule, too: of a version of the protocol that no Pod speaks, say."""
+    names = (line[1:].split()[0] for line in _save(version).splitlines() if line.startswith(":"))
+    return [name for name in names if _OURS.fullmatch(name)]
 
 
 def _save(version: int) -> str:
