@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from tests.helpers.world import NODES_COUNT, World
 
 from kajitori.core.reasons import Phase, Reason
+from kajitori.errors import Conflict
+from kajitori.kube.client import KubeClient, Object
+from kajitori.kube.resources import Resource
 
 WHOLE: dict[str, Any] = {"resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
 
@@ -34,3 +39,36 @@ async def test_a_short_run_passes_the_one_that_nodes_are_kept_for_and_a_long_one
     assert done.ran is not None and done.ran.seconds < 600
     await world.reaches("long", Phase.RUNNING)
     assert world.status("large").attempts == 0
+
+
+class Refusing(KubeClient):
+    """Everything passes but the first write of one Run's status: somebody else was quicker."""
+
+    refuses = ""
+
+    async def replace(self, resource: Resource, body: Mapping[str, Any], *, subresource: str = "") -> Object:
+        if subresource == "status" and body["metadata"]["name"] == self.refuses:
+            self.refuses = ""
+            raise Conflict("it was written meanwhile")
+        return await super().replace(resource, body, subresource=subresource)
+
+
+@pytest.mark.parametrize("world", ["embedded"], indirect=True)
+async def test_who_leads_anew_starts_nobody_before_he_knows_of_all_who_wait(world: World) -> None:
+    """Also where the first thing that he writes of one of them is refused: the next in the order is not the first."""
+    task = world.start_controller()
+    await world.submit("now", replicas=NODES_COUNT, **WHOLE)
+    await world.reaches("now", Phase.RUNNING)
+    for name, priority in (("first", "high"), ("second", "low")):
+        await world.submit(name, replicas=NODES_COUNT, priority=priority, **WHOLE)
+        await world.until(lambda name=name: world.status(name).message, "it waits")  # type: ignore[misc]
+    await world.kill_controller(task)
+    await world.succeed("now")
+    await world.until(lambda: all(pod.is_finished for pod in world.pods("now")), "its nodes are free")
+    world.use_policy(defaults={"restarts": 5})  # which is told of everybody
+    async with Refusing(world.client.config) as client:
+        client.refuses = "first"
+        task = world.start_controller(client=client)
+        await world.reaches("first", Phase.RUNNING)
+        assert world.status("second").attempts == 0
+        await world.kill_controller(task)

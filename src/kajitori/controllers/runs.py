@@ -57,6 +57,9 @@ NODE_PATIENCE = timedelta(seconds=15)
 """How long a node has to be silent before its members are given up. After an outage of the API server all nodes look
 dead for a moment, and kubelets report every ten seconds: no reason to start every gang of the cluster anew."""
 
+FIRST_LOOK_SECONDS = 10.0
+"""Who leads anew waits so long for what he writes of each run that he finds, before he starts others."""
+
 
 class RunController:
     """Takes every Run of the cluster from Queued to its end."""
@@ -104,6 +107,9 @@ class RunController:
         self._orphans: dict[Key, str] = {}
         """Namespace and UID of Runs that Pods have as their owner though the mirror does not show them; their names."""
         self._first_look: set[Key] = set()
+        """Runs of which it is not known yet whether they wait for nodes; see `_looks_first`."""
+        self._first_look_ends_at = 0.0
+        """Of the event loop's time."""
         self._catch_up_at: datetime | None = None
         """When the mirror will show all that was missed while a watch of it was broken."""
 
@@ -124,6 +130,7 @@ class RunController:
             await self._mirror.wait_fresh()  # another may have led until now
             await self._mirror.set_clock()  # by which he judged, too
             self._first_look.update(self._mirror.runs)
+            self._first_look_ends_at = asyncio.get_running_loop().time() + FIRST_LOOK_SECONDS
             self._work.add(*self._mirror.runs)
             for node in self._mirror.nodes:
                 self._note_silence(node)
@@ -136,8 +143,8 @@ class RunController:
                 self._catch_up()
                 for key in self._work.take():
                     self._work.begin(key, partial(self._reconcile, key))
-                # 3. Plan all that wait as one queue; not before every run was looked at once, since any may hold nodes.
-                if not self._first_look:
+                # 3. Plan all that wait as one queue.
+                if not self._looks_first_for():
                     self._planning.plan()
         finally:
             unsubscribe()
@@ -154,7 +161,7 @@ class RunController:
         """Has elastic gangs grow once there has been room for them for long enough, until cancelled."""
         while True:
             await asyncio.sleep(self._planning.growing.pause_seconds)
-            if self._first_look or self._mirror.age_seconds():
+            if self._looks_first_for() or self._mirror.age_seconds():
                 continue  # any may hold nodes
             try:
                 self._planning.grow()
@@ -233,9 +240,20 @@ class RunController:
         self._planning.note_done(key)
 
     async def _wait(self, stopping: asyncio.Task[bool]) -> None:
-        rest = None if self._first_look else self._planning.rest_seconds()
+        rest = self._looks_first_for() or self._planning.rest_seconds()
         moments = (each for each in (self._planning.look_again_at, self._catch_up_at) if each)
         await self._work.wait(stopping, moments, rest)
+
+    def _looks_first_for(self) -> float:
+        """How many seconds nothing is planned yet: not before every run was looked at once, since any may hold nodes,
+        or come before those that wait already. One that can't be looked at holds up the others for a while only."""
+        if not self._first_look:
+            return 0.0
+        left = self._first_look_ends_at - asyncio.get_running_loop().time()
+        if left <= 0:
+            log.warning("%d runs could not be looked at; the others are planned without them", len(self._first_look))
+            self._first_look.clear()
+        return max(0.0, left)
 
     def _catch_up(self) -> None:
         """Looks at everything once the mirror shows all that was missed."""
@@ -258,20 +276,23 @@ class RunController:
             await self._statuses.doubt(run)
             self._work.wake(key, UNSEEN_PATIENCE)
             return
-        self._first_look.discard(key)
         deleting = bool(run.metadata.deletion_timestamp)
         if names.FINALIZER not in run.metadata.finalizers:
-            if not deleting:
+            if deleting:
+                self._first_look.discard(key)
+            else:
                 await self._add_finalizer(run)
             return
         status = run.standing
         admitted = await self._admit(key, run, status)
         if admitted is None:
+            self._first_look.discard(key)
             return
         pods = self._mirror.pods_of_run(run.metadata.uid)
         is_over = deleting or status.phase.is_final
         spared, unclear_seconds = await self._spared.among(() if is_over else pods)
         if unclear_seconds:
+            self._first_look.discard(key)
             self._work.wake(key, timedelta(seconds=unclear_seconds))
             return
         began = asyncio.get_running_loop().time()
@@ -378,6 +399,7 @@ class RunController:
             self._work.wake_at(key, step.wake_at)
         if not waits:
             self._planning.leave(key)
+            self._first_look.discard(key)
         if self._logs is not None and step.actions and not admitted.life.deleting:
             meta, rules = run.metadata, self._cluster.policy.logs
             alone = admitted.life.sweep is not None
@@ -386,6 +408,7 @@ class RunController:
             match action:
                 case gang.NeedsNodes():
                     self._planning.add(key, run, admitted, step.status, action, version)
+                    self._first_look.discard(key)
                 case gang.CreateMembers(ranks):
                     await self._starter.create(run, admitted, step.status, ranks, version)
                 case gang.DeleteMembers():
