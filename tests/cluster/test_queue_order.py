@@ -11,6 +11,7 @@ from tests.helpers.world import NODES_COUNT, World
 from kajitori.core.reasons import Phase, Reason
 from kajitori.errors import Conflict
 from kajitori.kube.client import KubeClient, Object
+from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import Resource
 
 WHOLE: dict[str, Any] = {"resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
@@ -44,7 +45,9 @@ async def test_a_short_run_passes_the_one_that_nodes_are_kept_for_and_a_long_one
 class Refusing(KubeClient):
     """Everything passes but the first write of one Run's status: somebody else was quicker."""
 
-    refuses = ""
+    def __init__(self, config: KubeConfig, refuses: str) -> None:
+        super().__init__(config)
+        self.refuses = refuses
 
     async def replace(self, resource: Resource, body: Mapping[str, Any], *, subresource: str = "") -> Object:
         if subresource == "status" and body["metadata"]["name"] == self.refuses:
@@ -66,8 +69,7 @@ async def test_who_leads_anew_starts_nobody_before_he_knows_of_all_who_wait(worl
     await world.succeed("now")
     await world.until(lambda: all(pod.is_finished for pod in world.pods("now")), "its nodes are free")
     world.use_policy(defaults={"restarts": 5})  # which is told of everybody
-    async with Refusing(world.client.config) as client:
-        client.refuses = "first"
+    async with Refusing(world.client.config, "first") as client:
         task = world.start_controller(client=client)
         await world.reaches("first", Phase.RUNNING)
         assert world.status("second").attempts == 0
