@@ -26,12 +26,16 @@ __all__ = [
 hypothesis.settings.register_profile(
     "explore", deadline=None, print_blob=True
 )  # `make explore`: other examples each time
-hypothesis.settings.register_profile("kajitori", deadline=None, derandomize=True)  # machines are busy: no test is timed
+hypothesis.settings.register_profile("kajitori", deadline=None, derandomize=True, max_examples=50)
+"""Machines are busy: no test is timed. The same examples each time: half as many as `make explore` tries of others."""
 hypothesis.settings.load_profile("kajitori")
 
 os.environ.setdefault("GOGC", "400")
 """kube-apiserver, etcd and kubectl live shortly here: they look for garbage less often, which is a tenth of their time,
 and take some 100 MiB more."""
+
+os.environ.setdefault("GOMAXPROCS", "1")
+"""They and four workers share few cores: looking for work on the others is another tenth."""
 
 LONGEST_FIRST = ("runs", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e2e-ordinary-user")
 """Groups that begin first, so that no worker is left with a long one when the others have nothing to do any more."""
