@@ -71,10 +71,15 @@ class PodWorker:
 
     def update(self, pod: Manifest) -> None:
         """The Pod as the API server has it now; what is older than what is known is dropped."""
+        if self._take(pod):
+            self.wake()
+
+    def _take(self, pod: Manifest) -> bool:
+        """Whether it is not older than what is known: an answer may come after the news of what happened since."""
         if _version(pod) < _version(self.pod):
-            return
+            return False
         self.pod = pod
-        self.wake()
+        return True
 
     def removed(self) -> None:
         """The API server has no such Pod any more."""
@@ -477,7 +482,7 @@ class PodWorker:
             raise
         self._reported = status
         if pods.uid(answer) == self.uid:
-            self.pod = answer
+            self._take(answer)
         return True
 
     def _save(self) -> None:

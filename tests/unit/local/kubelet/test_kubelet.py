@@ -14,6 +14,8 @@ from kajitori.core import names
 from kajitori.errors import Unavailable
 from kajitori.kube import resources
 from kajitori.kube.evictions import memory_excess
+from kajitori.kube.resources import Resource
+from kajitori.local.kubelet.cluster import Object
 
 from .conftest import Machine, alive, until
 
@@ -118,6 +120,23 @@ async def test_deleted_with_force(machine: Machine) -> None:
     pid = await machine.logged_pid("p")
     machine.cluster.vanish("p")
     await until(lambda: not alive(pid))
+
+
+async def test_deleted_while_its_status_is_being_written(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer shows the Pod as it was before: it does not take the place of what was heard meanwhile."""
+    write = machine.cluster.patch
+
+    async def late(resource: Resource, name: str, *rest: Any, **options: Any) -> Object:
+        answer = await write(resource, name, *rest, **options)
+        if answer.get("status", {}).get("phase") == "Running" and "deletionTimestamp" not in answer["metadata"]:
+            await machine.cluster.delete("p", 1)
+            worker = machine.kubelet.workers[answer["metadata"]["uid"]]
+            await until(lambda: "deletionTimestamp" in worker.pod["metadata"])
+        return answer
+
+    monkeypatch.setattr(machine.cluster, "patch", late)
+    await machine.cluster.submit("p", *sh("exec sleep 1000"))
+    await until(lambda: machine.cluster.pod("p") is None, "it is gone")
 
 
 async def test_adopted_after_the_kubelet_was_away(machine: Machine) -> None:
