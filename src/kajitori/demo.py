@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -202,9 +203,9 @@ class Story:
             patience.start()
             try:
                 for line in follower.stdout or ():
-                    words = line.replace("/", " ").split()
-                    if words[:1] == ["step"] and int(words[1]) >= step:
-                        return int(words[1])
+                    found = re.match(r"step (\d+)/", line)
+                    if found and int(found[1]) >= step:
+                        return int(found[1])
             finally:
                 patience.cancel()
                 follower.kill()

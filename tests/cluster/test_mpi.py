@@ -139,6 +139,14 @@ def said(world: World, run: str, attempt: int) -> list[str]:
     return sorted(line for line in lines if line.startswith("rank "))
 
 
+def installed(implementation: str) -> tuple[str, str]:
+    """Its mpirun and its library."""
+    mpirun, library = implementation.split(":")
+    if shutil.which(mpirun) is None:
+        pytest.skip(f"{mpirun} is not there: Debian has it in openmpi-bin or mpich")
+    return mpirun, library
+
+
 @pytest.fixture
 def shared() -> Iterator[Path]:
     """A folder where anybody may look, as in none of pytest's own."""
@@ -153,9 +161,7 @@ async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(
     world: World, implementation: str, shared: Path
 ) -> None:
     """One as root, one as a user whom nobody knows, whose last sshd comes late; it goes on from its checkpoint."""
-    mpirun, library = implementation.split(":")
-    if shutil.which(mpirun) is None:
-        pytest.skip(f"{mpirun} is not there: Debian has it in openmpi-bin or mpich")
+    mpirun, library = installed(implementation)
     (shared / "bin").mkdir()
     (shared / "state").mkdir()
     (shared / "state").chmod(0o777)
@@ -203,9 +209,14 @@ async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(
 
 
 @pytest.mark.parametrize("namespaces", [True, False], ids=["mounts", "no mounts"])
-async def test_members_that_share_an_address_are_one_machine_to_mpi(world: World, namespaces: bool) -> None:
+@pytest.mark.parametrize(("world", "implementation"), MPIS, indirect=["world"])
+async def test_members_that_share_an_address_are_one_machine_to_mpi(
+    world: World, implementation: str, namespaces: bool
+) -> None:
     """On a laptop, say: rank 0 runs the processes of both, and the other member waits until they are done."""
-    ranks = ["mpirun", "/bin/sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE in $KAJI_RANK"]
+    mpirun, _ = installed(implementation)
+    rank, size = "${OMPI_COMM_WORLD_RANK-$PMI_RANK}", "${OMPI_COMM_WORLD_SIZE-$PMI_SIZE}"
+    ranks = [mpirun, "/bin/sh", "-c", f"echo rank {rank} of {size} in $KAJI_RANK"]
     async with (
         this_machine(world, namespaces=namespaces, cpu_millis=MANY_CORES) as selector,
         with_web_api(world, "127.0.0.1"),
