@@ -12,12 +12,12 @@ import msgspec
 
 from kajitori.controllers.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
-from kajitori.core import manifests, names
+from kajitori.core import manifests
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import NetworkPolicy, RunObject
 from kajitori.kube.resources import NETWORK_POLICIES
-from kajitori.kube.watch import Synced, Watcher, follow
+from kajitori.kube.watch import Synced, watch_ours
 
 log = logging.getLogger(__name__)
 
@@ -58,19 +58,7 @@ class NetworkKeeper:
             await self._client.environment.sleep(LOOK_AGAIN_SECONDS)
 
     async def _watch(self) -> None:
-        def end_where_it_is_gone(error: Exception | None) -> None:
-            if isinstance(error, NotFound | Forbidden):
-                raise error
-
-        watcher = Watcher(
-            self._client,
-            NETWORK_POLICIES,
-            NetworkPolicy,
-            label_selector=f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}",
-            store=self._known,
-            on_trouble=end_where_it_is_gone,
-        )
-        async with aclosing(follow(watcher)) as changes:
+        async with aclosing(watch_ours(self._client, NETWORK_POLICIES, NetworkPolicy, self._known)) as changes:
             async for change in changes:
                 if isinstance(change, Synced):
                     self._synced = True

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing
 
-from kajitori.core import names
 from kajitori.core.node_request import RequestState
 from kajitori.core.provisioning import Answer
 from kajitori.core.provisioning_objects import GROUP
@@ -17,7 +16,7 @@ from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import PROVISIONING_REQUESTS, Resource
-from kajitori.kube.watch import Synced, Watcher, follow
+from kajitori.kube.watch import Synced, watch_ours
 
 log = logging.getLogger(__name__)
 
@@ -93,19 +92,7 @@ class NodeRequests:
             self._on_change(None)
 
     async def _watch(self, resource: Resource) -> None:
-        def end_where_it_is_gone(error: Exception | None) -> None:
-            if isinstance(error, NotFound | Forbidden):
-                raise error
-
-        watcher = Watcher(
-            self._client,
-            resource,
-            ProvisioningRequest,
-            label_selector=f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}",
-            store=self.known,
-            on_trouble=end_where_it_is_gone,
-        )
-        async with aclosing(follow(watcher)) as changes:
+        async with aclosing(watch_ours(self._client, resource, ProvisioningRequest, self.known)) as changes:
             async for change in changes:
                 if isinstance(change, Synced):
                     self.resource, self.why_not = resource, ""

@@ -18,7 +18,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from kajitori.errors import Conflict, KajitoriError, Unavailable
+from kajitori.core import names
+from kajitori.errors import Conflict, Forbidden, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.decoding import EventKind, WatchEvent, decode_events
 from kajitori.kube.errors import ApiError, ConnectionFailed, GoneError
@@ -128,6 +129,20 @@ def watch(client: KubeClient, resource: Resource, type: type[T], **options: Any)
     and for everything that may pass, it tries again without end.
     """
     return follow(Watcher(client, resource, type, **options))
+
+
+def watch_ours(
+    client: KubeClient, resource: Resource, type: type[T], store: MutableMapping[Any, T]
+) -> AsyncGenerator[Synced | Change[T]]:
+    """As `watch`, of what Kajitori made, of a kind that a cluster may lack, or not let it read: raises NotFound or
+    Forbidden also when that becomes so later."""
+
+    def end_where_it_is_gone(error: Exception | None) -> None:
+        if isinstance(error, NotFound | Forbidden):
+            raise error
+
+    ours = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+    return watch(client, resource, type, label_selector=ours, store=store, on_trouble=end_where_it_is_gone)
 
 
 async def follow(watcher: Watcher[T]) -> AsyncGenerator[Synced | Change[T]]:
