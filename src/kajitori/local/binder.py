@@ -99,17 +99,17 @@ class Binder:
         except (errors.NotFound, errors.Conflict) as cause:
             # Deleted, or bound by somebody else meanwhile: the watch will say which.
             log.debug("binding %s/%s to %s: %s", namespace, name, node, cause)
-            await self._judge_again(pod.key)
+            await self._judge_again(pod)
         except errors.KajitoriError as cause:
             log.warning("binding %s/%s to %s failed, trying again: %s", namespace, name, node, cause)
-            await self._judge_again(pod.key)
+            await self._judge_again(pod)
         else:
             self._told_at.pop(pod.metadata.uid, None)
             self.events.pod(pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
 
-    async def _judge_again(self, key: Key) -> None:
+    async def _judge_again(self, pod: Pod) -> None:
         await asyncio.sleep(RETRY_SECONDS)
-        self._ledger.confirm_failed(key)
+        self._ledger.confirm_failed(pod)
         self._wake.set()
 
     async def _select(self, decision: Decision) -> None:
@@ -121,7 +121,7 @@ class Binder:
                 await self.client.patch(CLAIMS, name, patch, namespace)
             except errors.KajitoriError as cause:
                 log.warning("choosing a node for claim %s/%s failed, trying again: %s", namespace, name, cause)
-                await self._judge_again(decision.pod.key)
+                await self._judge_again(decision.pod)
                 return
 
     async def _refuse(self, decision: Decision) -> None:
@@ -137,7 +137,7 @@ class Binder:
                 self._held_back.add(uid)
                 await asyncio.sleep(REPEAT_SECONDS - (now - told_at))
                 self._held_back.discard(uid)
-                await self._judge_again(pod.key)
+                await self._judge_again(pod)
             return
         self._told_at[uid] = now
         written = {

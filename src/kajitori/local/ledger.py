@@ -123,12 +123,12 @@ class Ledger:
         due.sort(key=lambda entry: _turn(entry[1]))
         return [self._decide(key, pod, storage_of(pod)) for key, pod in due[:limit]]
 
-    def confirm_failed(self, key: Key) -> None:
-        """A decision could not be carried out: it is taken back, and the Pod is judged again."""
-        placed = self.placed.get(key)
-        if placed is not None and placed.assumed:
-            self._remove(key)
-        self._judged.pop(key, None)
+    def confirm_failed(self, pod: Pod) -> None:
+        """A decision about this Pod could not be carried out: it is taken back, and the Pod is judged again."""
+        placed = self.placed.get(pod.key)
+        if placed is not None and placed.assumed and placed.uid == pod.metadata.uid:
+            self._remove(pod.key)
+        self._judged.pop(pod.key, None)
 
     def _decide(self, key: Key, pod: Pod, storage: Storage) -> Decision:
         self._judged[key] = self.generation

@@ -80,8 +80,21 @@ def test_a_decision_that_failed_is_taken_back() -> None:
     ledger.see_node("n", node("n", cpu=1))
     see(ledger, pod("a"))
     assert places(ledger) == {"a": "n"}
-    ledger.confirm_failed(("d", "a"))
+    ledger.confirm_failed(pod("a"))
     assert places(ledger) == {"a": "n"}
+
+
+def test_a_decision_that_failed_says_nothing_of_a_later_pod_of_that_name() -> None:
+    """That one keeps its place."""
+    ledger = Ledger()
+    ledger.see_node("n", node("n", cpu=1))
+    see(ledger, pod("a", uid="1"))
+    assert places(ledger) == {"a": "n"}
+    ledger.see_pod(("d", "a"), None)
+    see(ledger, pod("a", uid="2"), pod("b"))
+    assert places(ledger) == {"a": "n", "b": ""}
+    ledger.confirm_failed(pod("a", uid="1"))
+    assert "a" not in places(ledger)
 
 
 def test_pods_of_other_schedulers_and_gated_or_dying_ones_are_left_alone() -> None:
@@ -152,7 +165,7 @@ class Bookkeeping(RuleBasedStateMachine):
     def decisions(self, fails: bool) -> None:
         for decision in decide(self.ledger):
             if decision.choice.node and fails:
-                self.ledger.confirm_failed(decision.pod.key)
+                self.ledger.confirm_failed(decision.pod)
 
     @invariant()
     def use_is_that_of_the_placed(self) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from kajitori.kube.client import KubeClient
+from kajitori.local.sim.behaviour import SimPod
 from kajitori.local.sim.pods import SimulatedPods
 from kajitori.local.sim.settings import SimSettings
 
@@ -26,6 +28,55 @@ async def test_a_cancellation_is_not_lost_to_news_of_the_same_moment(steps_later
     for _ in range(steps_later):
         await asyncio.sleep(0)
     task.cancel()
+    await _all_done()
+    assert task.cancelled()
+
+
+NODE = "sim-1"
+KEY = ("space", "pod")
+
+
+class LateServer:
+    """Does what it is asked at once, and answers when it is let."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        """UIDs of the Pods of which a status was written."""
+        self.answers = asyncio.Event()
+
+    async def patch(self, _resource: object, name: str, patch: dict[str, Any], namespace: str, **_: Any) -> object:
+        uid = patch["metadata"]["uid"]
+        self.written.append(uid)
+        await self.answers.wait()
+        meta = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "5"}
+        return {"metadata": meta, "spec": {"nodeName": NODE}, "status": patch["status"]}
+
+
+def pod(uid: str, version: str) -> SimPod:
+    meta = {"name": KEY[1], "namespace": KEY[0], "uid": uid, "resourceVersion": version}
+    return msgspec.convert({"metadata": meta, "spec": {"nodeName": NODE}}, SimPod)
+
+
+@pytest.mark.parametrize("comes_again", [False, True])
+async def test_an_answer_says_nothing_of_a_pod_that_is_gone_meanwhile(comes_again: bool) -> None:
+    """Neither does it come back to life, holding its address for ever, nor does it stand before one of its name."""
+    server = LateServer()
+    pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
+    pods.see(KEY, pod("first", "3"))
+    task = asyncio.create_task(pods.work())
+    await _all_done()
+    assert server.written == ["first"]
+    pods.see(KEY, None)
+    if comes_again:
+        pods.see(KEY, pod("second", "7"))
+    server.answers.set()
+    await _all_done()
+    task.cancel()
+    assert [each.metadata.uid for each in pods.pods.values()] == (["second"] if comes_again else [])
+    assert server.written == ["first", "second"][: 1 + comes_again]
+
+
+async def _all_done() -> None:
+    """Whatever can be done without an answer is done."""
     for _ in range(20):
         await asyncio.sleep(0)
-    assert task.cancelled()

@@ -36,7 +36,6 @@ class NodeStatus:
         self.pressure = False
         self._changed = asyncio.Event()
         self._transitions: dict[str, tuple[str, str]] = {}
-        self._lease_seen: dict[str, Any] | None = None
         self._uid = ""
 
     def changed(self) -> None:
@@ -82,10 +81,8 @@ class NodeStatus:
     async def run_lease(self) -> None:
         """Renews the lease, for ever: how a cluster tells that this node lives."""
         while True:
-            try:
+            with contextlib.suppress(KajitoriError):
                 await self.renew()
-            except KajitoriError:
-                self._lease_seen = None
             await asyncio.sleep(self._context.settings.lease_interval_seconds)
 
     async def renew(self) -> None:
@@ -98,7 +95,7 @@ class NodeStatus:
             "renewTime": now,
         }
         try:
-            self._lease_seen = await cluster.patch(resources.LEASES, self._name, {"spec": spec}, LEASE_NAMESPACE)
+            await cluster.patch(resources.LEASES, self._name, {"spec": spec}, LEASE_NAMESPACE)
         except NotFound:
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": self._uid}
             lease = {

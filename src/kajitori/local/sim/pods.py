@@ -139,8 +139,10 @@ class SimulatedPods:
                     PODS, name, patch, namespace, kind=PatchKind.STRATEGIC, subresource="status"
                 )
                 self._busy.discard(key)
-                with contextlib.suppress(msgspec.ValidationError):  # then the watch tells it, a moment later
-                    self.see(key, msgspec.convert(written, SimPod))
+                known = self.pods.get(key)
+                if known is not None and known.metadata.uid == uid:  # not gone meanwhile
+                    with contextlib.suppress(msgspec.ValidationError):  # then the watch tells it, a moment later
+                        self.see(key, msgspec.convert(written, SimPod))
         except errors.NotFound:
             log.debug("pod %s/%s is not there any more", namespace, name)
         except errors.KajitoriError as cause:
