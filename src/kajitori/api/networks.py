@@ -12,7 +12,8 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.views import NetworkRange, NetworksCheck, NetworksView, NetworkUse, NodeNetwork
-from kajitori.core.network.registry import Networks, findings, parse_networks
+from kajitori.core.network.findings import findings
+from kajitori.core.network.registry import Networks, parse_networks
 from kajitori.core.network.use import NodeUse, shortages
 from kajitori.kube.objects import Node
 from kajitori.kube.usage import amount_of

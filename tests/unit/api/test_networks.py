@@ -81,3 +81,16 @@ async def test_addresses_in_use_by_node(world: World) -> None:
         "runsOut": "its kubelet takes 110 Pods, but 10.16.0.0/26 has 61 addresses for them",
     }
     assert (items["n1"]["addresses"], items["n1"]["runsOut"]) == (None, "")
+
+
+async def test_a_node_of_ipv6_alone(world: World) -> None:
+    """The smaller of both families counts; what is more than readers of JSON can hold is told as very large."""
+    for name, cidrs in (("six", ["fd00:1::/56"]), ("both", ["fd00:2::/64", "10.16.0.0/26"])):
+        made = node(name)
+        made["spec"]["podCIDRs"] = cidrs
+        world.kubernetes.put("nodes", made)
+    await world.caught_up()
+    items = {each["name"]: each for each in (await world.http.get("/v1/networks/use")).json()["items"]}
+    assert (items["six"]["addresses"], items["six"]["runsOut"]) == (2**32, "")
+    assert items["both"]["addresses"] == 61
+    assert "takes 110 Pods" in items["both"]["runsOut"]

@@ -53,11 +53,51 @@ def test_beginning_with_the_nodes_that_are_there() -> None:
     assert "No node runs out" in invoke(fine, "plan", "network", "--from-cluster", "--nodes", "9").stdout
 
 
+def test_ipv6_alone_and_both_families() -> None:
+    """Which kinds offer it, what nodes take, what of IPv4 is still needed; numbers that no reader of JSON can hold are
+    not among the figures."""
+    result = invoke(FakeWebApi(), *WANTED, "--ip-family", "ipv6", "-o", "wide")
+    lines = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line[:1].isalpha()}
+    assert lines["overlay-vxlan"][1:6] == ["yes", "65,536", "/64", "/64", "/51"]
+    assert lines["azure-native"][1:] == ["no", "0", "not", "offered"]
+    assert "7,500 nodes with 30 Pods each, IPv6 alone" in result.stdout
+    assert "nodes still have 7,500 IPv4 addresses" in result.stdout
+    assert "not offered: both families" not in result.stdout
+    assert "VXLAN: 70 bytes a packet over IPv6" in result.stdout
+    both = invoke(FakeWebApi(), *WANTED, "--ip-family", "dual").stdout
+    assert "every Pod has an IPv4 address, too" in both
+    assert "EACH NODE (6)" in both
+    document = json.loads(invoke(FakeWebApi(), *WANTED, "--ip-family", "dual", "-o", "json").stdout)
+    kinds = {each["kind"]: each for each in document["kinds"]}
+    assert document["ipFamily"] == "dual"
+    assert kinds["overlay-vxlan"]["podAddresses"] == 1_920_000
+    assert kinds["overlay-vxlan"]["ipv6"]["podPrefixPerNode"] == 64
+    assert kinds["aws-prefix"]["stops"][0]["limit"]["value"] == 0
+
+
+def test_nodes_with_ranges_of_both_families() -> None:
+    """What they have is what is planned, and both are told."""
+    cidrs = ["10.16.0.0/24", "fd00:16::/64"]
+    node = {"name": "n1", "podCidrs": cidrs, "addresses": 253, "mostPods": 110, "pods": 20, "runsOut": ""}
+    api = FakeWebApi(answers={"GET /v1/networks/use": {"items": [node]}})
+    result = invoke(api, "plan", "network", "--from-cluster", "--nodes", "9")
+    assert "room for 253 of IPv4, more than anybody counts of IPv6." in result.stdout
+    assert "9 nodes with 110 Pods each, IPv4 and IPv6" in result.stdout
+    four = invoke(api, "plan", "network", "--from-cluster", "--nodes", "9", "--ip-family", "ipv4").stdout
+    assert "9 nodes with 110 Pods each\n" in four
+    tight = node | {"podCidrs": ["fd00:16::/120"], "addresses": 254}
+    six = FakeWebApi(answers={"GET /v1/networks/use": {"items": [tight]}})
+    result = invoke(six, "plan", "network", "--from-cluster")
+    assert "room for 254 of IPv6." in result.stdout
+    assert "1 node with 110 Pods each, IPv6 alone" in result.stdout
+
+
 def test_a_question_without_a_number_or_with_a_wrong_one() -> None:
     for more, said in (
         ((), "how many nodes is not said"),
         (("--nodes", "200000"), "200,000 can't be planned with"),
         (("--nodes", "5", "--growth", "fast"), "'fast' is no growth"),
+        (("--nodes", "5", "--pod-prefix6", "48"), "--ip-family is ipv4"),
     ):
         result = invoke(FakeWebApi(), "plan", "network", *more)
         assert result.exit_code == 2

@@ -106,7 +106,7 @@ def validate(file: str, quiet: bool) -> None:
     Names every fault at once, with its line, and what may not be meant so; `-` reads stdin.
     """
     from kajitori.cli.problems import say
-    from kajitori.core.network.registry import findings
+    from kajitori.core.network.findings import findings
 
     networks = read_networks(file)
     if quiet:

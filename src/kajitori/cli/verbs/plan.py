@@ -10,8 +10,10 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
 
 if TYPE_CHECKING:
+    from kajitori.cli.output import Column
     from kajitori.core.network.limits import Figure
-    from kajitori.core.network.plan import Plan, Stop, Wanted
+    from kajitori.core.network.plan import IpFamily, Plan, Ranges, Stop, Wanted
+    from kajitori.core.network.use import NodeUse
 
 
 @click.group(epilog="\b\nExample:\n  kaji plan network --nodes 7500 --pods-per-node 30")
@@ -22,16 +24,26 @@ def command() -> None:
 @command.command(
     epilog="\b\nExamples:\n  kaji plan network --nodes 7500 --pods-per-node 30 --growth 2x/year\n"
     "  kaji plan network --from-cluster --growth +500/month\n"
-    "  kaji plan network --nodes 1000 --compare"
+    "  kaji plan network --nodes 1000 --compare\n"
+    "  kaji plan network --nodes 30000 --pods-per-node 30 --ip-family ipv6"
 )
 @click.option("--nodes", type=int, metavar="N", help="Nodes.")
 @click.option("--pods-per-node", type=int, metavar="N", help="Pods on each, at most.  [default: 110]")
 @click.option("--from-cluster", is_flag=True, help="Begin with the nodes that are there; tell which run out.")
+@click.option(
+    "--ip-family",
+    type=click.Choice(["ipv4", "ipv6", "dual"]),
+    help="Addresses that Pods have: of one family or of both.  [default: ipv4, or what the cluster's nodes have]",
+)
 @click.option("--growth", metavar="GROWTH", help="Of nodes: 2x/year, 30%/year, +500/month.")
 @click.option("--years", type=float, default=3.0, show_default=True, metavar="Y", help="Plan ranges that far ahead.")
 @click.option("--pod-prefix", type=int, metavar="LEN", help="Length of the range for Pods that is there: until when?")
 @click.option(
     "--node-prefix", type=int, metavar="LEN", help="Of each node's range, where one may choose.  [default: 24]"
+)
+@click.option("--pod-prefix6", type=int, metavar="LEN", help="Of the IPv6 range for Pods that is there: until when?")
+@click.option(
+    "--node-prefix6", type=int, metavar="LEN", help="Of each node's IPv6 range, where one may choose.  [default: 64]"
 )
 @click.option("--mtu", type=int, metavar="BYTES", help="Of the links between nodes; else what each cloud has.")
 @click.option("--gbit", "link_gbit", type=float, default=100.0, show_default=True, metavar="G", help="A node's link.")
@@ -40,7 +52,14 @@ def command() -> None:
 @server_options
 @click.pass_obj
 def network(
-    cli: Cli, /, from_cluster: bool, compare: bool, growth: str | None, output: str | None, **asked: Any
+    cli: Cli,
+    /,
+    from_cluster: bool,
+    compare: bool,
+    growth: str | None,
+    ip_family: IpFamily | None,
+    output: str | None,
+    **asked: Any,
 ) -> None:
     """Compare kinds of Pod networks for a cluster: native, route-based and overlay.
 
@@ -49,15 +68,19 @@ def network(
     """
     from kajitori.cli.output import print_document
     from kajitori.core.network.growth import NO_GROWTH, parse_growth
-    from kajitori.core.network.plan import Wanted, plan_all
+    from kajitori.core.network.plan import Wanted, notes, plan_all
+    from kajitori.core.network.use import NodeUse, usual_family
 
     there = _cluster(cli) if from_cluster else []
-    nodes, pods = _size(there, from_cluster, asked.pop("nodes"), asked.pop("pods_per_node"))
+    uses = [NodeUse(each["name"], tuple(each["podCidrs"]), each["mostPods"], each["pods"]) for each in there]
+    nodes, pods = _size(uses, from_cluster, asked.pop("nodes"), asked.pop("pods_per_node"))
     grows = parse_growth(growth) if growth is not None else NO_GROWTH
-    wanted = Wanted(nodes=nodes, pods_per_node=pods, growth=grows, **asked)
+    family = ip_family if ip_family is not None else usual_family(uses)
+    wanted = Wanted(nodes=nodes, pods_per_node=pods, ip_family=family, growth=grows, **asked)
     plans = plan_all(wanted)
     if output in ("json", "yaml"):
-        document: dict[str, Any] = {"nodes": nodes, "podsPerNode": pods, "kinds": [_document(plan) for plan in plans]}
+        document: dict[str, Any] = {"nodes": nodes, "podsPerNode": pods, "ipFamily": family}
+        document |= {"kinds": [_document(plan) for plan in plans], "notes": notes(wanted)}
         if from_cluster:
             document["cluster"] = there
         if compare:
@@ -65,13 +88,13 @@ def network(
         print_document(document, output)
         return
     if from_cluster:
-        _print_there(there)
+        _print_there(there, uses)
     if compare:
         _print_comparison(cli, wanted)
     else:
         _print_plans(cli, wanted, plans, growth)
     if output == "wide":
-        _print_sources(plans)
+        _print_sources(wanted, plans)
 
 
 def _cluster(cli: Cli) -> list[dict[str, Any]]:
@@ -80,27 +103,26 @@ def _cluster(cli: Cli) -> list[dict[str, Any]]:
     return found
 
 
-def _size(there: list[dict[str, Any]], from_cluster: bool, nodes: int | None, pods: int | None) -> tuple[int, int]:
+def _size(uses: list[NodeUse], from_cluster: bool, nodes: int | None, pods: int | None) -> tuple[int, int]:
     """Nodes and Pods on each: as asked for, else as they are."""
-    from kajitori.core.network.use import NodeUse, usual_pods_per_node
+    from kajitori.core.network.use import usual_pods_per_node
     from kajitori.errors import InvalidInput
 
     if not from_cluster and nodes is None:
         hint = "name a number, or --from-cluster"
         raise InvalidInput.one("--nodes", "how many nodes is not said", hint=hint)
-    uses = [NodeUse(each["name"], tuple(each["podCidrs"]), each["mostPods"], each["pods"]) for each in there]
     if from_cluster and not uses and nodes is None:
         raise InvalidInput.one("--from-cluster", "this cluster has no nodes", hint="name a number with --nodes")
     return nodes if nodes is not None else len(uses), pods or usual_pods_per_node(uses) or 110
 
 
-def _print_there(there: list[dict[str, Any]]) -> None:
+def _print_there(there: list[dict[str, Any]], uses: list[NodeUse]) -> None:
     from kajitori.cli.words import plural
 
-    ranges = [each for each in there if each["addresses"] is not None]
-    pods, room = sum(each["pods"] for each in there), sum(each["addresses"] for each in ranges)
+    ranges = [use for use in uses if use.rooms]
+    pods = sum(use.pods for use in uses)
     words = f"There are {plural(len(there), 'node')} with {plural(pods, 'Pod')} that have addresses of their own"
-    click.echo(f"{words}, and room for {room:,}." if ranges else f"{words}.")
+    click.echo(f"{words}, and room for {_rooms(ranges)}." if ranges else f"{words}.")
     without = len(there) - len(ranges)
     if without:
         click.echo(
@@ -119,35 +141,51 @@ def _print_there(there: list[dict[str, Any]]) -> None:
 _SHOWN = 20
 
 
+def _rooms(uses: list[NodeUse]) -> str:
+    """Of nodes with ranges of their own, by family where IPv6 is among them."""
+    from kajitori.core.network.use import BEYOND_COUNTING
+
+    words = {}
+    for version in sorted({version for use in uses for version in use.rooms}):
+        room = sum(use.rooms.get(version, 0) for use in uses)
+        words[version] = f"{room:,}" if room < BEYOND_COUNTING else "more than anybody counts"
+    if set(words) == {4}:
+        return words[4]
+    return ", ".join(f"{room} of IPv{version}" for version, room in words.items())
+
+
 def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None) -> None:
     from kajitori.cli.output import Column, print_table
     from kajitori.core.network.kinds import FAMILIES
     from kajitori.core.network.plan import notes
 
     grows = f", growing {growth}" if growth is not None else ""
-    click.echo(f"{wanted.nodes:,} nodes with {wanted.pods_per_node:,} Pods each{grows}")
+    nodes = "node" if wanted.nodes == 1 else "nodes"
+    families = {"ipv4": "", "ipv6": ", IPv6 alone", "dual": ", IPv4 and IPv6"}[wanted.ip_family]
+    click.echo(f"{wanted.nodes:,} {nodes} with {wanted.pods_per_node:,} Pods each{families}{grows}")
     click.echo()
     columns = [Column("KIND"), Column("CARRIES IT", styled=True), Column("NODES AT MOST", right=True), Column("UNTIL")]
-    columns += [Column("POD ADDRESSES", right=True), Column("NODES"), Column("PODS")]
-    columns += [Column(f"PODS IN {wanted.years:g} YEARS")] if growth is not None else []
-    columns += [Column("FULL")] if wanted.pod_prefix is not None else []
+    for version in wanted.versions:
+        columns += _range_columns(wanted, version, growth)
     columns += [Column("MTU", right=True), Column("DATA", right=True), Column("EACH POD", right=True)]
     rows = []
     for plan in plans:
-        row = [plan.kind.key, plan.verdict, f"{plan.most_nodes:,}", _until(plan.years_left, growth)]
-        row += [f"{plan.pod_addresses:,}", f"/{plan.node_prefix}", _prefix(plan.pod_prefix)]
-        row += [_prefix(plan.pod_prefix_later)] if growth is not None else []
-        row += [_until(plan.prefix_years_left, growth)] if wanted.pod_prefix is not None else []
-        row += [f"{plan.throughput.pod_mtu:,}", f"{plan.throughput.goodput:.1%}", f"{plan.pod_gbit:.3g} Gbit/s"]
+        until = _until(plan.years_left, growth) if plan.lacks is None else "not offered"
+        row = [plan.kind.key, plan.verdict, f"{plan.most_nodes:,}", until]
+        for ranges in plan.ranges:
+            row += _range_cells(wanted, ranges, growth, offered=plan.lacks is None)
+        link = [f"{plan.throughput.pod_mtu:,}", f"{plan.throughput.goodput:.1%}", f"{plan.pod_gbit:.3g} Gbit/s"]
+        row += link if plan.lacks is None else [""] * len(link)
         rows.append(row)
     print_table(cli, columns, rows, cut=False)
     for family, words in FAMILIES.items():
         click.echo(f"\n{family}: {words}")
         for plan in plans:
             if plan.kind.family == family:
-                click.echo("; ".join((f"  {plan.kind.key}: {plan.kind.title}", _why(plan), *plan.kind.notes)))
+                said = plan.kind.notes if plan.lacks is None else ()
+                click.echo("; ".join((f"  {plan.kind.key}: {plan.kind.title}", _why(plan), *said)))
     click.echo()
-    for note in notes(plans):
+    for note in notes(wanted):
         click.echo(f"note: {note}")
     rate = plans[0].throughput.packets_per_gbit * wanted.link_gbit
     click.echo(
@@ -157,12 +195,35 @@ def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None
     )
 
 
+def _range_columns(wanted: Wanted, version: int, growth: str | None) -> list[Column]:
+    from kajitori.cli.output import Column
+
+    six = " (6)" if wanted.ip_family == "dual" and version == 6 else ""
+    columns = [Column("POD ADDRESSES", right=True)] if version == 4 else [Column(f"EACH NODE{six}")]
+    columns += [Column(f"NODES{six}"), Column(f"PODS{six}")]
+    columns += [Column(f"PODS{six} IN {wanted.years:g} YEARS")] if growth is not None else []
+    there = wanted.pod_prefix if version == 4 else wanted.pod_prefix6
+    return columns + ([Column(f"FULL{six}")] if there is not None else [])
+
+
+def _range_cells(wanted: Wanted, ranges: Ranges, growth: str | None, *, offered: bool) -> list[str]:
+    cells = [f"{ranges.pod_addresses:,}" if ranges.version == 4 else f"/{ranges.node_range}"]
+    cells += [f"/{ranges.node_prefix}", _prefix(ranges.pod_prefix)]
+    cells += [_prefix(ranges.pod_prefix_later)] if growth is not None else []
+    cells += [_until(ranges.prefix_years_left, growth)] if ranges.prefix_nodes is not None else []
+    return cells if offered else ["" for _ in cells]
+
+
 def _why(plan: Plan) -> str:
+    if plan.lacks is not None:
+        return f"does not offer {plan.lacks.what}"
     first = next(stop for stop in plan.stops if stop.most == plan.most_nodes)
     words = f"stops at {_stop(first)}"
     asked = [stop for stop in plan.stops if stop.raised is not None and stop is not first]
     if asked:
         words += f"; before that at {_stop(asked[0])}"
+    if plan.ipv4_only_for_nodes:
+        words += f"; nodes still have {plan.ipv4_only_for_nodes:,} IPv4 addresses"
     return words
 
 
@@ -214,49 +275,74 @@ def _print_comparison(cli: Cli, wanted: Wanted) -> None:
     )
 
 
-def _print_sources(plans: list[Plan]) -> None:
+def _print_sources(wanted: Wanted, plans: list[Plan]) -> None:
     from kajitori.cli.output import heading
 
     heading("What is published")
+    outer = max(wanted.versions)
     figures: dict[tuple[str, int], Figure] = {}
     for plan in plans:
         mtu = plan.kind.mtu
         named = [figure for stop in plan.stops for figure in (stop.figure, stop.raised) if figure is not None]
-        for figure in (*named, *plan.kind.figures, mtu):
+        ipv6 = plan.kind.ipv6
+        of_ipv6 = [ipv6.node_range, ipv6.shared, *ipv6.figures] if 6 in wanted.versions and plan.lacks is None else []
+        of_ipv4 = plan.kind.figures if 4 in wanted.versions else ()
+        for figure in (*named, *of_ipv4, *(each for each in of_ipv6 if each is not None), mtu):
             figures.setdefault((figure.what, figure.value), figure)
         if plan.kind.encapsulation is not None:
             tunnel = plan.kind.encapsulation
             click.echo(
-                f"  {tunnel.name}: {tunnel.overhead_bytes()} bytes a packet over IPv4 ({tunnel.parts}, outer IP 20)"
+                f"  {tunnel.name}: {tunnel.overhead_bytes(outer)} bytes a packet over IPv{outer} "
+                f"({tunnel.parts}, outer IP {20 if outer == 4 else 40})"
             )
             click.echo(f"    {tunnel.source}")
     for figure in figures.values():
-        click.echo(f"  {figure.value:,} {figure.what}")
+        click.echo(f"  {f'{figure.value:,}' if figure.value else 'not offered:'} {figure.what}")
         click.echo(f"    {figure.source} ({figure.as_of})")
 
 
 def _document(plan: Plan) -> dict[str, Any]:
-    """As JSON, with every figure and its source."""
-    return {
+    """As JSON, with every figure and its source. What is said of IPv4 stands beside what is said of the kind."""
+    document: dict[str, Any] = {
         "kind": plan.kind.key,
         "family": plan.kind.family,
         "title": plan.kind.title,
         "carries": plan.verdict,
         "mostNodes": plan.most_nodes,
         "yearsLeft": plan.years_left,
-        "nodeAddresses": plan.node_addresses,
-        "podAddresses": plan.pod_addresses,
-        "podAddressesPerNode": plan.per_node,
-        "nodePrefix": plan.node_prefix,
-        "podPrefix": plan.pod_prefix,
-        "later": {"nodes": plan.nodes_later, "nodePrefix": plan.node_prefix_later, "podPrefix": plan.pod_prefix_later},
-        "podPrefixYearsLeft": plan.prefix_years_left,
+    }
+    for ranges in plan.ranges:
+        said = _ranges_document(plan, ranges)
+        document |= said if ranges.version == 4 else {"ipv6": said}
+    if plan.ipv4_only_for_nodes:
+        document["nodeAddresses"] = plan.ipv4_only_for_nodes
+    return document | {
         "stops": [_stop_document(stop) for stop in plan.stops],
         "linkMtu": plan.throughput.link_mtu,
         "podMtu": plan.throughput.pod_mtu,
         "goodput": plan.throughput.goodput,
         "podGbit": plan.pod_gbit,
         "notes": list(plan.kind.notes),
+    }
+
+
+def _ranges_document(plan: Plan, ranges: Ranges) -> dict[str, Any]:
+    """Addresses of IPv4 are counted; of IPv6 lengths say it: their number is none to every reader of JSON."""
+    document: dict[str, Any] = {"nodeAddresses": ranges.node_addresses}
+    if ranges.version == 4:
+        document |= {"podAddresses": ranges.pod_addresses, "podAddressesPerNode": ranges.per_node}
+    else:
+        document["podPrefixPerNode"] = ranges.node_range
+    later = {
+        "nodes": plan.nodes_later,
+        "nodePrefix": ranges.node_prefix_later,
+        "podPrefix": ranges.pod_prefix_later,
+    }
+    return document | {
+        "nodePrefix": ranges.node_prefix,
+        "podPrefix": ranges.pod_prefix,
+        "later": later,
+        "podPrefixYearsLeft": ranges.prefix_years_left,
     }
 
 

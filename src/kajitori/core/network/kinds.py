@@ -26,8 +26,35 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Ipv6:
+    """What a kind offers for IPv6. `alone` is what stops a cluster without IPv4, `both` what stops one with both
+    families besides what stops IPv4; where that is a figure, it is not offered."""
+
+    node_range: Figure
+    """Length of the range that each node takes."""
+    alone: tuple[Bound, ...] | Figure
+    both: tuple[Bound, ...] | Figure
+    shared: Figure | None = None
+    """Length of the range that nodes' ranges are cut from, where the cloud has set it; more nodes take several."""
+    by_kubernetes: bool = False
+    """Whether Kubernetes cuts them, so that one may choose their length."""
+    nodes_keep_ipv4: bool = False
+    """Whether nodes have an IPv4 address each, though their Pods have none."""
+    figures: tuple[Figure, ...] = ()
+    """Further ones that its arithmetic is made of."""
+
+    def bounds(self, alone: bool) -> tuple[Bound, ...] | Figure:
+        """What stops it, alone or beside IPv4."""
+        own = self.alone if alone else self.both
+        if isinstance(own, Figure) or not self.by_kubernetes:
+            return own
+        return (*own, Bound(limits.KUBERNETES_RANGES6, _one))
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
-    """A way to give Pods addresses. `pods` are those that a node takes out of the range for Pods."""
+    """A way to give Pods addresses. `pods` are those that a node takes out of the IPv4 range for Pods; what stops it
+    stands in `bounds` for IPv4, in `ipv6` for IPv6."""
 
     key: str
     family: str
@@ -35,6 +62,7 @@ class Kind:
     title: str
     pods: PerNode
     mtu: Figure
+    ipv6: Ipv6
     bounds: tuple[Bound, ...] = ()
     pods_per_node: Figure | None = None
     encapsulation: Encapsulation | None = None
@@ -86,17 +114,35 @@ FAMILIES = {
 }
 
 
-def _overlay(key: str, title: str, encapsulation: Encapsulation, *notes: str) -> Kind:
+def _cut_by_kubernetes(alone: tuple[Bound, ...] | Figure, both: tuple[Bound, ...] | Figure, *figures: Figure) -> Ipv6:
+    return Ipv6(limits.KUBERNETES_BLOCK6, alone, both, by_kubernetes=True, figures=figures)
+
+
+_OVERLAY_IPV6 = _cut_by_kubernetes((), ())
+
+
+def _overlay(key: str, title: str, encapsulation: Encapsulation, *notes: str, ipv6: Ipv6 = _OVERLAY_IPV6) -> Kind:
     return Kind(
         f"overlay-{key}",
         "overlay",
         title,
         usual_range,
         limits.ETHERNET_MTU,
+        ipv6,
         encapsulation=encapsulation,
         notes=notes,
     )
 
+
+_AZURE_FLAT = Ipv6(limits.AZURE_SUBNET6, limits.AZURE_FLAT_IPV6, limits.AZURE_FLAT_IPV6)
+
+_GCP_BOUNDS = (
+    Bound(limits.GCP_NODES_UNASKED, _one, limits.GCP_NODES),
+    Bound(limits.GCP_PODS, _all),
+)
+
+_AWS_ROUTE_BOUNDS = (Bound(limits.AWS_ROUTES, _one, limits.AWS_ROUTES_RAISED),)
+"""Counted for each family by itself."""
 
 KINDS: tuple[Kind, ...] = (
     Kind(
@@ -105,6 +151,7 @@ KINDS: tuple[Kind, ...] = (
         "Azure CNI, an address for each Pod",
         _all,
         limits.AZURE_MTU,
+        _AZURE_FLAT,
         (Bound(limits.AZURE_ADDRESSES, lambda pods: 1 + pods),),
         limits.AZURE_PER_MACHINE,
         figures=(limits.AZURE_MTU_MOST,),
@@ -115,6 +162,7 @@ KINDS: tuple[Kind, ...] = (
         "Azure CNI, blocks of 16 for each node",
         lambda pods: _azure_blocks(pods) * limits.AZURE_BLOCK.value,
         limits.AZURE_MTU,
+        _AZURE_FLAT,
         (
             Bound(limits.AZURE_ADDRESSES, lambda pods: 1 + _azure_blocks(pods)),
             Bound(limits.AZURE_BLOCK_SUBNET, lambda pods: _azure_blocks(pods) * limits.AZURE_BLOCK.value),
@@ -128,6 +176,7 @@ KINDS: tuple[Kind, ...] = (
         "AWS VPC CNI, an address for each Pod",
         _all,
         limits.AWS_MTU,
+        Ipv6(limits.AWS_PREFIX6, limits.AWS_IPV6_SINGLY, limits.AWS_DUAL),
         (Bound(limits.AWS_USAGE, lambda pods: 1 + pods, limits.AWS_USAGE_RAISED),),
         notes=("how many Pods a node holds depends on its type; each further interface counts as one more",),
     ),
@@ -137,6 +186,14 @@ KINDS: tuple[Kind, ...] = (
         "AWS VPC CNI, prefix delegation",
         lambda pods: _aws_prefixes(pods) * limits.AWS_PREFIX.value,
         limits.AWS_MTU,
+        Ipv6(
+            limits.AWS_PREFIX6,
+            (Bound(limits.AWS_USAGE, lambda pods: limits.AWS_UNITS6.value, limits.AWS_USAGE_RAISED),),
+            limits.AWS_DUAL,
+            limits.AWS_SUBNET6,
+            nodes_keep_ipv4=True,
+            figures=(limits.AWS_UNITS6,),
+        ),
         (Bound(limits.AWS_USAGE, lambda pods: 1 + _aws_prefixes(pods), limits.AWS_USAGE_RAISED),),
         figures=(limits.AWS_PREFIX, limits.AWS_WARM_PREFIXES),
     ),
@@ -146,10 +203,8 @@ KINDS: tuple[Kind, ...] = (
         "GKE, VPC-native (alias IP)",
         _alias_range,
         limits.GCP_MTU,
-        (
-            Bound(limits.GCP_NODES_UNASKED, _one, limits.GCP_NODES),
-            Bound(limits.GCP_PODS, _all),
-        ),
+        Ipv6(limits.GCP_NODE6, _GCP_BOUNDS, (), limits.GCP_SUBNET6),
+        _GCP_BOUNDS,
         limits.GCP_PODS_PER_NODE,
         figures=(limits.GCP_SPARE, limits.GCP_MTU_MOST),
     ),
@@ -159,6 +214,11 @@ KINDS: tuple[Kind, ...] = (
         "Azure, a route for each node",
         usual_range,
         limits.AZURE_MTU,
+        _cut_by_kubernetes(
+            limits.AZURE_IPV6_ALONE,
+            (Bound(limits.AZURE_ROUTES, lambda pods: limits.AZURE_ROUTES_DUAL.value),),
+            limits.AZURE_ROUTES_DUAL,
+        ),
         (Bound(limits.AZURE_ROUTES, _one),),
         limits.AZURE_KUBENET_PODS,
     ),
@@ -168,7 +228,8 @@ KINDS: tuple[Kind, ...] = (
         "AWS, a route for each node",
         usual_range,
         limits.AWS_MTU,
-        (Bound(limits.AWS_ROUTES, _one, limits.AWS_ROUTES_RAISED),),
+        _cut_by_kubernetes(_AWS_ROUTE_BOUNDS, ()),
+        _AWS_ROUTE_BOUNDS,
     ),
     Kind(
         "gcp-routes",
@@ -176,6 +237,7 @@ KINDS: tuple[Kind, ...] = (
         "Google, a route for each node",
         usual_range,
         limits.GCP_MTU,
+        _cut_by_kubernetes(limits.GCP_ROUTES_IPV6, limits.GCP_ROUTES_IPV6),
         (Bound(limits.GCP_ROUTES, _one),),
     ),
     Kind(
@@ -184,13 +246,19 @@ KINDS: tuple[Kind, ...] = (
         "Azure CNI Overlay, not encapsulated",
         lambda pods: 2 ** (32 - limits.AZURE_OVERLAY_BLOCK.value),
         limits.AZURE_MTU,
+        Ipv6(limits.AZURE_OVERLAY_BLOCK6, limits.AZURE_IPV6_ALONE, (), limits.AZURE_OVERLAY_RANGE6),
         (Bound(limits.AZURE_OVERLAY_NODES, _one),),
         limits.AZURE_OVERLAY_PODS,
         figures=(limits.AZURE_OVERLAY_BLOCK,),
     ),
     _overlay("vxlan", "overlay with VXLAN (flannel, Cilium, Calico)", VXLAN),
     _overlay("geneve", "overlay with Geneve (OVN, Antrea, Cilium)", GENEVE, "each option of Geneve takes 4 bytes more"),
-    _overlay("ipip", "overlay with IP-in-IP (Calico)", IPIP),
+    _overlay(
+        "ipip",
+        "overlay with IP-in-IP (Calico)",
+        IPIP,
+        ipv6=_cut_by_kubernetes(limits.CALICO_IPIP_IPV6, limits.CALICO_IPIP_IPV6),
+    ),
     _overlay(
         "wireguard", "overlay with WireGuard (Cilium, Calico)", WIREGUARD, "encrypted: processors, too, set a limit"
     ),

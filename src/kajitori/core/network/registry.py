@@ -11,19 +11,15 @@ from typing import Any
 from kajitori.core.documents import parse_document
 from kajitori.core.network.registry_model import Address, Cluster, NatHost, Network, Networks
 from kajitori.core.network.wellknown import WELL_KNOWN
-from kajitori.core.status import Finding
 from kajitori.core.suggest import did_you_mean
 from kajitori.errors import Fault
 
-__all__ = ["Networks", "findings", "overlap", "parse_networks"]
+__all__ = ["Networks", "overlap", "parse_networks"]
 
 _TO = "-to-"
 _TAKEN = ("researchers", "strangers", "hub", "elsewhere")
 
 _MOST_FAULTS = 200
-
-_ROOMY = 0.8
-"""Of a range, in use: above it, growth needs another one soon."""
 
 
 def parse_networks(text_or_document: str | bytes | Mapping[str, Any]) -> Networks:
@@ -237,7 +233,7 @@ def _too_small(cluster: Cluster, field: str) -> Iterator[Fault]:
     size = cluster.size
     if size is None:
         return
-    for version, node_prefix in ((4, size.node_prefix), (6, size.node_prefix6)):
+    for version, node_prefix in node_prefixes(cluster):
         nodes = [each for each in cluster.nodes if each.version == version]
         pods = [each for each in cluster.pods if each.version == version]
         room = addresses_of(nodes)
@@ -257,7 +253,8 @@ def _too_small(cluster: Cluster, field: str) -> Iterator[Fault]:
         bits = pods[0].max_prefixlen
         name = f"{field}.size.nodePrefix{'' if version == 4 else '6'}"
         if node_prefix > bits:
-            yield Fault(name, f"{node_prefix} is above {bits}", str(node_prefix), "24 is usual", "OutOfRange")
+            usual = f"{24 if version == 4 else 64} is usual"
+            yield Fault(name, f"{node_prefix} is above {bits}", str(node_prefix), usual, "OutOfRange")
             continue
         if 2 ** (bits - node_prefix) < size.pods_per_node:
             message = f"/{node_prefix} has {2 ** (bits - node_prefix):,} addresses for {size.pods_per_node:,} Pods"
@@ -269,6 +266,13 @@ def _too_small(cluster: Cluster, field: str) -> Iterator[Fault]:
             length = node_prefix - (size.nodes - 1).bit_length()
             hint = f"add a range, or use one of length {length}" if length > 0 else "give each node a smaller range"
             yield Fault(f"{field}.pods", message, str(pods[0]), hint, "TooSmall")
+
+
+def node_prefixes(cluster: Cluster) -> Iterator[tuple[int, int | None]]:
+    """(IP version, length of each node's range)."""
+    size = cluster.size
+    yield 4, size.node_prefix if size is not None else None
+    yield 6, size.node_prefix6 if size is not None else None
 
 
 def addresses_of(ranges: Sequence[Network]) -> int:
@@ -298,47 +302,3 @@ def _probes(cluster: Cluster, field: str) -> Iterator[Fault]:
         if not any(inside(address, each) for each in (*cluster.nodes, *cluster.pods, *cluster.services)):
             message = f"{address} is in no range of {cluster.name}"
             yield Fault(f"{field}.probes[{index}]", message, text, "name an address of this cluster", "NotHere")
-
-
-def findings(networks: Networks) -> list[Finding]:
-    """What may not be meant so, though it can be done."""
-    return [*_well_known(networks), *_nearly_full(networks), *_unreachable(networks)]
-
-
-def _well_known(networks: Networks) -> Iterator[Finding]:
-    for each in held(networks):
-        known = [known for known in WELL_KNOWN if not known.impossible and overlap(each.network, known.network)]
-        for one in known:
-            message = f"{each.network} ({each.owner}) overlaps {one.network}: {one.what}; see {one.source}"
-            yield Finding("WellKnown", message, each.field)
-        if not known and each.network.version == 4 and each.network.is_global:
-            message = f"{each.network} ({each.owner}) is public: unless it is yours, its owners' hosts can't be reached"
-            yield Finding("PublicAddresses", message, each.field)
-
-
-def _nearly_full(networks: Networks) -> Iterator[Finding]:
-    for index, cluster in enumerate(networks.clusters):
-        size = cluster.size
-        pods = [each for each in cluster.pods if each.version == 4]
-        if size is None or not pods:
-            continue
-        if size.node_prefix is None:
-            share = size.nodes * size.pods_per_node / addresses_of(pods)
-        else:
-            share = size.nodes / node_ranges(pods, size.node_prefix)
-        if share > _ROOMY:
-            message = f"{cluster.name} will use {share:.0%} of its IPv4 addresses for Pods: plan its next range now"
-            yield Finding("NearlyFull", message, f"clusters[{index}].pods")
-
-
-def _unreachable(networks: Networks) -> Iterator[Finding]:
-    if networks.hub is not None and not networks.researchers:
-        yield Finding("NobodyComesIn", "no range of researchers is named: the hub lets nobody in", "researchers")
-    for index, cluster in enumerate(networks.clusters):
-        if cluster.services and not cluster.public_services:
-            message = f"Services of {cluster.name} can't be reached from outside: it has no publicServices"
-            yield Finding("ServicesInside", message, f"clusters[{index}].services")
-        for field in ("nodes", "pods"):
-            if not getattr(cluster, field):
-                message = f"{cluster.name} has no range of {field}: nobody can tell whose these addresses are"
-                yield Finding("NothingSaid", message, f"clusters[{index}].{field}")

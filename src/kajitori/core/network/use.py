@@ -7,9 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-KEPT_ADDRESSES = 3
-"""Of a node's range no Pod has the first (network), the second (the bridge) and the last (broadcast), as CNI's
-host-local plugin hands them out."""
+from kajitori.core.network.plan import VERSIONS, IpFamily
+
+KEPT_ADDRESSES = {4: 3, 6: 2}
+"""By family: of a node's range no Pod has the first (network), the second (the bridge) and, of IPv4, the last
+(broadcast), as CNI's host-local plugin hands them out."""
+
+BEYOND_COUNTING = 2**32
+"""More addresses are told as that many: no node uses them up, and 2^64 is no number to every reader of JSON."""
 
 NEARLY = 0.9
 """Of a node's addresses, in use: above it, it is about to run out."""
@@ -26,10 +31,19 @@ class NodeUse:
     pods: int
 
     @property
+    def rooms(self) -> dict[int, int]:
+        """By family: addresses for Pods, of the families that it has a range of."""
+        found: dict[int, int] = {}
+        for cidr in self.pod_cidrs:
+            network = ip_network(cidr, strict=False)
+            room = max(0, network.num_addresses - KEPT_ADDRESSES[network.version])
+            found[network.version] = min(BEYOND_COUNTING, found.get(network.version, 0) + room)
+        return found
+
+    @property
     def addresses(self) -> int | None:
         """For Pods, in the family that has fewer of them; None where the node has no range of its own."""
-        rooms = [max(0, ip_network(cidr, strict=False).num_addresses - KEPT_ADDRESSES) for cidr in self.pod_cidrs]
-        return min(rooms, default=None)
+        return min(self.rooms.values(), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,13 @@ def shortages(nodes: Iterable[NodeUse]) -> list[Shortage]:
             why = f"its kubelet takes {node.most_pods} Pods, but {where} has {room} addresses for them"
             found.append(Shortage(node, False, why))
     return sorted(found, key=lambda shortage: not shortage.now)
+
+
+def usual_family(nodes: Iterable[NodeUse]) -> IpFamily:
+    """Families that most nodes with ranges have; IPv4 where none has any."""
+    counts = Counter(frozenset(node.rooms) for node in nodes if node.rooms)
+    most = counts.most_common(1)[0][0] if counts else frozenset({4})
+    return next(family for family, versions in VERSIONS.items() if most == frozenset(versions))
 
 
 def usual_pods_per_node(nodes: Sequence[NodeUse]) -> int:

@@ -28,6 +28,8 @@ def _used(cidr: str, what: str, source: str) -> WellKnown:
 
 _IANA4 = "https://www.iana.org/assignments/iana-ipv4-special-registry"
 _IANA6 = "https://www.iana.org/assignments/iana-ipv6-special-registry"
+ULA = "https://www.rfc-editor.org/rfc/rfc4193"
+_GOOGLE_METADATA = "https://cloud.google.com/compute/docs/metadata/querying-metadata"
 _DOCKER = "https://docs.docker.com/engine/network/drivers/bridge/"
 _KUBEADM = "https://kubernetes.io/docs/reference/setup-tools/kubeadm/kubeadm-init/"
 _AKS = "https://learn.microsoft.com/azure/aks/concepts-network-legacy-cni"
@@ -39,10 +41,12 @@ WELL_KNOWN: tuple[WellKnown, ...] = (
     _impossible("224.0.0.0/4", "multicast (RFC 5771)", _IANA4),
     _impossible("240.0.0.0/4", "reserved (RFC 1112)", _IANA4),
     _impossible("::/127", "unspecified and loopback (RFC 4291)", _IANA6),
+    _impossible("100::/64", "for discarding (RFC 6666)", _IANA6),
     _impossible("::ffff:0:0/96", "IPv4-mapped (RFC 4291)", _IANA6),
     _impossible("fe80::/10", "link-local (RFC 4291)", _IANA6),
     _impossible("ff00::/8", "multicast (RFC 4291)", _IANA6),
     _impossible("fd00:ec2::/32", "the metadata service of AWS", "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/"),
+    _impossible("fd20:ce::254/128", "the metadata service of Google Cloud", _GOOGLE_METADATA),
     _used(
         "100.64.0.0/10",
         "shared with carriers (RFC 6598); some clouds and VPNs use it",
@@ -53,7 +57,15 @@ WELL_KNOWN: tuple[WellKnown, ...] = (
     _used("198.18.0.0/15", "for benchmarks (RFC 2544)", _IANA4),
     _used("198.51.100.0/24", "for documentation (RFC 5737)", _IANA4),
     _used("203.0.113.0/24", "for documentation (RFC 5737)", _IANA4),
+    _used("2001::/23", "IETF protocol assignments (RFC 2928)", _IANA6),
     _used("2001:db8::/32", "for documentation (RFC 3849)", _IANA6),
+    _used("3fff::/20", "for documentation (RFC 9637)", _IANA6),
+    _used("2002::/16", "6to4, which leads through others' relays (RFC 3056)", _IANA6),
+    _used("64:ff9b::/96", "NAT64 translates it to IPv4 (RFC 6052)", _IANA6),
+    _used("64:ff9b:1::/48", "local translation to IPv4 (RFC 8215)", _IANA6),
+    _used("5f00::/16", "SRv6 segments (RFC 9602)", _IANA6),
+    _used("fec0::/10", "site-local, deprecated: systems treat it in different ways (RFC 3879)", _IANA6),
+    _used("fc00::/8", "the half of the unique local addresses that is not defined: use fd00::/8", ULA),
     _used("172.17.0.0/16", "docker's own bridge on every machine that has docker", _DOCKER),
     _used("172.30.0.0/16", "refused by AKS", _AKS),
     _used("172.31.0.0/16", "the default VPC of AWS; refused by AKS", _AKS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,14 +14,18 @@ from kajitori.core.network.encapsulation import ENCAPSULATIONS, throughput
 from kajitori.core.network.growth import Growth, parse_growth
 from kajitori.core.network.kinds import FAMILIES, KINDS
 from kajitori.core.network.limits import Figure
-from kajitori.core.network.plan import MOST_NODES, Plan, Wanted, notes, plan_all
-from kajitori.core.network.use import NodeUse, shortages, usual_pods_per_node
+from kajitori.core.network.plan import MOST_NODES, IpFamily, Plan, Ranges, Wanted, notes, plan_all
+from kajitori.core.network.use import BEYOND_COUNTING, NodeUse, shortages, usual_family, usual_pods_per_node
 from kajitori.errors import InvalidInput
 
 
-def plans(nodes: int = 7_500, pods: int = 30, growth: str = "2x/year", **more: int) -> dict[str, Plan]:
+def plans(nodes: int = 7_500, pods: int = 30, growth: str = "2x/year", **more: Any) -> dict[str, Plan]:
     wanted = Wanted(nodes=nodes, pods_per_node=pods, growth=parse_growth(growth), **more)
     return {plan.kind.key: plan for plan in plan_all(wanted)}
+
+
+def ranges(plan: Plan, version: int = 4) -> Ranges:
+    return next(each for each in plan.ranges if each.version == version)
 
 
 def test_the_clusters_of_the_articles() -> None:
@@ -41,16 +46,17 @@ def test_the_clusters_of_the_articles() -> None:
         "overlay-ipip": "yes",
         "overlay-wireguard": "yes",
     }
-    assert found["azure-native"].pod_addresses == 225_000
+    assert ranges(found["azure-native"]).pod_addresses == 225_000
     assert found["azure-native"].most_nodes == 65_536 // 31
-    assert found["azure-blocks"].per_node == 32
+    assert ranges(found["azure-blocks"]).per_node == 32
     assert found["azure-blocks"].most_nodes == 65_536 // 3
     assert found["aws-eni"].most_nodes == 256_000 // 31
-    assert found["aws-prefix"].per_node == (2 + 1) * 16
-    assert found["gcp-alias"].per_node == 64
+    assert ranges(found["aws-prefix"]).per_node == (2 + 1) * 16
+    assert ranges(found["gcp-alias"]).per_node == 64
     assert found["gcp-alias"].most_nodes == 200_000 // 30
-    assert (found["overlay-vxlan"].node_prefix, found["overlay-vxlan"].pod_prefix) == (19, 11)
-    assert (found["overlay-vxlan"].nodes_later, found["overlay-vxlan"].pod_prefix_later) == (60_000, 8)
+    vxlan = ranges(found["overlay-vxlan"])
+    assert (vxlan.node_prefix, vxlan.pod_prefix) == (19, 11)
+    assert (found["overlay-vxlan"].nodes_later, vxlan.pod_prefix_later) == (60_000, 8)
 
 
 def test_route_based_networks_stop_at_their_routes() -> None:
@@ -74,12 +80,12 @@ def test_two_thousand_and_five_hundred_nodes_that_double() -> None:
 
 def test_a_range_that_is_there_is_full_one_day() -> None:
     """A /12 holds 4,096 ranges of length 24; smaller ranges for each node make more of it."""
-    found = plans(nodes=2_048, pod_prefix=12)["overlay-vxlan"]
+    found = ranges(plans(nodes=2_048, pod_prefix=12)["overlay-vxlan"])
     assert found.prefix_nodes == 4_096
     assert found.prefix_years_left == pytest.approx(1.0)
-    small = plans(nodes=2_048, pod_prefix=12, node_prefix=26)["overlay-vxlan"]
+    small = ranges(plans(nodes=2_048, pod_prefix=12, node_prefix=26)["overlay-vxlan"])
     assert small.prefix_nodes == 4 * 4_096
-    assert plans(nodes=5_000, pod_prefix=12)["overlay-vxlan"].prefix_years_left == 0
+    assert ranges(plans(nodes=5_000, pod_prefix=12)["overlay-vxlan"]).prefix_years_left == 0
 
 
 def test_more_pods_than_a_node_may_have_stop_a_kind_at_once() -> None:
@@ -97,9 +103,10 @@ def test_more_is_never_easier(nodes: int, pods: int, more: int) -> None:
     few, many = plans(nodes, pods), plans(min(nodes + more, MOST_NODES), pods + more % 7)
     for key, plan in few.items():
         assert order[plan.verdict] <= order[many[key].verdict]
-        assert plan.pod_addresses <= many[key].pod_addresses
-        assert plan.per_node >= pods or plan.verdict == "no"
-        assert 2 ** (32 - plan.pod_prefix) >= plan.pod_addresses + 2
+        its = ranges(plan)
+        assert its.pod_addresses <= ranges(many[key]).pod_addresses
+        assert its.per_node >= pods or plan.verdict == "no"
+        assert 2 ** (32 - its.pod_prefix) >= its.pod_addresses + 2
         assert (plan.verdict == "no") == (nodes > plan.most_nodes)
 
 
@@ -124,18 +131,146 @@ def test_every_figure_says_where_it_is_from() -> None:
     for figure in figures():
         assert figure.source.startswith("https://")
         assert figure.as_of[:4].isdigit()
-    used = {limits.KUBERNETES_NODES, limits.PRIVATE_ADDRESSES}
+    used = {limits.KUBERNETES_NODES, limits.PRIVATE_ADDRESSES, limits.IPV6_MTU}
+    used |= {limits.KUBERNETES_DUAL, limits.KUBERNETES_SERVICES6}
     for kind in KINDS:
         assert kind.family in FAMILIES
-        used |= {kind.mtu, *kind.figures}
-        used |= {kind.pods_per_node} if kind.pods_per_node else set()
-        used |= {each for bound in kind.bounds for each in (bound.figure, bound.raised) if each}
+        six = kind.ipv6
+        of_ipv6 = [six.bounds(alone=True), six.bounds(alone=False)]
+        used |= {kind.mtu, *kind.figures, six.node_range, *six.figures}
+        used |= {each for each in (kind.pods_per_node, six.shared, *of_ipv6) if isinstance(each, Figure)}
+        bounds = [*kind.bounds, *(bound for some in of_ipv6 if isinstance(some, tuple) for bound in some)]
+        used |= {each for bound in bounds for each in (bound.figure, bound.raised) if each}
     assert set(figures()) == used
 
 
 def test_what_holds_for_all_kinds() -> None:
-    assert "more than the 5,000" in notes(list(plans().values()))[0]
-    assert notes(list(plans(nodes=5_000).values())) == []
+    assert "more than the 5,000" in notes(Wanted(nodes=5_001, pods_per_node=1))[0]
+    assert notes(Wanted(nodes=5_000, pods_per_node=1)) == []
+    both = notes(Wanted(nodes=1, pods_per_node=1, ip_family="dual"))
+    assert "every Pod has an IPv4 address, too" in both[0]
+    assert "/108" in both[1]
+    assert "NAT64" in notes(Wanted(nodes=1, pods_per_node=1, ip_family="ipv6"))[0]
+
+
+def test_ipv6_alone_and_beside_ipv4() -> None:
+    """7,500 nodes with 30 Pods, told by hand from what is published; what is not offered says so."""
+    alone = plans(ip_family="ipv6")
+    assert {key for key, plan in alone.items() if plan.lacks is None} == {
+        "aws-prefix",
+        "gcp-alias",
+        "aws-routes",
+        "overlay-vxlan",
+        "overlay-geneve",
+        "overlay-wireguard",
+    }
+    assert alone["aws-prefix"].most_nodes == 256_000 // 3
+    assert alone["aws-prefix"].ipv4_only_for_nodes == 7_500
+    assert (ranges(alone["aws-prefix"], 6).node_range, ranges(alone["aws-prefix"], 6).pod_prefix) == (80, 64)
+    assert alone["gcp-alias"].ipv4_only_for_nodes == 0
+    assert alone["overlay-vxlan"].most_nodes == 2**16
+    vxlan = ranges(alone["overlay-vxlan"], 6)
+    assert (vxlan.node_range, vxlan.node_prefix, vxlan.pod_prefix) == (64, 64, 51)
+    assert vxlan.pod_prefix_later == 48
+    assert [each.version for each in alone["overlay-vxlan"].ranges] == [6]
+    both = plans(ip_family="dual")
+    assert {key for key, plan in both.items() if plan.lacks is None} == {
+        "gcp-alias",
+        "azure-routes",
+        "aws-routes",
+        "azure-overlay",
+        "overlay-vxlan",
+        "overlay-geneve",
+        "overlay-wireguard",
+    }
+    assert both["azure-routes"].most_nodes == 400 // 2
+    assert both["azure-overlay"].most_nodes == 5_000
+    assert (ranges(both["azure-overlay"], 6).node_range, ranges(both["azure-overlay"], 6).pod_prefix) == (80, 64)
+    assert ranges(both["overlay-vxlan"]).pod_addresses == 7_500 * 256
+
+
+def test_more_nodes_than_one_range_of_kubernetes_holds() -> None:
+    """Its 16 bits end at 65,536 nodes; other kinds go on to their own limits."""
+    assert plans(nodes=65_536, ip_family="ipv6")["overlay-vxlan"].verdict == "yes"
+    assert plans(nodes=65_537, ip_family="ipv6")["overlay-vxlan"].verdict == "no"
+    assert plans(nodes=65_537, ip_family="ipv6")["aws-prefix"].verdict == "on request"
+    assert ranges(plans(nodes=65_537, ip_family="ipv6")["aws-prefix"], 6).pod_prefix == 63
+
+
+def test_an_ipv6_range_that_is_there_is_full_one_day() -> None:
+    found = ranges(plans(nodes=2_048, ip_family="ipv6", pod_prefix6=52)["overlay-vxlan"], 6)
+    assert found.prefix_nodes == 4_096
+    assert found.prefix_years_left == pytest.approx(1.0)
+    small = plans(nodes=2_048, ip_family="dual", pod_prefix6=52, node_prefix6=66)
+    assert ranges(small["overlay-vxlan"], 6).prefix_nodes == 4 * 4_096
+    assert ranges(small["azure-overlay"], 6).prefix_nodes == 2 ** (80 - 52), "its length is not ours to choose"
+    none = ranges(plans(ip_family="ipv6", pod_prefix6=65)["overlay-vxlan"], 6)
+    assert (none.prefix_nodes, none.prefix_years_left) == (0, 0)
+
+
+def test_packets_of_ipv6_carry_less() -> None:
+    """Headers of 40 bytes within and around; a tunnel that leaves less than 1,280 bytes carries no IPv6."""
+    assert plans(ip_family="ipv6")["overlay-vxlan"].throughput.pod_mtu == 1_430
+    assert plans(ip_family="dual")["gcp-alias"].throughput.goodput == pytest.approx((1_460 - 72) / 1_498)
+    thin = plans(ip_family="dual", mtu=1_359)
+    assert thin["overlay-wireguard"].stops[0].figure is limits.IPV6_MTU
+    assert thin["overlay-wireguard"].verdict == "no"
+    assert plans(ip_family="dual", mtu=1_360, nodes=9)["overlay-wireguard"].verdict == "yes"
+    assert plans(mtu=1_359)["overlay-wireguard"].verdict == "yes", "IPv4 passes"
+
+
+@given(
+    st.integers(1, MOST_NODES),
+    st.integers(1, 256),
+    st.integers(0, 2_000),
+    st.sampled_from(("ipv6", "dual")),
+    st.integers(50, 116),
+)
+def test_ipv6_in_exact_numbers(nodes: int, pods: int, more: int, family: IpFamily, node_prefix6: int) -> None:
+    """The range for Pods holds a range for every node, and half of it would not, but where a cloud has set its length;
+    what is there holds no node more; more nodes are never easier; both families never carry more than IPv4 alone."""
+    order = {"yes": 0, "on request": 1, "no": 2}
+    there = node_prefix6 - 16
+    found = plans(nodes, pods, ip_family=family, node_prefix6=node_prefix6, pod_prefix6=there)
+    many = plans(min(nodes + more, MOST_NODES), pods, ip_family=family)
+    four = plans(nodes, pods)
+    for key, plan in found.items():
+        its = ranges(plan, 6)
+        assert its.node_range is not None
+        cut = its.node_range - its.pod_prefix
+        assert 2**cut >= nodes
+        assert nodes == 1 or 2 ** (cut - 1) < nodes or plan.kind.ipv6.shared is not None
+        assert its.per_node == 2 ** (128 - its.node_range) >= pods
+        assert its.prefix_nodes == (2 ** (its.node_range - there) if there <= its.node_range else 0)
+        assert order[plan.verdict] <= order[many[key].verdict]
+        assert (plan.verdict == "no") == (nodes > plan.most_nodes)
+        if family == "dual":
+            assert plan.most_nodes <= four[key].most_nodes
+            assert ranges(plan, 4) == ranges(four[key], 4)
+
+
+def test_lengths_of_the_other_family_are_refused() -> None:
+    """Nothing that was said is passed over; and what Kubernetes would refuse at its start is refused here."""
+
+    def refused(**fields: Any) -> dict[str, tuple[str, str]]:
+        with pytest.raises(InvalidInput) as caught:
+            Wanted(nodes=10, pods_per_node=30, **fields)
+        return {fault.field: (fault.code, fault.hint) for fault in caught.value.faults}
+
+    assert refused(pod_prefix6=48, node_prefix6=64).keys() == {"--pod-prefix6", "--node-prefix6"}
+    other = refused(pod_prefix=12, ip_family="ipv6")["--pod-prefix"]
+    assert other == (
+        "OtherFamily",
+        "leave it out, or plan with --ip-family ipv4 or dual; --pod-prefix6 is that of IPv6 ranges",
+    )
+    code, hint = refused(pod_prefix6=40, ip_family="ipv6")["--pod-prefix6"]
+    assert code == "TooLarge"
+    assert hint == "--node-prefix6 56 at most, or a --pod-prefix6 of 48 at least"
+    assert refused(pod_prefix6=48, node_prefix6=65, ip_family="dual")["--pod-prefix6"][0] == "TooLarge"
+    assert refused(node_prefix6=124, ip_family="ipv6") == {"--node-prefix6": ("TooSmall", "123 at most")}
+    assert refused(node_prefix6=129, ip_family="ipv6")["--node-prefix6"][0] == "OutOfRange"
+    assert refused(node_prefix=33)["--node-prefix"][0] == "OutOfRange"
+    assert refused(pod_prefix6=7, ip_family="ipv6")["--pod-prefix6"][0] == "OutOfRange"
 
 
 @pytest.mark.parametrize(
@@ -171,6 +306,20 @@ def test_all_wrong_wishes_are_named_at_once() -> None:
         Wanted(nodes=1, pods_per_node=30, node_prefix=30)
 
 
+@pytest.mark.parametrize(
+    ("ranges_of_nodes", "family"),
+    [
+        ([("10.0.0.0/24",), ("10.0.1.0/24",), ("10.0.2.0/24", "fd00::/64")], "ipv4"),
+        ([("10.0.0.0/24", "fd00::/64"), ("fd00:1::/64", "10.0.1.0/24"), ("10.0.2.0/24",), ()], "dual"),
+        ([("fd00::/64",)], "ipv6"),
+        ([(), ()], "ipv4"),
+        ([], "ipv4"),
+    ],
+)
+def test_the_family_that_most_nodes_have(ranges_of_nodes: list[tuple[str, ...]], family: str) -> None:
+    assert usual_family([NodeUse("n", cidrs, 110, 0) for cidrs in ranges_of_nodes]) == family
+
+
 def test_nodes_that_run_out() -> None:
     """Now, or before their kubelet says that they are full; a node without a range is nobody's guess."""
     roomy = NodeUse("roomy", ("10.16.0.0/24",), 110, 90)
@@ -181,5 +330,8 @@ def test_nodes_that_run_out() -> None:
     assert [(each.node.name, each.now) for each in found] == [("full", True), ("small", False)]
     assert found[0].why == "55 of 61 addresses for Pods are in use (10.16.2.0/26)"
     assert "takes 110 Pods, but 10.16.1.0/26, fd00::/64 has 61 addresses" in found[1].why
+    assert small.rooms == {4: 61, 6: BEYOND_COUNTING}
+    assert NodeUse("tight", ("fd00::/122",), 110, 0).rooms == {6: 62}, "IPv6 knows no broadcast address"
+    assert NodeUse("wide", ("fd00::/40",), 110, 0).addresses == BEYOND_COUNTING
     assert usual_pods_per_node([roomy, small, full, native]) == 110
     assert usual_pods_per_node([]) == 0

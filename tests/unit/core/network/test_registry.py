@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.core.network.findings import findings
 from kajitori.core.network.registry import (
-    findings,
     held,
     node_ranges,
     overlap,
@@ -117,7 +117,18 @@ def test_service_ranges_may_be_the_same_behind_translators_of_their_own() -> Non
 
 
 @pytest.mark.parametrize(
-    "cidr", ["169.254.0.0/24", "127.0.0.0/8", "224.0.0.0/8", "fe80::/64", "fd00:ec2::/64", "::/0", "0.0.0.0/0"]
+    "cidr",
+    [
+        "169.254.0.0/24",
+        "127.0.0.0/8",
+        "224.0.0.0/8",
+        "fe80::/64",
+        "fd00:ec2::/64",
+        "::/0",
+        "0.0.0.0/0",
+        "100::/64",
+        "fd20:ce::/64",
+    ],
 )
 def test_what_no_host_can_be_reached_at_is_refused(cidr: str) -> None:
     """Link-local, loopback, multicast, metadata services."""
@@ -134,6 +145,12 @@ def test_what_no_host_can_be_reached_at_is_refused(cidr: str) -> None:
         ("10.240.0.0/12", "flannel"),
         ("8.8.0.0/16", "public"),
         ("2001:db8::/48", "documentation"),
+        ("3fff:1::/32", "documentation"),
+        ("2a00:1450::/32", "public"),
+        ("fc00:1::/48", "not defined"),
+        ("fec0::/48", "deprecated"),
+        ("64:ff9b::/96", "NAT64"),
+        ("fdaa::/47", "each has a /48"),
     ],
 )
 def test_what_others_use_is_a_finding(cidr: str, said: str) -> None:
@@ -160,6 +177,9 @@ def test_a_quiet_registry_has_no_findings() -> None:
         ({"pods": ["10.8.0.0/16"], "size": {"nodes": 3, "nodePrefix": 26}}, {"size.nodePrefix": "TooSmall"}),
         ({"pods": ["10.8.0.0/16"], "size": {"nodes": 3, "nodePrefix": 99}}, {"size.nodePrefix": "OutOfRange"}),
         ({"pods": ["fd00::/112"], "size": {"nodes": 2000, "nodePrefix6": 120}}, {"pods": "TooSmall"}),
+        ({"pods": ["fd00::/112"], "size": {"nodes": 3, "nodePrefix6": 122}}, {"size.nodePrefix6": "TooSmall"}),
+        ({"pods": ["fd00::/120"], "size": {"nodes": 3}}, {"pods": "TooSmall"}),
+        ({"nodes": ["fd00::/126"], "size": {"nodes": 5}}, {"nodes": "TooSmall"}),
         ({"services": ["10.8.0.0/16"], "publicServices": ["10.9.0.0/17"]}, {"publicServices[0]": "PrefixMismatch"}),
         ({"services": ["10.8.0.0/16"], "publicServices": ["fd00::/112"]}, {"publicServices[0]": "PrefixMismatch"}),
         ({"services": [], "publicServices": ["10.9.0.0/16"]}, {"publicServices": "PrefixMismatch"}),
@@ -256,3 +276,37 @@ def test_hosts_may_be_among_nodes_and_researchers() -> None:
     hosts = [{"name": "n", "addresses": ["10.8.0.9"]}]
     document = {"researchers": ["10.7.0.0/16"], "hub": {"addresses": ["10.7.0.1"]}, "natHosts": hosts}
     assert parse_networks(document | {"clusters": clusters}).nat_hosts
+
+
+def told(**fields: Any) -> dict[str, str]:
+    """Findings about one cluster by code, but for those about what it leaves unsaid."""
+    found = findings(parse_networks({"clusters": [cluster(**fields)]}))
+    return {each.code: each.message for each in found if each.code not in ("NothingSaid", "ServicesInside")}
+
+
+def test_an_ipv6_range_for_pods_that_will_be_nearly_full() -> None:
+    """As for IPv4: by ranges of nodes, or by addresses; each family by its own."""
+    pods = ["10.16.0.0/12", "fdaa:1:2::/112"]
+    full = {"nodes": 220, "podsPerNode": 10, "nodePrefix": 24, "nodePrefix6": 120}
+    assert told(pods=pods, size=full) == {
+        "NearlyFull": "gamma will use 86% of its IPv6 addresses for Pods: plan its next range now"
+    }
+    assert told(pods=pods, size=full | {"nodes": 200}) == {}
+
+
+def test_what_kubernetes_itself_refuses_of_ipv6_is_a_finding() -> None:
+    """Ranges of nodes more than 16 bits longer than the one that they are cut from, Services beyond 20 bits."""
+    size = {"nodes": 5, "podsPerNode": 8, "nodePrefix6": 65}
+    assert "a nodePrefix6 of 64 would do" in told(pods=["fdaa:1:2::/48"], size=size)["NodePrefixTooLong"]
+    assert told(pods=["fdaa:1:2::/48", "10.16.0.0/12"], size=size | {"nodePrefix6": 64, "nodePrefix": 29}) == {}
+    assert "a /108" in told(services=["fdaa:1:2::/107"])["ServicesTooLarge"]
+    assert "a /12" in told(services=["10.128.0.0/11"])["ServicesTooLarge"]
+    assert told(services=["fdaa:1:2::/108", "10.128.0.0/12"]) == {}
+
+
+def test_a_family_without_a_gateway_is_told() -> None:
+    """Where gateways are named no other way is made; where none are, the network around knows the way."""
+    nodes = ["10.1.0.0/24", "fdaa:1:2::/64"]
+    assert "no gateway with an IPv6 address" in told(nodes=nodes, gateways=["10.255.0.11"])["NoGateway"]
+    assert told(nodes=nodes, gateways=["10.255.0.11", "fdaa:1:3::11"]) == {}
+    assert told(nodes=nodes) == {}

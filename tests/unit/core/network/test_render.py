@@ -5,6 +5,8 @@ That the rules do what they say is proved with real packets in tests/cluster/tes
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,3 +123,25 @@ def test_names_that_counters_could_not_tell_apart_are_refused(name: str) -> None
     with pytest.raises(InvalidInput) as caught:
         parse_networks({"clusters": [{"name": name}], "natHosts": [{"name": name}]})
     assert {fault.field for fault in caught.value.faults} >= {"clusters[0].name", "natHosts[0].name"}
+
+
+def test_a_network_of_ipv6_alone_needs_nothing_of_ipv4() -> None:
+    """Prefixes are translated one to one as with IPv4; no rule, route or setting is about the other family."""
+    networks = parse_networks(
+        """
+        researchers: ["fdaa:200::/48"]
+        hub: {addresses: ["fdaa:255::1"]}
+        natHosts: [{name: nat, addresses: ["fdaa:255::9"]}]
+        clusters:
+        - {name: alpha, nodes: ["fdaa:1::/64"], pods: ["fdaa:1:1::/48"], services: ["fdaa:96::/112"],
+           publicServices: ["fdaa:132::/112"], natHost: nat, gateways: ["fdaa:255::11"]}
+        """
+    )
+    hub, nat = render_hub(networks), render_nat(networks, "nat")
+    for rendered in (hub, nat):
+        assert not [rule for rule in rules(rendered.rules) if re.search(r"\bip (saddr|daddr)|snat ip |dnat ip ", rule)]
+        assert "net.ipv4" not in rendered.script()
+        assert "net.ipv6.conf.all.forwarding=1" in rendered.script()
+    assert any(rule.endswith("dnat ip6 prefix to fdaa:96::/112") for rule in rules(nat.rules))
+    assert any(rule.endswith("snat ip6 to fdaa:255::9") for rule in rules(nat.rules))
+    assert [route.words() for route in nat.routes][-1] == "blackhole fdaa:132::/112"
