@@ -1,6 +1,7 @@
 """The parts as processes of their own, on a real kube-apiserver with a real kube-scheduler.
 
-Each has no more rights than deploy/rbac.yaml gives it; the API server's audit log tells who wrote what.
+Each has no more rights than the manifests under deploy/ give it; the API server's audit log tells who wrote what, and
+what the Web API asked.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,27 +26,32 @@ from tests.helpers.commands import kaji
 from tests.helpers.platform import kubectl_binary
 from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
 
+from kajitori.core.tickets import Ticket, sign
 from kajitori.kube.install import install
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 60.0
+SERVER = "kajitori-server"
+"""The service account of deploy/server.yaml."""
+CONTROLLERS = ("c1", "c2")
+"""Each has an account of its own here, with the rights of deploy/controller.yaml, so that it is told who wrote."""
 ROLES = {
-    "server": ("kajitori-server",),
-    "c1": ("kajitori-controller",),
-    "c2": ("kajitori-controller",),
     "nodes": ("cluster-admin",),
     "ada": ("kajitori-user", "kajitori-user-logs", "kajitori-user-exec"),
     "grace": ("kajitori-user",),
     "eve": (),
     "olga": ("kajitori-operator",),
 }
-"""Service accounts, and the roles of each: of people in their namespace, of parts everywhere."""
+"""Service accounts beside those of the parts, and the roles of each: of people in their namespace, else everywhere."""
 PEOPLE = ("ada", "grace", "eve")
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}],
+    "rules": [
+        {"level": "Metadata", "users": [f"system:serviceaccount:kajitori:{SERVER}"]},
+        {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
+    ],
 }
 POLICY: dict[str, dict[str, Any]] = {
     "start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "restartGrace": "1s"},
@@ -103,19 +111,17 @@ class Site:
         documents: list[dict[str, Any]] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("kajitori", "vision")
         ]
-        documents += [each for each in yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text()) if each]
+        documents += manifest("rbac.yaml")
+        documents += [each for each in manifest("server.yaml") if each["kind"] in ("ServiceAccount", *BINDINGS)]
+        for binding in (each for each in manifest("controller.yaml") if each["kind"] in BINDINGS):
+            (subject,) = binding["subjects"]
+            documents.append(binding | {"subjects": [subject | {"name": name} for name in CONTROLLERS]})
+        documents += [_account(name) for name in (*CONTROLLERS, *ROLES)]
         for user, roles in ROLES.items():
             subject = {"kind": "ServiceAccount", "name": user, "namespace": "kajitori"}
-            documents.append(
-                {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": user, "namespace": "kajitori"}}
-            )
             for role in roles:
                 where = "vision" if user in PEOPLE else ""
-                documents.append(_binding(f"{user}-{role}", "ClusterRole", role, subject, where))
-            if user == "server":
-                documents.append(_binding("server-tickets", "Role", "kajitori-tickets", subject, "kajitori"))
-            if "kajitori-controller" in roles:
-                documents.append(_binding(f"{user}-leads", "Role", "kajitori-leader", subject, "kajitori"))
+                documents.append(_binding(f"{user}-{role}", role, subject, where))
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
 
     # ------------------------------------------------------------------------------------------ processes
@@ -138,7 +144,7 @@ class Site:
         shared = ("--policy", str(self.policy), "--blobs", (self.folder / "blobs").as_uri())
         for name in ("c1", "c2"):
             self.start(name, "controller", name, *shared, "--identity", name)
-        self.start("server", "server", "server", *shared, "--port", "0", "-N", "vision")
+        self.start("server", "server", SERVER, *shared, "--port", "0", "-N", "vision")
         self.until(lambda: "Web API: http" in self.log("server"), "the Web API listens")
         self.url = self.log("server").split("Web API: ")[1].split()[0]
         self.until(lambda: self.leader() in ("c1", "c2"), "somebody leads")
@@ -174,6 +180,13 @@ class Site:
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"{late}: {late.stdout!r} {late.stderr!r}\n{self.explain()}") from late
 
+    def refusal(self, path: str, token: str, body: bytes | None = None) -> int:
+        """The status of what the Web API refuses to whoever shows this."""
+        request = urllib.request.Request(self.url + path, body, {"Authorization": f"Bearer {token}"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=PATIENCE_SECONDS)
+        return refused.value.code
+
     # ------------------------------------------------------------------------------------------ questions
 
     def phase(self, run: str) -> str:
@@ -184,10 +197,14 @@ class Site:
 
     def writes_of(self, user: str) -> int:
         """How often a part has written since the cluster began, as the API server's audit log has it."""
+        return sum(one["verb"] not in ("get", "list", "watch") for one in self.asked_by(user))
+
+    def asked_by(self, user: str) -> list[dict[str, Any]]:
+        """What the audit log has of a part."""
         name = f"system:serviceaccount:kajitori:{user}"
         lines = (self.folder / "audit.log").read_text().splitlines()
-        entries = [json.loads(line) for line in lines if name in line]
-        return len([one for one in entries if one["user"]["username"] == name and "impersonatedUser" not in one])
+        entries = [json.loads(line) for line in lines if name in line and line.endswith("}")]
+        return [one for one in entries if one["user"]["username"] == name and "impersonatedUser" not in one]
 
     def leader(self) -> str:
         lease = ("get", "lease", "kajitori-controller", "-n", "kajitori", "-o", "jsonpath={.spec.holderIdentity}")
@@ -214,13 +231,25 @@ async def _install(cluster: RealCluster) -> None:
         await install(client)
 
 
-def _binding(name: str, role_kind: str, role: str, subject: dict[str, str], namespace: str = "") -> dict[str, Any]:
+def manifest(name: str) -> list[dict[str, Any]]:
+    """The documents of a file under deploy/."""
+    return [each for each in yaml.safe_load_all((ROOT / "deploy" / name).read_text()) if each]
+
+
+BINDINGS = ("ClusterRoleBinding", "RoleBinding")
+
+
+def _account(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "kajitori"}}
+
+
+def _binding(name: str, role: str, subject: dict[str, str], namespace: str = "") -> dict[str, Any]:
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
         "metadata": metadata,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [subject],
     }
 
@@ -243,7 +272,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         it = Site(cluster, folder)
         it.grant()
         try:
-            it.before_installation = it.kaji("server", "--kubeconfig", str(it.kubeconfig("server")), "--port", "0")
+            it.before_installation = it.kaji("server", "--kubeconfig", str(it.kubeconfig(SERVER)), "--port", "0")
             asyncio.run(_install(cluster))
             it.start_all()
             yield it
@@ -298,7 +327,7 @@ def test_members_of_a_gang_are_told_of_each_other(site: Site) -> None:
         assert "rank 0: 2 hosts" in logs and "rank 1: 2 hosts" in logs
     finally:
         site.policy.write_text(yaml.safe_dump(POLICY))
-    secrets = {"c1": ("kajitori", "kajitori-tickets"), "server": ("kajitori", "kajitori-tickets"), "ada": ("", "")}
+    secrets = {"c1": ("kajitori", "kajitori-tickets"), SERVER: ("kajitori", "kajitori-tickets"), "ada": ("", "")}
     for user, (namespace, name) in secrets.items():
         who = f"--as=system:serviceaccount:kajitori:{user}"
         for where in ("kajitori", "vision"):
@@ -309,6 +338,34 @@ def test_members_of_a_gang_are_told_of_each_other(site: Site) -> None:
     ticket = site.kubectl("get", "pods", "-n", "vision", "-l", "kajitori.dev/run=found", "-o", "yaml").stdout
     shown = ticket.split("KAJI_START_TICKET")[1].split("value: ")[1].split()[0]
     assert not any(shown in site.log(part) for part in site.processes)
+
+
+def test_the_web_api_has_the_rights_that_it_uses_and_no_others(site: Site) -> None:
+    """All that deploy/server.yaml lets its account do, it has done by now, as the audit log tells; what else it asked
+    for everybody may, or it was refused, as the right to install."""
+    assert site.kaji("events").returncode == 0
+    token = site.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
+    assert site.refusal("/v1/nodes/here/traffic", token, b"{}") == 401, "no agent's token, and none of the cluster's"
+    ticket = sign(Ticket("vision", "nobody", "uid", 1, 2), b"another key")
+    assert site.refusal("/v1/members/hosts", ticket) in (401, 503), "503 where the key was read a moment ago"
+    roles = {(each["kind"], each["metadata"]["name"]): each["rules"] for each in manifest("rbac.yaml")}
+    bound = [each["roleRef"] for each in manifest("server.yaml") if each["kind"] in BINDINGS]
+    may = {
+        (group, resource, verb, name)
+        for ref in bound
+        for rule in roles[ref["kind"], ref["name"]]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+    used = set()
+    for one in site.asked_by(SERVER):
+        what = one.get("objectRef") or {}
+        group, resource, verb = what.get("apiGroup", ""), what.get("resource", ""), one["verb"]
+        if "kajitori" in one["annotations"].get("authorization.k8s.io/reason", ""):
+            used.add((group, resource, verb, what.get("name", "") if resource == "secrets" else ""))
+    assert used == may
 
 
 def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(site: Site) -> None:

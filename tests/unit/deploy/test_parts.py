@@ -1,0 +1,121 @@
+"""deploy/server.yaml and deploy/controller.yaml: the parts take what they are told there, find what they need, and are
+found by whoever asks them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import pytest
+import yaml
+
+from kajitori.api.health import router
+from kajitori.cli.verbs.controller import command as controller
+from kajitori.cli.verbs.server import command as server
+from kajitori.core.names import AGENT_ACCOUNT
+from kajitori.core.network.registry import parse_networks
+from kajitori.core.policy import parse_policy
+from kajitori.settings import LEASE_NAMESPACE
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+PARTS: dict[str, click.Command] = {"server": server, "controller": controller}
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all((DEPLOY / f"{name}.yaml").read_text()) if each]
+
+
+def one(name: str, kind: str) -> dict[str, Any]:
+    (found,) = [each for each in documents(name) if each["kind"] == kind]
+    return found
+
+
+def container(part: str) -> dict[str, Any]:
+    (found,) = one(part, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def told(part: str, folder: Path) -> dict[str, Any]:
+    """What its command line says, where the ConfigMap's files lie in `folder`."""
+    (mount,) = [each for each in container(part)["volumeMounts"] if each["name"] == "policy"]
+    for name, text in one("policy", "ConfigMap")["data"].items():
+        (folder / name).write_text(text)
+    arguments = [each.replace(mount["mountPath"], str(folder)) for each in container(part)["args"]]
+    return PARTS[part].make_context(part, arguments).params
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_its_command_line(part: str, tmp_path: Path) -> None:
+    """Every option exists, and the files that it names are those of the ConfigMap, which have no fault."""
+    assert container(part)["command"] == ["kaji", part]
+    found = told(part, tmp_path)
+    policy = parse_policy(found["policy"].read_bytes())
+    assert policy.start.image
+    if part == "server":
+        parse_networks(found["networks"].read_bytes())
+        assert found["agent_account"] == AGENT_ACCOUNT
+    else:
+        assert found["namespace"] == LEASE_NAMESPACE
+    (volume,) = [v for v in one(part, "Deployment")["spec"]["template"]["spec"]["volumes"] if v["name"] == "policy"]
+    assert volume["configMap"]["name"] == one("policy", "ConfigMap")["metadata"]["name"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_its_account_has_the_roles_of_rbac_yaml(part: str) -> None:
+    """And its Pods run as nobody else, with no more of the machine than they need."""
+    roles = {(each["kind"], each["metadata"]["name"], each["metadata"].get("namespace")) for each in documents("rbac")}
+    account = one(part, "ServiceAccount")["metadata"]
+    bindings = [each for each in documents(part) if each["kind"].endswith("RoleBinding")]
+    assert len(bindings) == 2
+    for binding in bindings:
+        ref = binding["roleRef"]
+        namespace = binding["metadata"].get("namespace") if ref["kind"] == "Role" else None
+        assert (ref["kind"], ref["name"], namespace) in roles
+        assert [(each["name"], each["namespace"]) for each in binding["subjects"]] == [
+            (account["name"], account["namespace"])
+        ]
+    spec = one(part, "Deployment")["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == account["name"]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert container(part)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_its_pods_are_those_that_are_meant(part: str) -> None:
+    """By Deployment, budget, spread and Service alike; more than one, so that one may be away."""
+    deployment = one(part, "Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    selectors = [deployment["selector"], one(part, "PodDisruptionBudget")["spec"]["selector"]]
+    selectors += [each["labelSelector"] for each in deployment["template"]["spec"]["topologySpreadConstraints"]]
+    assert [each["matchLabels"] for each in selectors] == [labels] * 3
+    assert deployment["replicas"] > one(part, "PodDisruptionBudget")["spec"]["maxUnavailable"]
+    if part == "server":
+        assert one(part, "Service")["spec"]["selector"] == labels
+
+
+def test_the_web_api_is_where_others_look_for_it(tmp_path: Path) -> None:
+    """Agents, members of runs and probes: by the Service's name and port, at paths that there are."""
+    service = one("server", "Service")
+    (port,) = service["spec"]["ports"]
+    assert told("server", tmp_path)["port"] == port["port"] == container("server")["ports"][0]["containerPort"]
+    assert port["targetPort"] == container("server")["ports"][0]["name"]
+    (agent,) = one("agent", "DaemonSet")["spec"]["template"]["spec"]["containers"]
+    agents_word = next(each for each in agent["args"] if each.startswith("--report=")).removeprefix("--report=")
+    start = parse_policy(one("policy", "ConfigMap")["data"]["policy.yaml"]).start
+    for url in (urlsplit(agents_word), urlsplit(str(start.server))):
+        assert (url.port, str(url.hostname).split(".")[:2]) == (
+            port["port"],
+            [service["metadata"]["name"], service["metadata"]["namespace"]],
+        )
+    paths = {getattr(route, "path", "") for route in router.routes}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        asked = container("server")[probe]["httpGet"]
+        assert asked["port"] == "http"
+        assert asked["path"] in paths
