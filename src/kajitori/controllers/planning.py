@@ -231,8 +231,7 @@ class Planning:
     async def _give_way(self, key: Key, run: RunObject, asked: GivesWay) -> None:
         """Writes that this run gives way; its life does the rest."""
         try:
-            assert run.status is not None
-            await self._statuses.write(run, gang.give_way(run.status, asked))
+            await self._statuses.write(run, gang.give_way(self._statuses.standing(run), asked))
         except BaseException:
             self._queue.giving_way.note_failed(key)
             self._changed = True

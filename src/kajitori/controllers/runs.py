@@ -283,7 +283,7 @@ class RunController:
             else:
                 await self._add_finalizer(run)
             return
-        status = run.standing
+        status = self._statuses.standing(run)
         admitted = await self._admit(key, run, status)
         if admitted is None:
             self._first_look.discard(key)

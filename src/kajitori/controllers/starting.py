@@ -136,7 +136,8 @@ class Starter:
     async def create(
         self, run: RunObject, admitted: Admitted, status: RunStatus, ranks: Sequence[int], version: str
     ) -> None:
-        """The burst. What is refused for good takes the attempt down; else the attempt is marked as created."""
+        """The burst. What is refused for good takes the attempt down; else that all was made is noted, and written when
+        the run is looked at next."""
         attempt = status.attempt
         if attempt is None:
             return
@@ -152,12 +153,12 @@ class Starter:
             await self._give_up(run, admitted, status, ranks, version, refused)
             return
         meta = run.metadata
-        self._statuses.note_made((meta.namespace, meta.name), created)
-        whole = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
+        self._statuses.note_made((meta.namespace, meta.name), meta.uid, attempt.number, created)
         if len(created) < len(ranks):
             made = {names.pod_name(meta.name, attempt.number, rank): rank for rank in ranks}
+            whole = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
             whole = gang.made_in_part(whole, [rank for name, rank in made.items() if name not in created])
-        await self._statuses.write(run, whole, version, before=status)
+            await self._statuses.write(run, whole, version, before=status)
 
     async def _give_up(
         self,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+import msgspec
+
 from kajitori.controllers.workqueue import Key
 from kajitori.core import names
 from kajitori.core.node_request import RequestState, says
@@ -38,6 +40,8 @@ class _Written:
 
     version: int = 0
     at: datetime | None = None
+    made: tuple[str, int] | None = None
+    """UID of the run and number of the attempt of which all Pods were made last."""
     unseen_pods: set[str] = field(default_factory=set)
     unseen_since: datetime | None = None
 
@@ -64,6 +68,8 @@ class Statuses:
         written = self._written.setdefault((meta.namespace, meta.name), _Written())
         written.version = int(version)
         written.at = self._now()
+        if status.attempt is not None and not status.attempt.created:
+            written.made = None  # of the same number, where an API server was given a backup's data
         self._announce(run, before or run.status, status)
         return version
 
@@ -81,24 +87,25 @@ class Statuses:
             self._events.say(about, *_REQUESTS[request.state], says(request))
 
     def may_write(self, key: Key, old: RunStatus | None, new: RunStatus) -> bool:
-        """Turning points are written at once, counts at most once a second; so is that a run runs by now, where others
-        wait for the API server to start or to end."""
+        """Turning points are written at once, counts at most once a second; so is how far a start has come, where
+        others wait for the API server to start or to end."""
         at = self.written_at(key)
         if old is None or at is None:
             return True
-        runs_now = (old.phase, new.phase) == (Phase.STARTING, Phase.RUNNING) and self._client.limiter.is_full
-        if not runs_now and _turning_point(old) != _turning_point(new):
-            return True
-        return self._now() - at >= STATUS_INTERVAL
+        turns = _turning_point(old) != _turning_point(new)
+        if turns and self._client.limiter.is_full:
+            turns = _without_start(old) != _without_start(new)
+        return turns or self._now() - at >= STATUS_INTERVAL
 
     def written_at(self, key: Key) -> datetime | None:
         """When a run's status was written last; None where it was not written here."""
         written = self._written.get(key)
         return written.at if written is not None else None
 
-    def note_made(self, key: Key, pods: Iterable[str]) -> None:
-        """These Pods of a run were made: the mirror is to show them before anything is decided."""
+    def note_made(self, key: Key, uid: str, attempt: int, pods: Iterable[str]) -> None:
+        """All Pods of a run's attempt were made: the mirror is to show these before anything is decided."""
         written = self._written.setdefault(key, _Written())
+        written.made = uid, attempt
         written.unseen_pods = {name for name in pods if (key[0], name) not in self._mirror.pods}
         written.unseen_since = self._now()
 
@@ -107,6 +114,14 @@ class Statuses:
         written = self._written.get(key)
         if written is not None:
             written.unseen_pods.discard(pod)
+
+    def standing(self, run: RunObject) -> RunStatus:
+        """The run's status; as one whose Pods were all made where that is known here, and maybe not written yet."""
+        status, meta = run.standing, run.metadata
+        written, attempt = self._written.get((meta.namespace, meta.name)), status.attempt
+        if written is None or attempt is None or attempt.created or written.made != (meta.uid, attempt.number):
+            return status
+        return msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
 
     def is_shown(self, run: RunObject) -> bool:
         """Whether the mirror shows what was written of a run last; deciding on older facts would do things twice."""
@@ -155,6 +170,14 @@ async def write_status(client: KubeClient, run: RunObject, status: RunStatus, *,
     }
     written = await client.replace(RUNS, document, subresource="status")
     return str(written["metadata"]["resourceVersion"])
+
+
+def _without_start(status: RunStatus) -> tuple[object, ...]:
+    """The same for all that becomes of an attempt from its placement until it runs."""
+    if status.phase not in (Phase.STARTING, Phase.RUNNING):
+        return _turning_point(status)
+    number = status.attempt.number if status.attempt else 0
+    return (status.restarts, status.interruptions, number)
 
 
 def _turning_point(status: RunStatus) -> tuple[object, ...]:

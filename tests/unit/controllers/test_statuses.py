@@ -14,7 +14,8 @@ from tests.unit.kube.fake_api import client_of, serving
 from kajitori.controllers.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.core.node_request import NodeRequest, RequestState
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import MemberCounts, RunStatus
+from kajitori.core.status import Attempt, MemberCounts, RunStatus
+from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
@@ -73,16 +74,16 @@ async def test_pods_that_were_made_are_waited_for_but_not_for_ever() -> None:
     scene, run = Scene(), run_of("9")
     async with scene.statuses() as (statuses, mirror):
         mirror.pods["vision", "bert-1-0"] = Pod(metadata=ObjectMeta(name="bert-1-0", namespace="vision"))
-        statuses.note_made(KEY, ["bert-1-0", "bert-1-1"])
+        statuses.note_made(KEY, "u1", 1, ["bert-1-0", "bert-1-1"])
         assert not statuses.is_shown(run)
         statuses.note_seen(KEY, "bert-1-1")
         assert statuses.is_shown(run)
-        statuses.note_made(KEY, ["bert-1-2"])
+        statuses.note_made(KEY, "u1", 1, ["bert-1-2"])
         scene.now += UNSEEN_PATIENCE - MOMENT
         assert not statuses.is_shown(run)
         scene.now += MOMENT
         assert statuses.is_shown(run)
-        statuses.note_made(KEY, ["bert-1-3"])
+        statuses.note_made(KEY, "u1", 1, ["bert-1-3"])
         statuses.forget(KEY)
         assert statuses.is_shown(run), "another run of that name has nothing to do with it"
 
@@ -100,6 +101,59 @@ async def test_turning_points_are_written_at_once_and_counts_once_a_second() -> 
         assert statuses.may_write(KEY, None, more)
         scene.now += MOMENT
         assert statuses.may_write(KEY, RUNNING, more)
+
+
+async def test_how_far_a_start_has_come_waits_for_a_second_where_requests_queue_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its end, another attempt and what went wrong do not."""
+    monkeypatch.setattr(ConcurrencyLimiter, "is_full", property(lambda _: True))
+    scene = Scene()
+    attempt = Attempt(number=1, nodes="a")
+    placed = RunStatus(phase=Phase.STARTING, reason=Reason.CREATING, attempt=attempt, attempts=1)
+    made = msgspec.structs.replace(placed, attempt=Attempt(number=1, nodes="a", created=True))
+    runs = msgspec.structs.replace(made, phase=Phase.RUNNING, reason=Reason.NONE)
+    async with scene.statuses() as (statuses, _):
+        await statuses.write(run_of("8", placed), placed)
+        for later in (made, runs):
+            assert not statuses.may_write(KEY, placed, later)
+        for turn in (
+            msgspec.structs.replace(runs, phase=Phase.SUCCEEDED),
+            msgspec.structs.replace(runs, phase=Phase.FAILED),
+            msgspec.structs.replace(runs, attempt=Attempt(number=2, nodes="a"), attempts=2),
+            msgspec.structs.replace(runs, restarts=1),
+            msgspec.structs.replace(runs, interruptions=1),
+        ):
+            assert statuses.may_write(KEY, placed, turn)
+        scene.now += STATUS_INTERVAL
+        assert statuses.may_write(KEY, placed, made)
+        monkeypatch.undo()
+        scene.now -= MOMENT
+        assert statuses.may_write(KEY, placed, made), "nobody waits: it is told at once"
+
+
+async def test_that_all_was_made_is_known_before_it_is_written() -> None:
+    """Of this attempt of this run alone; and not any more where an API server was given a backup's data, and the same
+    number is used again."""
+    scene = Scene()
+    placed = RunStatus(phase=Phase.STARTING, attempt=Attempt(number=2, nodes="a"), attempts=2)
+
+    def made_by(statuses: Statuses, run: RunObject) -> bool:
+        attempt = statuses.standing(run).attempt
+        return attempt is not None and attempt.created
+
+    async with scene.statuses() as (statuses, _):
+        run = run_of("9", placed)
+        assert not made_by(statuses, run)
+        statuses.note_made(KEY, "u1", 2, ["bert-2-0"])
+        assert made_by(statuses, run)
+        assert statuses.standing(run_of("9", RUNNING)) is RUNNING
+        for uid, number in (("u1", 1), ("u1", 3), ("u2", 2)):
+            statuses.note_made(KEY, uid, number, ["bert-2-0"])
+            assert not made_by(statuses, run)
+        statuses.note_made(KEY, "u1", 2, ["bert-2-0"])
+        await statuses.write(run, placed)
+        assert not made_by(statuses, run)
 
 
 async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) -> None:
