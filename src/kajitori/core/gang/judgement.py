@@ -6,11 +6,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from kajitori.core.gang.ledger import Ledger, seconds_of
-from kajitori.core.gang.progress import blame_node, earliest, node_by_rank, pause, say, start_patience_seconds
+from kajitori.core.gang.progress import (
+    blame_node,
+    earliest,
+    node_by_rank,
+    notes_of,
+    pause,
+    say,
+    start_patience_seconds,
+)
 from kajitori.core.gang.types import Member, MemberState, Run, Sweep
 from kajitori.core.reasons import COUNTS_AS_RESTART, MAY_BE_ITS_MEMORY, NEVER_RESTARTED, START_FAILURES, Phase, Reason
 from kajitori.core.run import MAX_RESTARTS_OF_EACH
-from kajitori.core.status import NOTABLE_LIMIT, Notable, RunStatus
+from kajitori.core.status import NOTABLE_LIMIT, RunStatus
 from kajitori.core.times import parse_time
 
 _HOPELESS_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
@@ -151,13 +159,6 @@ class Judgement:
         if len(failed) >= NOTABLE_LIMIT:
             return
         times = f" (started again {restarts} times)" if restarts > 1 else " (started again once)" if restarts else ""
-        note = Notable(
-            rank=member.rank,
-            node=member.node,
-            reason=member.reason.value,
-            message=member.message[:280] + times,
-            exit_code=member.exit_code,
-            attempt=member.attempt,
-            since=member.ended_at,
-        )
+        (note,) = notes_of([member])
+        note.message = note.message[:280] + times
         self.status.notable = [*failed, note]

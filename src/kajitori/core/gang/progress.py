@@ -149,9 +149,22 @@ def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> Run
         failed=states.count(MemberState.FAILED),
     )
     failed = [member for member in members if member.state is MemberState.FAILED]
-    waiting = [m for m in members if m.state is MemberState.PENDING and m.reason not in (Reason.NONE, Reason.CREATING)]
-    seen = {(note.rank, note.attempt): note for note in status.notable}
-    notable = [
+    notable = notes_of([*failed, *held_up(members)][:NOTABLE_LIMIT], status.notable)
+    if not notable and not any(state is MemberState.PENDING for state in states) and status.notable:
+        notable = [note for note in status.notable if note.exit_code is not None]  # how the last attempt ended
+    return msgspec.structs.replace(status, members=counts, notable=notable or status.notable[:NOTABLE_LIMIT])
+
+
+def held_up(members: Iterable[Member]) -> list[Member]:
+    """Those that do not run yet, and wait for more than to be made."""
+    nothing = (Reason.NONE, Reason.CREATING)
+    return [each for each in members if each.state is MemberState.PENDING and each.reason not in nothing]
+
+
+def notes_of(members: Iterable[Member], before: Iterable[Notable] = ()) -> list[Notable]:
+    """What is told of these members; since when, where it was told before."""
+    since = {(note.rank, note.attempt): note.since for note in before}
+    return [
         Notable(
             rank=member.rank,
             node=member.node,
@@ -159,13 +172,10 @@ def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> Run
             message=member.message[:300],
             exit_code=member.exit_code,
             attempt=member.attempt,
-            since=member.ended_at or (seen[key].since if (key := (member.rank, member.attempt)) in seen else ""),
+            since=member.ended_at or since.get((member.rank, member.attempt), ""),
         )
-        for member in (failed + waiting)[:NOTABLE_LIMIT]
+        for member in members
     ]
-    if not notable and not any(state is MemberState.PENDING for state in states) and status.notable:
-        notable = [note for note in status.notable if note.exit_code is not None]  # how the last attempt ended
-    return msgspec.structs.replace(status, members=counts, notable=notable or status.notable[:NOTABLE_LIMIT])
 
 
 def starting(status: RunStatus, pending: Sequence[Member]) -> RunStatus:

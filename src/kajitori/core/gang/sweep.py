@@ -20,7 +20,9 @@ from kajitori.core.gang.progress import (
     earliest,
     end_members,
     finish,
+    held_up,
     node_by_rank,
+    notes_of,
     pause,
     place_on,
     say,
@@ -46,7 +48,7 @@ from kajitori.core.reasons import (
     Phase,
     Reason,
 )
-from kajitori.core.status import NOTABLE_LIMIT, MemberCounts, Notable, RunStatus
+from kajitori.core.status import NOTABLE_LIMIT, MemberCounts, RunStatus
 from kajitori.core.times import format_time, parse_time
 
 STARTED_TOGETHER = 1000
@@ -305,19 +307,7 @@ def _counted(run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, newest: 
         failed=len(indices & ledger.failed),
     )
     failed = [note for note in status.notable if note.rank in ledger.failed]
-    seen = {(note.rank, note.attempt): note.since for note in status.notable}
-    waiting = [
-        Notable(
-            rank=member.rank,
-            node=member.node,
-            reason=member.reason.value,
-            message=member.message[:300],
-            attempt=member.attempt,
-            since=seen.get((member.rank, member.attempt), ""),
-        )
-        for member in current
-        if member.state is MemberState.PENDING and member.reason not in (Reason.NONE, Reason.CREATING)
-    ]
+    waiting = notes_of(held_up(current)[:NOTABLE_LIMIT], status.notable)
     return msgspec.structs.replace(status, members=counts, notable=[*failed, *waiting][:NOTABLE_LIMIT])
 
 
