@@ -6,10 +6,8 @@ Another MPI is tried where KAJITORI_MPI names one: its mpirun and its library, w
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -95,27 +93,16 @@ exec /usr/sbin/sshd "$@"
 """
 
 
-def remove_bridge(address: str) -> None:
-    """Removes what a kubelet's Pods were connected by."""
-    found = subprocess.run(["ip", "-j", "addr", "show", "to", address], capture_output=True, check=True)
-    for link in json.loads(found.stdout):
-        if link:
-            subprocess.run(["ip", "link", "del", link["ifname"]], check=True)
-
-
 @contextlib.asynccontextmanager
 async def machine_with_networks(world: World) -> AsyncIterator[dict[str, str]]:
     """This machine as a node whose Pods have addresses of their own, and a Web API that they reach."""
     number = os.getpid() % (100 * 250)
     network = f"10.{128 + number // 250}.{number % 250}"
-    try:
-        async with (
-            this_machine(world, pod_network="namespace", pod_cidr=f"{network}.0/24", cpu_millis=MANY_CORES) as selector,
-            with_web_api(world, f"{network}.1"),
-        ):
-            yield selector
-    finally:  # the kubelet leaves its bridge to the next of its folder; the next test's would share its addresses
-        remove_bridge(f"{network}.1")
+    async with (
+        this_machine(world, pod_network="namespace", pod_cidr=f"{network}.0/24", cpu_millis=MANY_CORES) as selector,
+        with_web_api(world, f"{network}.1"),
+    ):
+        yield selector
 
 
 @contextlib.asynccontextmanager

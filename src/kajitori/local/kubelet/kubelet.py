@@ -124,6 +124,7 @@ class Kubelet:
                 task.cancel()
             await asyncio.gather(*background, *self._tasks.values(), return_exceptions=True)
             await server.stop()
+            await network.stop()
             detected.cgroups.remove()
 
     async def _register(self, stop: asyncio.Event) -> bool:

@@ -40,6 +40,9 @@ class PodNetwork(Protocol):
         """The end of a Pod's network that is on the machine; empty where it has none of its own."""
         ...
 
+    async def stop(self) -> None:
+        """Takes away what `start` prepared, where no Pod is left."""
+
 
 class HostNetwork:
     """Every Pod has the machine's own address, and its ports are the machine's."""
@@ -59,6 +62,9 @@ class HostNetwork:
     def interface(self, uid: str) -> str:
         return ""
 
+    async def stop(self) -> None:
+        return None
+
 
 class NamespaceNetwork:
     """A bridge on this machine, and for each Pod a namespace that hangs on it. What leaves the machine is masqueraded.
@@ -71,6 +77,7 @@ class NamespaceNetwork:
         self._cidr = ipaddress.IPv4Network(cidr)
         self._id = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
         self._bridge = f"kaji-{self._id}"
+        self._table = f"kajitori_{self._id}"
         self._gateway = self._cidr.network_address + 1
         self._lock = asyncio.Lock()
 
@@ -124,6 +131,17 @@ class NamespaceNetwork:
             with contextlib.suppress(NetworkError):
                 await _ip(*command)
 
+    async def stop(self) -> None:
+        # A bridge that stays answers for its addresses, also where another folder's Pods have them by then.
+        async with self._lock:
+            if self._leases():
+                return
+            with contextlib.suppress(NetworkError):
+                await _ip("link", "del", self._bridge)
+            if shutil.which("nft") is not None:
+                with contextlib.suppress(NetworkError):
+                    await _run(["nft", "delete", "table", "ip", self._table])
+
     def _name(self, uid: str) -> str:
         return f"kaji-{self._id}-{hashlib.sha256(uid.encode()).hexdigest()[:12]}"
 
@@ -148,7 +166,7 @@ class NamespaceNetwork:
 
     def _rules(self) -> str:
         # Added, emptied and filled in one transaction: the same however often it is done.
-        table = f"kajitori_{self._id}"
+        table = self._table
         return (
             f"add table ip {table}\n"
             f"flush table ip {table}\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import asyncio, json, os, socket, subprocess, sys
+import asyncio, json, os, shutil, socket, subprocess, sys
 from pathlib import Path
 from tests.unit.local.kubelet.conftest import Machine, until
 
@@ -45,8 +45,15 @@ async def main():
         await story(machine)
     finally:
         await machine.tear_down()
-    left = [name for name in os.listdir("/run/netns") if name.startswith("kaji-" + machine.kubelet.context.network._id)]
+    network = machine.kubelet.context.network
+    left = [name for name in os.listdir("/run/netns") if name.startswith("kaji-" + network._id)]
     assert not left, left
+    assert bridges() == [], "it goes with the last Pod's kubelet: another folder's may have its addresses next"
+    if shutil.which("nft"):
+        assert network._table not in subprocess.check_output(["nft", "list", "tables"], text=True)
+
+def bridges():
+    return [name for _, name in socket.if_nameindex() if name.startswith("kaji-")]
 
 async def story(machine):
     await machine.start()
@@ -69,6 +76,7 @@ async def story(machine):
     assert addresses == ["10.99.0.2", "10.99.0.3", "10.99.0.4"], addresses
     assert machine.log("c").split()[-3:] == ["c", "10.99.0.4", "10.99.0.3"], machine.log("c")
     await machine.stop()
+    assert len(bridges()) == 1, "Pods run on"
     await machine.start()
     await machine.cluster.submit("d", "sleep", "1000")
     await machine.phase("d", "Running")
