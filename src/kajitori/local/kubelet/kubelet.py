@@ -8,7 +8,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from kajitori.errors import Unavailable
@@ -71,17 +71,37 @@ class Kubelet:
             await self._run(stop)
 
     async def _run(self, stop: asyncio.Event) -> None:
+        async with contextlib.AsyncExitStack() as closing:
+            await self._prepare(closing)
+            if not await self._register(stop):
+                return
+            node, events = self.node, self.context.events
+            jobs = (node.run(), node.run_lease(), events.run(), self._evict(), self._watch())
+            background = [asyncio.create_task(job) for job in jobs]
+            closing.push_async_callback(_ended, background)
+            stopped = asyncio.create_task(stop.wait())
+            done, _ = await asyncio.wait({stopped, *background}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            for task in done - {stopped}:
+                task.result()  # none of them ends by itself: what went wrong goes up
+
+    async def _prepare(self, closing: contextlib.AsyncExitStack) -> None:
+        """All that is to be there before this machine is a node; taken away by `closing`, as far as it got."""
         settings = self.settings
         # Names the containers' control groups: the same for every kubelet of this root folder, and no other's.
         group = f"kajitori-{hashlib.sha256(str(settings.root_dir.resolve()).encode()).hexdigest()[:12]}"
-        detected = await asyncio.to_thread(
-            self._detect,
-            settings.root_dir,
-            group,
-            namespaces=settings.namespaces,
-            cgroups=settings.cgroups,
-            gpus=settings.gpus,
+        detecting = asyncio.create_task(
+            asyncio.to_thread(
+                self._detect,
+                settings.root_dir,
+                group,
+                namespaces=settings.namespaces,
+                cgroups=settings.cgroups,
+                gpus=settings.gpus,
+            )
         )
+        closing.push_async_callback(_remove_groups, detecting)
+        detected = await asyncio.shield(detecting)
         address = settings.address or await self.cluster.own_address()
         network: PodNetwork = HostNetwork(address)
         if settings.pod_network == "namespace":
@@ -102,30 +122,14 @@ class Kubelet:
             log.warning("%d containers ran that %s knows nothing of; they were ended", len(strays), settings.root_dir)
         records = list(saved_records(settings.root_dir))
         living = {pods.uid(record.pod) for record in records}
+        closing.push_async_callback(network.stop)
         await network.start(living)
         NetworkPods(settings.root_dir).keep(living)
-        self._restore(records)
         server = KubeletServer(self)
+        closing.push_async_callback(server.stop)
+        closing.push_async_callback(lambda: _ended(self._tasks.values()))
+        self._restore(records)
         self.node.port = await server.start()
-        background: list[asyncio.Task[None]] = []
-        try:
-            if not await self._register(stop):
-                return
-            node, events = self.node, self.context.events
-            jobs = (node.run(), node.run_lease(), events.run(), self._evict(), self._watch())
-            background += [asyncio.create_task(job) for job in jobs]
-            stopped = asyncio.create_task(stop.wait())
-            done, _ = await asyncio.wait({stopped, *background}, return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            for task in done - {stopped}:
-                task.result()  # none of them ends by itself: what went wrong goes up
-        finally:
-            for task in (*background, *self._tasks.values()):
-                task.cancel()
-            await asyncio.gather(*background, *self._tasks.values(), return_exceptions=True)
-            await server.stop()
-            await network.stop()
-            detected.cgroups.remove()
 
     async def _register(self, stop: asyncio.Event) -> bool:
         while not stop.is_set():
@@ -265,6 +269,18 @@ class Kubelet:
             return self._available_memory()
         except (OSError, ValueError):
             return 0
+
+
+async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _remove_groups(detecting: asyncio.Task[machine.Machine]) -> None:
+    """Also where nobody waits any more for what is found out."""
+    with contextlib.suppress(Exception):
+        (await detecting).cgroups.remove()
 
 
 @contextlib.contextmanager

@@ -149,7 +149,7 @@ class NamespaceNetwork:
         return f"kj{self._name(uid)[-12:]}"
 
     def _leases(self) -> dict[str, str]:
-        return {file.name: file.read_text() for file in self._folder.iterdir() if not file.name.endswith(".new")}
+        return {file.name: file.read_text() for file in self._folder.glob("*") if not file.name.endswith(".new")}
 
     def _lease(self, uid: str) -> str:
         leases = self._leases()

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,14 @@ from kajitori.errors import Unavailable
 from kajitori.kube import resources
 from kajitori.kube.evictions import memory_excess
 from kajitori.kube.resources import Resource
+from kajitori.local.kubelet import machine as machines
+from kajitori.local.kubelet.cgroup_layout import CgroupLayout, Hierarchy
 from kajitori.local.kubelet.cluster import Object
+from kajitori.local.kubelet.kubelet import Kubelet
+from kajitori.local.kubelet.settings import KubeletSettings
 
-from .conftest import Machine, alive, until
+from .conftest import BOUND_SECONDS, Machine, alive, until
+from .fake_cluster import FakeCluster
 
 
 def sh(script: str) -> tuple[str, str, str]:
@@ -547,3 +555,28 @@ async def test_start_that_fails_is_tried_again(machine: Machine) -> None:
     blocked.unlink()
     await machine.phase("p", "Succeeded")
     assert machine.cluster.container("p")["restartCount"] == 0
+
+
+async def test_ended_while_it_looks_at_the_machine(tmp_path: Path) -> None:
+    """As where the port of the Web API beside it is taken: nothing of what it has tried, or still tries, stays."""
+    looks, go_on, made, group = asyncio.Event(), threading.Event(), threading.Event(), tmp_path / "group"
+    loop = asyncio.get_running_loop()
+
+    def detect(root: Path, name: str, **_: Any) -> machines.Machine:
+        loop.call_soon_threadsafe(looks.set)
+        assert go_on.wait(BOUND_SECONDS)
+        found = machines.detect(root, name, namespaces=False, cgroups=False)
+        group.mkdir()
+        made.set()
+        return dataclasses.replace(found, cgroups=CgroupLayout((Hierarchy(2, group, frozenset()),)))
+
+    kubelet = Kubelet(FakeCluster(), KubeletSettings("node", tmp_path / "kubelet"), detect=detect)
+    task = asyncio.create_task(kubelet.run(asyncio.Event()))
+    await looks.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(made.wait, BOUND_SECONDS)
+    assert not group.exists()
