@@ -33,6 +33,14 @@ WAITING_INTERVAL = timedelta(seconds=5)
 WAITING_WRITES_PER_SECOND = 10
 """Of all waiting runs together, for such words: where many wait, each is renewed less often."""
 
+REST_WHILE_MANY_START = 19
+"""The same for looks at the whole queue while the API server can't keep up with what starts: the heads alone are enough
+to give it more, and one look at all in twenty parts of the time to say what has changed for the others."""
+
+CHOSEN_TOGETHER = 4
+"""Where more could start than may at a time, the next are chosen when a quarter of the turns are free: a look for each
+one that has begun would take longer than it."""
+
 TOLD_AT_ONCE = 32
 """Waiting runs that are being told why, at a time: where many wait, what starts and what ends goes before words."""
 
@@ -131,11 +139,15 @@ class Planning:
             if self._changed or self._only_heads_seen or is_due:
                 self._changed = self._only_heads_seen = False
                 self._plan_all()
-                self._rests_until = loop.time() + REST * (loop.time() - began)
+                rest = REST_WHILE_MANY_START if self._held_back else REST
+                self._rests_until = loop.time() + rest * (loop.time() - began)
         elif self._changed and began >= self._heads_rest_until:
             self._changed, self._only_heads_seen = False, True
-            self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts(), self._room()))
-            self._heads_rest_until = loop.time() + REST * (loop.time() - began)
+            if room := self._room():
+                self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts(), room))
+                self._heads_rest_until = loop.time() + REST * (loop.time() - began)
+            else:
+                self._held_back = True
 
     def _plan_all(self) -> None:
         """Starts what fits, and tells the others why they wait."""
@@ -184,11 +196,13 @@ class Planning:
 
     def _room(self) -> int:
         """How many more attempts to begin now: who starts next is decided when there is a turn for it, not before."""
-        return max(0, self._starter.at_a_time - len(self._starting))
+        most = self._starter.at_a_time
+        free = max(0, most - len(self._starting))
+        return 0 if self._held_back and free * CHOSEN_TOGETHER < most else free
 
     def _begin_all(self, cycle: Cycle) -> None:
         """Starts what has its nodes."""
-        self._held_back = cycle.held_back > 0
+        self._held_back = cycle.held_back
         taken = self._starter.ports_in_use() if cycle.starts else set()
         for waiting, placement in cycle.starts:
             self._starting.add(waiting.key)
@@ -210,7 +224,7 @@ class Planning:
     def _note_begun(self, key: Key) -> None:
         """Another may begin."""
         self._starting.discard(key)
-        if self._held_back:
+        if self._held_back and self._room():
             self._changed = True
 
     # ------------------------------------------------------------------------------------------ who gives way

@@ -106,8 +106,8 @@ class Cycle:
     """What is used once those that start have what they got; there whenever some wait."""
     look_again_at: datetime | None = None
     """When the same queue may be decided about otherwise, though nothing has happened."""
-    held_back: int = 0
-    """How many would have started if more were allowed to at a time."""
+    held_back: bool = False
+    """Others would have started, too, if more were allowed to at a time."""
 
 
 def _look_again_at(look: Look, now: datetime) -> datetime | None:
@@ -120,7 +120,7 @@ def _look_again_at(look: Look, now: datetime) -> datetime | None:
 
 
 def _asking(request: GangRequest, queued: Queued) -> Queued:
-    """What waits, as the run has it: planned it may be kept off some nodes."""
+    """What waits, with this request: the run's own, or that kept off some nodes."""
     return queued if queued.gang is request else replace(queued, gang=request)
 
 
@@ -216,7 +216,7 @@ class Queue:
         )
         explainer = Explainer(snapshot, self._cluster.uses)
         again = _look_again_at(look, now)
-        held_back = len(own) + len(fit) - len(starts)
+        held_back = len(own) + len(fit) > len(starts)
         return Cycle(starts, waits, look, requests, explainer, doubtful, passed_over, snapshot, again, held_back)
 
     def plan_heads(self, busy: Collection[Key], now: datetime, at_most: int | None = None) -> Cycle:
@@ -229,15 +229,16 @@ class Queue:
         if not queue:
             return Cycle()
         snapshot, barred = self._used(), self._cluster.barred()
-        expected = {each.gang.key: each.expected_seconds for each in queue}
-        allowed = [replace(each, gang=barred(each.gang)) for each in queue]
-        found = self._outlook.schedule(allowed, snapshot, now, placed=list(self._endings(now)))
+        allowed = (_asking(barred(each.gang), each) for each in queue)
+        most = None if at_most is None else at_most + 1 + sum(key_of(each.gang.key) in busy for each in queue)
+        found = self._outlook.schedule(allowed, snapshot, now, placed=list(self._endings(now)), most=most)
         fit = [each for each in found.placements if key_of(each.key) not in busy]
+        expected = {each.gang.key: each.expected_seconds for each in queue} if fit else {}
         starts = tuple(
             self._start(self._waiting[key_of(each.key)], each, now.timestamp() + expected[each.key])
             for each in fit[:at_most]
         )
-        return Cycle(starts, held_back=len(fit) - len(starts))
+        return Cycle(starts, held_back=len(fit) > len(starts))
 
     def growing(self, growing: Growing, busy: Collection[Key], now: datetime) -> list[Grows]:
         """Elastic gangs that are to grow, into room that is nobody else's. It is theirs from now on."""

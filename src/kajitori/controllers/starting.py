@@ -30,6 +30,7 @@ from kajitori.core.reasons import Reason
 from kajitori.core.status import RunStatus
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
+from kajitori.kube.concurrency import preceding
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 
@@ -96,7 +97,8 @@ class Starter:
         else:
             port = self._choose_port(run, waiting.status.attempts + 1, taken)
             status = gang.place_on(told, placement.ranks, nodes, template, port, members, now, **how)
-        return status, await self._statuses.write(run, status, waiting.version, before=waiting.status)
+        with preceding(waiting.request.priority):
+            return status, await self._statuses.write(run, status, waiting.version, before=waiting.status)
 
     async def _within_quota(
         self, run: RunObject, fewest: int, asked_before: int, placement: Placement, template: dict[str, Any]
@@ -145,10 +147,11 @@ class Starter:
         try:
             if spec is None:
                 raise StartRefused(Reason.ADMISSION, "its spec was edited meanwhile, and can't be read any more")
-            await prepare(self._client, run, spec, decision.claim if decision else None)
-            await restrict(self._networks, run, attempt, decision.network if decision else None)
-            ticket_key = await key_of_tickets(self._client, attempt, self._namespace)
-            created = await create_members(self._client, run, attempt, ranks, ticket_key=ticket_key)
+            with preceding(decision.priority if decision else 0):  # it has its nodes: nobody else uses them meanwhile
+                await prepare(self._client, run, spec, decision.claim if decision else None)
+                await restrict(self._networks, run, attempt, decision.network if decision else None)
+                ticket_key = await key_of_tickets(self._client, attempt, self._namespace)
+                created = await create_members(self._client, run, attempt, ranks, ticket_key=ticket_key)
         except StartRefused as refused:
             await self._give_up(run, admitted, status, ranks, version, refused)
             return

@@ -71,7 +71,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What one cycle found; every gang is in `placements` or in `shortages`."""
+    """What one cycle found; every gang that was looked at is in `placements` or in `shortages`."""
 
     placements: tuple[Placement, ...]
     shortages: tuple[Shortage, ...]
@@ -87,14 +87,18 @@ def schedule(
     *,
     reserve: bool = True,
     likely: float = LIKELY,
+    most: int | None = None,
 ) -> Schedule:
     """Starts what fits, in order, and reserves for the first that does not. The snapshot is not changed.
 
-    endings: all that runs and whose end is expected. Without `reserve` whatever fits starts.
+    endings: all that runs and whose end is expected. Without `reserve` whatever fits starts. most: once so many start,
+    nobody else is looked at.
     """
     cycle = _Cycle(snapshot, endings, now, likely)
     placements: list[Placement] = []
     for queued in queue:
+        if len(placements) == most:
+            break
         cycle.note_priority(queued.gang.priority)
         shape = cycle.shape_of(queued.gang)
         placement = cycle.start(queued, shape)

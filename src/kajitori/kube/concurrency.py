@@ -10,12 +10,28 @@ Netflix's concurrency-limits uses the same signal.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
+
+_precedence: ContextVar[float] = ContextVar("precedence", default=-math.inf)
+
+
+@contextmanager
+def preceding(precedence: float) -> Iterator[None]:
+    """Requests that are made herein go before those of lower precedence where they have to wait for their turn; before
+    all that are made elsewhere, which have none."""
+    token = _precedence.set(precedence)
+    try:
+        yield
+    finally:
+        _precedence.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +123,17 @@ class Window:
 
 @dataclass(slots=True)
 class ConcurrencyLimiter:
-    """Lets requests begin in the order they came, no more at a time than the window allows."""
+    """Lets requests begin, no more at a time than the window allows. Every other turn is for who has waited longest, so
+    that everybody has one; those between are for the highest precedence, among equals for who has waited longest."""
 
     window: Window = field(default_factory=Window)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     in_flight: int = 0
-    _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    _waiting: dict[float, OrderedDict[int, asyncio.Future[None]]] = field(default_factory=dict)
+    """Who waits for his turn, by precedence; numbered as they came. Nothing of what nobody waits with."""
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _longest_is_next: bool = True
 
     def slot(self, kind: str = "") -> Slot:
         """A place for one request of this kind: an async context manager that is told how it was answered."""
@@ -127,14 +147,7 @@ class ConcurrencyLimiter:
     async def acquire(self) -> None:
         """Waits until one more request may begin, and counts it."""
         if self._waiting or self.in_flight >= self.window.size:
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn  # whoever wakes us has counted us already
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self.release()
-                raise
+            await self._turn()
         else:
             self.in_flight += 1
         try:
@@ -148,10 +161,37 @@ class ConcurrencyLimiter:
         """A request is over; the next may begin."""
         self.in_flight -= 1
         while self._waiting and self.in_flight < self.window.size:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self.in_flight += 1
+            by_age, self._longest_is_next = self._longest_is_next, not self._longest_is_next
+            precedence = min(self._waiting, key=self._first_of) if by_age else max(self._waiting)
+            turn = self._leave(precedence, self._first_of(precedence))
+            self.in_flight += 1
+            if turn is not None and not turn.done():
                 turn.set_result(None)
+
+    async def _turn(self) -> None:
+        """Waits for a turn; whoever gives it counts the request."""
+        precedence, number, turn = _precedence.get(), next(self._numbers), asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(precedence, OrderedDict())[number] = turn
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if self._leave(precedence, number) is None:  # it had been given
+                self.release()
+            raise
+
+    def _first_of(self, precedence: float) -> int:
+        """Who has waited longest with this precedence."""
+        return next(iter(self._waiting[precedence]))
+
+    def _leave(self, precedence: float, number: int) -> asyncio.Future[None] | None:
+        """This one waits no more; None where he did not."""
+        equals = self._waiting.get(precedence)
+        if equals is None:
+            return None
+        turn = equals.pop(number, None)
+        if not equals:
+            del self._waiting[precedence]
+        return turn
 
 
 class Slot:

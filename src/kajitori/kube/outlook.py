@@ -101,12 +101,20 @@ class Outlook:
         return Look(line.now, line.ranking, line.expected, line.queue, found)
 
     def schedule(
-        self, queue: Iterable[Queued], snapshot: Snapshot, now: datetime, *, placed: Sequence[Ending] = ()
+        self,
+        queue: Iterable[Queued],
+        snapshot: Snapshot,
+        now: datetime,
+        *,
+        placed: Sequence[Ending] = (),
+        most: int | None = None,
     ) -> Schedule:
-        """Who of these starts, in their order, on what is free in the snapshot, which is not changed."""
+        """Who of these starts, in their order, on what is free in the snapshot, which is not changed: `most` of them,
+        the first; nobody behind them is looked at."""
         policy = self._cluster.policy.queue
         endings = [*(ending for _, ending in self.endings(now)), *placed]
-        return schedule(snapshot, queue, endings, now.timestamp(), reserve=policy.reservations, likely=policy.likely)
+        at, reserve, likely = now.timestamp(), policy.reservations, policy.likely
+        return schedule(snapshot, queue, endings, at, reserve=reserve, likely=likely, most=most)
 
     def queued(self, applicant: Applicant) -> Queued:
         """One that has just come, as the planner takes it."""

@@ -24,9 +24,8 @@ from kajitori.kube.cluster import life_of
 class Slow:
     """Stands for what begins attempts: each of them takes until it is told to go on."""
 
-    at_a_time = 2
-
-    def __init__(self) -> None:
+    def __init__(self, at_a_time: int) -> None:
+        self.at_a_time = at_a_time
         self.begun: dict[str, asyncio.Event] = {}
 
     def ports_in_use(self) -> set[int]:
@@ -41,31 +40,63 @@ class Slow:
         """All is there already."""
 
 
-async def test_so_many_attempts_begin_at_a_time_and_the_next_when_one_of_them_has_begun() -> None:
-    scene, slow = QueueScene(8), Slow()
-    work = WorkQueue(lambda: NOW)
-    statuses = cast(Statuses, SimpleNamespace(written_at=lambda key: None))
-    provisioning = Provisioning(cast(KubeClient, None), scene.cluster, lambda key: None)
-    planning = Planning(scene.mirror, scene.cluster, work, statuses, cast(Starter, slow), provisioning, lambda: NOW)
-    for number in range(4):
-        waits = scene.waits(f"run-{number}", 1, since=ago(minutes=10 - number))
-        spec, decision = scene.cluster.decide(waits.run)
-        status = waits.run.standing
-        life = life_of(waits.run, spec, decision, status)
-        admitted = Admitted(life, spec, decision, scene.cluster.policy_version)
+class Scene(QueueScene):
+    """Runs of one member that wait, and so many turns to begin them."""
+
+    def __init__(self, nodes: int, turns: int) -> None:
+        super().__init__(nodes)
+        self.slow = Slow(turns)
+        self.work = WorkQueue(lambda: NOW)
+        statuses = cast(Statuses, SimpleNamespace(written_at=lambda key: None))
+        provisioning = Provisioning(cast(KubeClient, None), self.cluster, lambda key: None)
+        starter = cast(Starter, self.slow)
+        self.planning = Planning(self.mirror, self.cluster, self.work, statuses, starter, provisioning, lambda: NOW)
+
+    def wait(self, name: str, since: str) -> None:
+        """This run needs a node."""
+        waits = self.waits(name, 1, since=since)
+        spec, decision = self.cluster.decide(waits.run)
+        life = life_of(waits.run, spec, decision, waits.run.standing)
+        admitted = Admitted(life, spec, decision, self.cluster.policy_version)
         needs = gang.NeedsNodes((0,), {}, frozenset())
-        planning.add(("team", f"run-{number}"), waits.run, admitted, status, needs, "1")
-    planning.plan()
-    await asyncio.sleep(0)
-    assert list(slow.begun) == ["run-0", "run-1"]
-    assert planning.rest_seconds() is None  # nothing has changed: none of them has begun
-    slow.begun["run-0"].set()
-    await _until(lambda: planning.rest_seconds() is not None)
-    await _until(lambda: (planning.rest_seconds() or 0) <= 0)
-    planning.plan()
-    await asyncio.sleep(0)
-    assert list(slow.begun) == ["run-0", "run-1", "run-2"]
-    await work.close()
+        self.planning.add(("team", name), waits.run, admitted, waits.run.standing, needs, "1")
+
+    async def plan(self) -> list[str]:
+        """Looks once it is time to; all that were begun until then."""
+        await _until(lambda: (self.planning.rest_seconds() or 0) <= 0)
+        self.planning.plan()
+        await asyncio.sleep(0)
+        return list(self.slow.begun)
+
+
+async def test_so_many_attempts_begin_at_a_time_and_the_next_when_one_of_them_has_begun() -> None:
+    scene = Scene(8, turns=2)
+    for number in range(4):
+        scene.wait(f"run-{number}", ago(minutes=10 - number))
+    assert await scene.plan() == ["run-0", "run-1"]
+    assert scene.planning.rest_seconds() is None  # nothing has changed: none of them has begun
+    scene.slow.begun["run-0"].set()
+    await _until(lambda: scene.planning.rest_seconds() is not None)
+    assert await scene.plan() == ["run-0", "run-1", "run-2"]
+    await scene.work.close()
+
+
+async def test_where_many_begin_at_a_time_the_next_are_chosen_together() -> None:
+    """Not one by one; what else changes meanwhile is no reason either."""
+    scene = Scene(12, turns=8)
+    for number in range(12):
+        scene.wait(f"run-{number:02}", ago(minutes=20 - number))
+    eight = [f"run-{number:02}" for number in range(8)]
+    assert await scene.plan() == eight
+    scene.slow.begun["run-00"].set()
+    await _until(lambda: ("team", "run-00") not in scene.work.busy)
+    assert scene.planning.rest_seconds() is None
+    scene.planning.note_change()
+    assert await scene.plan() == eight
+    scene.slow.begun["run-01"].set()
+    await _until(lambda: ("team", "run-01") not in scene.work.busy)
+    assert await scene.plan() == [*eight, "run-08", "run-09"]
+    await scene.work.close()
 
 
 async def _until(holds: Any) -> None:

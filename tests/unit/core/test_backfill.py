@@ -202,6 +202,16 @@ def test_without_reservations_it_is_the_plan(
     assert found == [(s.key, s.members, s.fit_now, s.fit_ever, s.fit_repaired) for s in plain.shortages]
 
 
+@given(busy, mixed, st.integers(0, 4))
+def test_those_that_start_are_the_first_of_all_that_would(
+    running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]], most: int
+) -> None:
+    """Where only so many may start, they have the places that they have among all."""
+    cluster, queue = cluster_with(running), queue_of(wanted)
+    answer = schedule(cluster.state, iter(queue), cluster.endings, 0.0, most=most)
+    assert answer.placements == cluster.schedule(*queue).placements[:most]
+
+
 @given(busy, mixed, st.lists(st.integers(0, 10), max_size=2))
 def test_nothing_is_given_twice_and_no_reservation_is_delayed(
     running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]], lower_from: list[int]

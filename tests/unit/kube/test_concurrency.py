@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.kube.concurrency import ConcurrencyLimiter, Limits, Window
+from kajitori.kube.concurrency import ConcurrencyLimiter, Limits, Window, preceding
 
 
 def test_a_full_window_grows_by_one_a_round() -> None:
@@ -169,6 +170,23 @@ async def test_no_more_than_the_window_at_a_time_in_order() -> None:
         end.set()
     await asyncio.gather(*tasks)
     assert (work.most, work.limiter.in_flight) == (3, 0)
+
+
+async def test_every_other_turn_is_for_the_highest_precedence() -> None:
+    """Those between are for who has waited longest, whatever he asks for: so that everybody has his turn."""
+    work, tasks = Work(ConcurrencyLimiter(Window(Limits(initial=1, most=1)))), []
+    for number, precedence in enumerate([None, None, None, None, 1, 2, 1, 2]):
+        with contextlib.nullcontext() if precedence is None else preceding(precedence):
+            tasks.append(asyncio.create_task(work.one(number)))
+    await settle()
+    order = []
+    while work.running:
+        order += work.running
+        work.ends[work.running[0]].set()
+        await settle()
+    assert order == [0, 1, 5, 2, 7, 3, 4, 6]
+    await asyncio.gather(*tasks)
+    assert not work.limiter.is_full and work.limiter.in_flight == 0
 
 
 async def test_a_narrower_window_lets_nobody_in_until_it_is_free() -> None:
