@@ -88,8 +88,8 @@ class RelayPods:
         failures = 0
         while not self._stop.is_set():
             try:
-                self._follow(random.choice(self._relays.urls))
-                failures = 0
+                heard = self._follow(random.choice(self._relays.urls))
+                failures = 0 if heard else failures + 1
             except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
                 if not self._stop.is_set():
                     level = logging.WARNING if failures else logging.INFO
@@ -98,8 +98,10 @@ class RelayPods:
             longest = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(failures, 10))
             self._stop.wait(self._chance() * longest)
 
-    def _follow(self, url: str) -> None:
-        """One stream, until it ends. Raises OSError or HTTPException where it breaks."""
+    def _follow(self, url: str) -> bool:
+        """One stream, until it ends: by our stop, with the relay or with our token, of which there is a newer one then.
+        Whether anything was heard. Raises OSError or HTTPException where it breaks."""
+        heard = False
         connection = self._relays.connection(url, self._silence_seconds)
         headers = self._relays.headers()
         connection.connect()
@@ -113,9 +115,11 @@ class RelayPods:
                 raise http.client.HTTPException(f"{url} answered {answer.status}: {said}")
             while not self._stop.is_set() and (text := answer.readline()):
                 self._hear(decode_line(text))
+                heard = True
         finally:
             self._socket = None
             connection.close()
+        return heard
 
     def _hear(self, line: Line) -> None:
         with self._lock:

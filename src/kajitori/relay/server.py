@@ -122,7 +122,7 @@ class RelayServer:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
         await response.prepare(request)
         with self._feed.follow(node, request.query.get(SINCE, "")) as follower:
-            stream = asyncio.create_task(self._tell(follower, response))
+            stream = asyncio.create_task(self._tell(follower, response, _shown(request)))
             self._streams.add(stream)
             try:
                 with contextlib.suppress(asyncio.CancelledError, ConnectionError):
@@ -132,11 +132,12 @@ class RelayServer:
                 self._streams.discard(stream)
         return response
 
-    async def _tell(self, follower: Follower, response: web.StreamResponse) -> None:
-        """Lines, one at a time: while he does not read the last one, the next waits and sums up."""
+    async def _tell(self, follower: Follower, response: web.StreamResponse, token: str) -> None:
+        """Lines, one at a time: while he does not read the last one, the next waits and sums up. Returns when the token
+        that he showed is good no more: he comes back with his newest one, and is told what he missed."""
         loop = asyncio.get_running_loop()
         quiet_until = loop.time()
-        while True:
+        while self._agents is None or self._agents.still_good(token):
             line = follower.line()
             if line.whole or line.pods or line.gone or loop.time() >= quiet_until:
                 await response.write(encode_line(line) + b"\n")
@@ -147,7 +148,7 @@ class RelayServer:
 
     async def _require(self, request: web.Request, node: str) -> None:
         """Returns where he may follow that node. Raises Unauthenticated, Forbidden, Unavailable."""
-        shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        shown = _shown(request)
         if self._agents is not None:
             await self._agents.require(shown, node)
         elif self._token and not hmac.compare_digest(shown.encode(), self._token):
@@ -160,3 +161,8 @@ class RelayServer:
 
     async def _figures(self, _request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _shown(request: web.Request) -> str:
+    """The token that somebody shows."""
+    return request.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
 from tests.unit.kube.fake_api import FakeApi, WatchFault, client_of, fake_api
+from tests.unit.kube.fake_tokens import Agents
 
+from kajitori.agent.relay import RelayPods
+from kajitori.agent.servers import Servers
 from kajitori.core.node_feed import Line, decode_line
 from kajitori.errors import Unavailable
+from kajitori.kube.agents import KNOWN_SECONDS, AgentTokens
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.resources import PODS
 from kajitori.relay.server import RelayServer
@@ -20,12 +26,14 @@ TOKEN = "a-long-random-word"
 
 
 @asynccontextmanager
-async def relaying(alive_seconds: float = 60.0, token: str = "") -> AsyncIterator[tuple[FakeApi, RelayServer]]:
+async def relaying(
+    alive_seconds: float = 60.0, token: str = "", agents: AgentTokens | None = None
+) -> AsyncIterator[tuple[FakeApi, RelayServer]]:
     async with fake_api() as api:
         api.put("a", nodeName="n1")
         async with client_of(api.url) as client, Mirror(client, [PODS]) as mirror:
             await mirror.wait_synced()
-            async with RelayServer(mirror, alive_seconds=alive_seconds, token=token) as relay:
+            async with RelayServer(mirror, alive_seconds=alive_seconds, token=token, agents=agents) as relay:
                 yield api, relay
 
 
@@ -78,6 +86,90 @@ async def test_who_does_not_show_the_token_is_told_nothing(shown: str, status: i
         assert answer.status == status
         if status == 401:
             assert set(await answer.json()) == {"code", "message"}
+
+
+async def ended(answer: aiohttp.ClientResponse) -> list[str]:
+    """Names of Pods that a stream still told before it ended."""
+    async with asyncio.timeout(10):
+        return [pod.name for line in (await answer.content.read()).splitlines() for pod in decode_line(line).pods]
+
+
+async def test_a_stream_ends_with_the_token_that_opened_it() -> None:
+    """Nothing is told after that; whoever comes back with a newer one is told what he missed, and nothing twice."""
+    agents = Agents()
+    old = agents.token(life=600)
+    async with (
+        relaying(alive_seconds=0.05, agents=agents.tokens) as (api, relay),
+        aiohttp.ClientSession(relay.url) as http,
+    ):
+        async with http.get("/v1/nodes/n1/pods", headers=bearer(old)) as answer:
+            stamp = (await line_of(answer)).stamp
+            agents.clock += 600
+            api.put("b", nodeName="n1")
+            assert await ended(answer) == []
+        async with http.get("/v1/nodes/n1/pods", headers=bearer(old)) as answer:
+            assert answer.status == 401
+        fresh = agents.token(life=600)
+        async with http.get("/v1/nodes/n1/pods", headers=bearer(fresh), params={"since": stamp}) as answer:
+            assert sorted(pod.name for pod in (await line_of(answer)).pods) == ["a", "b"]
+    assert agents.asked == [old, old, fresh]
+
+
+@pytest.mark.parametrize("how", ["its Pod is gone", "the API server takes it no more"])
+async def test_a_stream_ends_when_its_token_is_void(how: str) -> None:
+    """Long before the token's own end."""
+    agents = Agents()
+    token = agents.token()
+    async with (
+        relaying(alive_seconds=0.05, agents=agents.tokens) as (_, relay),
+        aiohttp.ClientSession(relay.url) as http,
+        http.get("/v1/nodes/n1/pods", headers=bearer(token)) as answer,
+    ):
+        await line_of(answer)
+        if how == "its Pod is gone":
+            agents.pods.clear()
+        else:
+            agents.revoked.add(token)
+            agents.clock += KNOWN_SECONDS
+        await ended(answer)
+
+
+async def test_an_agent_loses_nothing_when_its_token_is_replaced(tmp_path: Path) -> None:
+    """It reads the newer one from its file when the stream ends, and goes on from where it was."""
+    agents = Agents()
+    file = tmp_path / "token"
+    file.write_text(agents.token(life=600))
+    async with relaying(alive_seconds=0.05, agents=agents.tokens) as (api, relay):
+        followed = RelayPods(Servers([relay.url], file), "n1", interface_of=lambda _: "", chance=lambda: 0.1)
+        followed.start()
+        try:
+            await known(followed, {"a"})
+            agents.clock += 480
+            file.write_text(agents.token(life=600))
+            api.put("b", nodeName="n1")
+            await known(followed, {"a", "b"})
+            assert len(agents.asked) == 1, "the stream goes on with the token that opened it"
+            agents.clock += 120
+            api.remove("a")
+            api.put("c", nodeName="n1")
+            await known(followed, {"b", "c"})
+            assert len(agents.asked) == 2
+        finally:
+            await asyncio.to_thread(followed.stop)
+
+
+async def known(pods: RelayPods, names: set[str]) -> None:
+    """Once the agent knows exactly these."""
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(ConnectionError):
+                if {pod.name for pod in pods.pods().values()} == names:
+                    return
+            await asyncio.sleep(0.02)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 async def test_streams_end_with_the_relay() -> None:
