@@ -133,7 +133,7 @@ _NO_CLUSTER_HINT = "name one with --kubeconfig or $KUBECONFIG, or start one here
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.expanduser().read_text())
+        document = yaml.load(path.expanduser().read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except FileNotFoundError:
         raise InvalidInput.one("kubeconfig", f"{path} does not exist", value=str(path), hint=_NO_CLUSTER_HINT) from None
     except (OSError, UnicodeDecodeError) as error:

@@ -16,6 +16,8 @@ from tests.helpers.apiserver import (
     embedded_apiserver,
 )
 
+from kajitori.local.apiserver.formats import parse_body
+
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
@@ -202,6 +204,12 @@ async def test_bodies_may_be_yaml_and_so_may_answers(api: EmbeddedApiServer) -> 
     assert b"day: '2026-01-01'" in answer.body
     assert (await api.call("POST", MAPS, b"x", content_type="text/plain")).code == 415
     assert (await api.call("GET", MAPS, headers={"Accept": "text/html"})).code == 406
+
+
+def test_json_under_the_name_of_yaml_is_read_as_json() -> None:
+    """As kubectl and our own client send it with server-side apply; what YAML alone can say is read, too."""
+    assert parse_body(b'{"some": 1e3, "day": "2026-01-01"}', "application/yaml") == {"some": 1000, "day": "2026-01-01"}
+    assert parse_body(b"day: 2026-01-01\nsome: 1_000\n", "application/yaml") == {"some": 1000, "day": "2026-01-01"}
 
 
 # --- listing ---------------------------------------------------------------------------------------------------------
