@@ -85,6 +85,30 @@ def test_what_a_quota_forbids_is_free_for_others_again() -> None:
     assert scene.starts() == {"other": ("n2", "n3")}
 
 
+def test_nobody_grows_where_policy_says_no() -> None:
+    scene = Scene(4, elastic={"grow": False})
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert not scene.growing.is_needed()
+    assert scene.grows(0) == scene.grows(60) == {}
+
+
+@pytest.mark.parametrize(("after", "seconds"), [("10m", 15.0), ("20s", 5.0), ("0s", 0.5)])
+def test_room_is_looked_for_four_times_within_the_patience_that_policy_wants(after: str, seconds: float) -> None:
+    """But neither so often that it costs much, nor so seldom that it takes long to be found."""
+    assert Scene(1, elastic={"growAfter": after}).growing.pause_seconds == seconds
+
+
+def test_a_spec_that_changes_counts_from_then_on() -> None:
+    scene = Scene(4)
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert scene.growing.is_needed()
+    rigid = {"image": "bert:3", "command": ["train"], **ELASTIC, "minReplicas": None}
+    meta = msgspec.structs.replace(run.metadata, generation=2)
+    changed = msgspec.structs.replace(run, metadata=meta, spec=msgspec.Raw(msgspec.json.encode(rigid)))
+    scene.mirror.runs["team", "bert"] = changed
+    assert not scene.growing.is_needed()
+
+
 def test_a_gang_that_is_as_large_as_can_be_or_that_policy_refuses_now_does_not_grow() -> None:
     scene = Scene(8)
     scene.runs("full", "n[0-3]", since=ago(hours=1), **ELASTIC)
