@@ -58,18 +58,24 @@ class Namespace:
 
     def inside(self, function: Callable[[], T]) -> T:
         """What the function answers in it; sockets that it makes stay there."""
-
-        def enter() -> T:
-            check(LIBC.setns(self._fd, NEWNET))
-            return function()
-
-        with ThreadPoolExecutor(1) as thread:  # that is not used for anything else
-            return thread.submit(enter).result()
+        return inside(self.path, function)
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def inside(path: str, function: Callable[[], T]) -> T:
+    """What the function answers in the network namespace of this file; sockets that it makes stay there."""
+
+    def enter() -> T:
+        with open(path, "rb") as file:
+            check(LIBC.setns(file.fileno(), NEWNET))
+        return function()
+
+    with ThreadPoolExecutor(1) as thread:  # that is not used for anything else
+        return thread.submit(enter).result()
 
 
 def connect(one: Namespace, its_end: str, other: Namespace, others_end: str) -> None:

@@ -12,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import ParamSpec
 
 import pytest
-from tests.helpers.netns import LIBC, NEWNET, check
+from tests.helpers.netns import LIBC, NEWNET, check, inside
 
 from kajitori.agent.engines import has_egress_hooks
 
@@ -101,18 +100,9 @@ def nft(*arguments: str) -> str:
 
 def socket_in(network: str, family: int, kind: int) -> socket.socket:
     """A socket of another network; it stays there, whoever uses it."""
-    made: list[socket.socket] = []
-
-    def make() -> None:
-        with open(f"/run/netns/{network}", "rb") as file:
-            check(LIBC.setns(file.fileno(), NEWNET))
-        made.append(socket.socket(family, kind))
-
-    thread = threading.Thread(target=make)
-    thread.start()
-    thread.join()
-    made[0].settimeout(10)
-    return made[0]
+    made = inside(f"/run/netns/{network}", lambda: socket.socket(family, kind))
+    made.settimeout(10)
+    return made
 
 
 GATEWAY_MAC = "02:00:00:00:00:01"

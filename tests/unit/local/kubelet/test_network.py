@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import shutil
-import subprocess
+import socket
 import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.networks import in_a_network_of_its_own, ip, nft
 
-SCRIPT = """
-import asyncio, json, os, shutil, socket, subprocess, sys
-from pathlib import Path
-from tests.unit.local.kubelet.conftest import Machine, until
+from .conftest import Machine, until
 
 SERVE = (
     "import http.server, os; os.chdir('/'); "
@@ -21,41 +21,56 @@ SERVE = (
     "print('listens', flush=True); server.serve_forever()"
 )
 FETCH = (
-    "import socket, os, time\\n"
-    "for _ in range(500):\\n"
-    "    try: s = socket.create_connection((os.environ['MASTER_ADDR'], 8000), 5); break\\n"
-    "    except OSError: time.sleep(0.02)\\n"
-    "print(socket.gethostname(), s.getsockname()[0], s.getpeername()[0])\\n"
+    "import socket, os, time\n"
+    "for _ in range(500):\n"
+    "    try: s = socket.create_connection((os.environ['MASTER_ADDR'], 8000), 5); break\n"
+    "    except OSError: time.sleep(0.02)\n"
+    "print(socket.gethostname(), s.getsockname()[0], s.getpeername()[0])\n"
 )
 
 CALL_TWICE = (
-    "import os, pathlib, socket, time\\n"
-    "def call(): socket.create_connection((os.environ['ADDRESS'], 8000), 2).close(); print('answered', flush=True)\\n"
-    "for _ in range(500):\\n"
-    "    try: call(); break\\n"
-    "    except OSError: time.sleep(0.02)\\n"
-    "while not pathlib.Path(os.environ['GO']).exists(): time.sleep(0.02)\\n"
-    "call()\\n"
+    "import os, pathlib, socket, time\n"
+    "def call(): socket.create_connection((os.environ['ADDRESS'], 8000), 2).close(); print('answered', flush=True)\n"
+    "for _ in range(500):\n"
+    "    try: call(); break\n"
+    "    except OSError: time.sleep(0.02)\n"
+    "while not pathlib.Path(os.environ['GO']).exists(): time.sleep(0.02)\n"
+    "call()\n"
 )
 
-async def main():
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    machine = Machine(Path(sys.argv[1]), pod_network="namespace", pod_cidr="10.99.0.0/24")
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip")
+@in_a_network_of_its_own
+def test_pods_have_addresses_of_their_own(tmp_path: Path) -> None:
+    """Two Pods listen on the same port, a third reaches one by its name; an address is free again with its Pod."""
+    ip("link set lo up")
+    asyncio.run(pods_with_addresses(tmp_path / "kubelet"))
+    assert not list(Path("/run/netns").iterdir())
+    assert bridges() == [], "it goes with the last Pod's kubelet: another folder's may have its addresses next"
+    if shutil.which("nft"):
+        assert nft("list", "tables") == ""
+
+
+async def pods_with_addresses(folder: Path) -> None:
+    machine = Machine(folder, pod_network="namespace", pod_cidr="10.99.0.0/24")
     try:
         await story(machine)
     finally:
         await machine.tear_down()
-    network = machine.kubelet.context.network
-    left = [name for name in os.listdir("/run/netns") if name.startswith("kaji-" + network._id)]
-    assert not left, left
-    assert bridges() == [], "it goes with the last Pod's kubelet: another folder's may have its addresses next"
-    if shutil.which("nft"):
-        assert network._table not in subprocess.check_output(["nft", "list", "tables"], text=True)
 
-def bridges():
+
+def bridges() -> list[str]:
     return [name for _, name in socket.if_nameindex() if name.startswith("kaji-")]
 
-async def story(machine):
+
+def uid_of(machine: Machine, name: str) -> str:
+    pod = machine.cluster.pod(name)
+    assert pod is not None
+    return str(pod["metadata"]["uid"])
+
+
+async def story(machine: Machine) -> None:
     await machine.start()
     named = machine.root / "named"
     beside = {"lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", f"uname -n >>{named}"]}}}}
@@ -83,23 +98,25 @@ async def story(machine):
     assert machine.cluster.status("d")["podIP"] == "10.99.0.4"
     whoever_counts_traffic_is_told(machine)
 
-def whoever_counts_traffic_is_told(machine):
+
+def whoever_counts_traffic_is_told(machine: Machine) -> None:
     files = {file.name: json.loads(file.read_text()) for file in (machine.root / "network").iterdir()}
-    uid = machine.cluster.pod("d")["metadata"]["uid"]
+    uid = uid_of(machine, "d")
     told = files.pop(f"{uid}.json")
     assert (told["uid"], told["name"], told["addresses"]) == (uid, "d", ["10.99.0.4"])
     assert told["interface"] in {name for _, name in socket.if_nameindex()}
     assert {each["name"] for each in files.values()} == {"a", "b"}, "c has ended, host has none of its own"
 
-async def an_address_that_is_used_again(machine):
-    # Whoever talked to its last owner reaches the next at once, not when what he remembers has grown old.
+
+async def an_address_that_is_used_again(machine: Machine) -> None:
+    """Whoever talked to its last owner reaches the next at once, not when what he remembers has grown old."""
     await machine.cluster.submit("old", sys.executable, "-c", SERVE)
     await machine.phase("old", "Running")
     address, go = machine.cluster.status("old")["podIP"], machine.root / "go"
     env = [{"name": "ADDRESS", "value": address}, {"name": "GO", "value": str(go)}]
     await machine.cluster.submit("caller", sys.executable, "-c", CALL_TWICE, container={"env": env})
     await until(lambda: machine.log("caller"), "the old one answered")
-    network, uid = machine.kubelet.context.network, machine.cluster.pod("old")["metadata"]["uid"]
+    network, uid = machine.kubelet.context.network, uid_of(machine, "old")
     path, _ = await network.attach(uid)
     held = os.open(path, os.O_RDONLY)  # as a connection does whose other end never says goodbye
     before = {name for _, name in socket.if_nameindex()}
@@ -116,23 +133,3 @@ async def an_address_that_is_used_again(machine):
     for name in ("new", "caller"):
         machine.cluster.vanish(name)
     await until(lambda: len(machine.kubelet.workers) == 4, "both are gone")
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip")
-def test_pods_have_addresses_of_their_own(tmp_path: Path) -> None:
-    """Two Pods listen on the same port, a third reaches one by its name; an address is free again with its Pod."""
-    repository = Path(__file__).parents[4]
-    done = subprocess.run(
-        ["unshare", "--net", "--mount", sys.executable, "-c", SCRIPT, str(tmp_path / "kubelet")],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    if "unshare" in done.stderr and "not permitted" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
