@@ -64,11 +64,20 @@ class Agent:
     def __init__(self, folder: Path, kind: Kind) -> None:
         self.node = Node()
         self.node.wire("world", "up0", INTERNAL, STORAGE, WORLD, STORAGE6, WORLD6)
+        self.sink = Sink("world")
         self.folder = folder / "pods"
         self.folder.mkdir()
         self.kind = kind
         self.data = folder
         self.restart()
+
+    @classmethod
+    def of_a_pod(cls, folder: Path, kind: Kind) -> Agent:
+        """One that counts the Pod `a` already."""
+        agent = cls(folder, kind)
+        agent.pod("a", "10.1.0.2")
+        agent.round()
+        return agent
 
     def restart(self, *former: Kind) -> None:
         if InterfaceEngine in (self.kind, *former):
@@ -141,7 +150,7 @@ def test_every_byte_by_class(tmp_path: Path, kind: Kind) -> None:
     """UDP of IPv4 and IPv6, both ways: bytes and packets are those that were sent, in the class of the other end."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2", "2001:db8:1::2")
-    sinks = [Sink("world"), Sink("a")]
+    sink = Sink("a")
     agent.round()
     wanted = {
         "internal.out": send("a", INTERNAL, 1, 1000, 1472),
@@ -156,7 +165,7 @@ def test_every_byte_by_class(tmp_path: Path, kind: Kind) -> None:
     ledger = agent.counting.ledger
     assert quiet(ledger.namespaces["vision"]) == quiet(ledger.users["ada"]) == wanted
     assert quiet(ledger.pods["uid-a"].totals) == wanted
-    assert sinks
+    assert sink
 
 
 @EACH
@@ -195,10 +204,7 @@ def test_tcp_with_large_packets(tmp_path: Path, kind: Kind) -> None:
 @in_a_network_of_its_own
 def test_restarts(tmp_path: Path, kind: Kind) -> None:
     """While no agent is there the kernel counts on; the next one adds what is new, and nothing twice."""
-    agent = Agent(tmp_path, kind)
-    agent.pod("a", "10.1.0.2")
-    sink = Sink("world")
-    agent.round()
+    agent = Agent.of_a_pod(tmp_path, kind)
     sent = send("a", WORLD, 100)
     agent.round()
     sent = sent.plus(send("a", WORLD, 200))
@@ -218,7 +224,6 @@ def test_restarts(tmp_path: Path, kind: Kind) -> None:
     assert agent.totals("a") == {"internet.out": sent}
     assert "uid-a" not in nft("list", "ruleset"), "nothing of it stays in the kernel"
     assert agent.counting.health.counters_lost == 0
-    assert sink
 
 
 @EACH
@@ -234,7 +239,6 @@ def test_somebody_flushes(
     agent = Agent(tmp_path, kind)
     table = TABLES[kind]
     agent.pod("a", "10.1.0.2")
-    sink = Sink("world")
     agent.round()
     sent = send("a", WORLD, 100)
     agent.round()
@@ -257,7 +261,6 @@ def test_somebody_flushes(
     agent.round()
     assert agent.totals("a") == {"internet.out": sent}
     assert agent.counting.health.repairs == 1
-    assert sink
 
 
 @EACH
@@ -266,7 +269,6 @@ def test_an_address_and_an_interface_of_a_dead_pod(tmp_path: Path, kind: Kind) -
     """Another Pod gets the address and the interface's name before the agent looks: the dead one is charged nothing."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2", uid="old")
-    sink = Sink("world")
     agent.round()
     sent = send("a", WORLD, 100)
     agent.end("a", "old")
@@ -280,24 +282,19 @@ def test_an_address_and_an_interface_of_a_dead_pod(tmp_path: Path, kind: Kind) -
     assert agent.totals("a", "new") == {"internet.out": later}
     namespaces = {name: quiet(totals) for name, totals in agent.counting.ledger.namespaces.items()}
     assert namespaces == {"vision": {"internet.out": sent}, "speech": {"internet.out": later}}
-    assert sink
 
 
 @EACH
 @in_a_network_of_its_own
 def test_policy_changes(tmp_path: Path, kind: Kind) -> None:
     """Other classes count from the next round on; what the old ones counted stays."""
-    agent = Agent(tmp_path, kind)
-    agent.pod("a", "10.1.0.2")
-    sink = Sink("world")
-    agent.round()
+    agent = Agent.of_a_pod(tmp_path, kind)
     first = send("a", STORAGE, 100)
     agent.round(OTHER_CLASSES)
     second = send("a", STORAGE, 200)
     agent.round(OTHER_CLASSES)
     assert agent.totals("a") == {"storage.out": first, "internal.out": second}
     assert agent.counting.health.repairs == 0
-    assert sink
 
 
 @pytest.mark.parametrize(
@@ -312,10 +309,7 @@ def test_policy_changes(tmp_path: Path, kind: Kind) -> None:
 @in_a_network_of_its_own
 def test_another_engine(tmp_path: Path, before: Kind, after: Kind) -> None:
     """Where the operator chooses another engine, it goes on where the former was, of which nothing is left."""
-    agent = Agent(tmp_path, before)
-    agent.pod("a", "10.1.0.2")
-    sink = Sink("world")
-    agent.round()
+    agent = Agent.of_a_pod(tmp_path, before)
     sent = send("a", WORLD, 100)
     agent.round()
     sent = sent.plus(send("a", WORLD, 200))
@@ -327,7 +321,6 @@ def test_another_engine(tmp_path: Path, before: Kind, after: Kind) -> None:
     assert agent.totals("a") == {"internet.out": sent}
     assert agent.counting.health.counters_lost == 0
     assert not before().uninstall()
-    assert sink
 
 
 @EACH
@@ -337,9 +330,7 @@ def test_uninstall(tmp_path: Path, kind: Kind) -> None:
     nft("add", "table", "inet", "theirs")
     nft("add", "counter", "inet", "theirs", "mine")
     before = nft("list", "ruleset")
-    agent = Agent(tmp_path, kind)
-    agent.pod("a", "10.1.0.2")
-    agent.round()
+    agent = Agent.of_a_pod(tmp_path, kind)
     assert nft("list", "ruleset") != before
     assert agent.kind().uninstall()
     if kind is IptablesEngine:  # making a rule makes its table and chains, which are everybody's
@@ -357,7 +348,6 @@ def test_the_node_itself(tmp_path: Path) -> None:
     agent = Agent(tmp_path, SetsEngine)
     agent.pod("a", "10.1.0.2")
     ip("addr add 10.0.0.1/32 dev lo")
-    sink = Sink("world")
     agent.round()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.bind(("10.0.0.1", 9))
@@ -367,4 +357,3 @@ def test_the_node_itself(tmp_path: Path) -> None:
         agent.round()
     assert quiet(agent.counting.ledger.host) == {"internet.out": Count(128, 1), "storage.in": back}
     assert agent.counting.ledger.namespaces == {}
-    assert sink
