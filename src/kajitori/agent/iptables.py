@@ -24,6 +24,7 @@ _PROGRAMS = {4: "iptables", 6: "ip6tables"}
 _HOOKS: dict[str, tuple[Direction, ...]] = {"FORWARD": ("out", "in"), "INPUT": ("out",), "OUTPUT": ("in",)}
 """Which Pods' packets pass where: in INPUT those that Pods send to the node."""
 _HOST_HOOKS: dict[str, tuple[str, Direction]] = {"INPUT": ("! -i lo", "in"), "OUTPUT": ("! -o lo", "out")}
+_JUMPS = tuple(f"-A {hook} " for hook in _HOOKS)
 _OWN: dict[Direction, str] = {"out": "-s", "in": "-d"}
 _OTHER: dict[Direction, str] = {"out": "-d", "in": "-s"}
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -59,7 +60,7 @@ class IptablesEngine:
         self._wanted: dict[_Key, tuple[str, ...]] = {}
         self._classes: Classes | None = None
         self._left: dict[int, list[str]] = {}
-        """By version: our rules as they were after our last change."""
+        """By version: our chains and rules as they were after our last change."""
 
     def takes(self, pod: Pod) -> bool:
         return bool(pod.addresses)
@@ -125,16 +126,14 @@ class IptablesEngine:
         for version in _PROGRAMS:
             found = _ours(version)
             there = there or bool(found)
-            _restore(version, [f"-D{rule[2:]}" for rule in found if rule.split()[1] in _HOOKS])
+            _restore(version, [f"-D{line[2:]}" for line in found if line.startswith(_JUMPS)])
         self._numbers, self._wanted, self._classes = {}, {}, None
         return there
 
     def uninstall(self) -> bool:
         there = self.stop()
         for version in _PROGRAMS:
-            chains = _declared(version)
-            there = there or bool(chains)
-            _restore(version, _deleted(chains))
+            _restore(version, _deleted(_chains(_ours(version))))
         return there
 
 
@@ -175,13 +174,14 @@ def _chain(number: int, direction: Direction) -> str:
     return f"KAJI-{number}-{direction}"
 
 
-def _chains(rules: Iterable[str]) -> dict[str, list[str]]:
-    """The rules of each of our chains; every one has some."""
+def _chains(ours: Iterable[str]) -> dict[str, list[str]]:
+    """The rules of each of our chains, those that have none, too: of a version of IP that no Pod speaks, say."""
     found: dict[str, list[str]] = {}
-    for rule in rules:
-        chain = rule.split()[1]
-        if _OURS.fullmatch(chain):
-            found.setdefault(chain, []).append(rule)
+    for line in ours:
+        if line.startswith(":"):
+            found.setdefault(line[1:], [])
+        elif _OURS.fullmatch(chain := line.split()[1]):
+            found.setdefault(chain, []).append(line)
     return found
 
 
@@ -199,15 +199,14 @@ def _deleted(chains: Iterable[str]) -> list[str]:
 
 
 def _ours(version: int) -> list[str]:
-    """Our rules, without their counters."""
-    lines = (line.partition("] ")[2] for line in _save(version).splitlines() if line.startswith("["))
-    return [line for line in lines if _OURS.search(line)]
-
-
-def _declared(version: int) -> list[str]:
-    """Our chains, those that have no rule, too: of a version of the protocol that no Pod speaks, say."""
-    names = (line[1:].split()[0] for line in _save(version).splitlines() if line.startswith(":"))
-    return [name for name in names if _OURS.fullmatch(name)]
+    """Our chains, as `:NAME`, and our rules, without their counters."""
+    found = []
+    for line in _save(version).splitlines():
+        if line.startswith(":"):
+            found.append(line.split()[0])
+        elif line.startswith("["):
+            found.append(line.partition("] ")[2])
+    return [line for line in found if _OURS.search(line)]
 
 
 def _save(version: int) -> str:
