@@ -103,16 +103,11 @@ class RelayPods:
         Whether anything was heard. Raises OSError or HTTPException where it breaks."""
         heard = False
         connection = self._relays.connection(url, self._silence_seconds)
-        headers = self._relays.headers()
         connection.connect()
         self._socket = connection.sock
         try:
             query = f"?{urlencode({SINCE: self._stamp})}" if self._stamp else ""
-            connection.request("GET", PATH.format(node=quote(self._node, safe="")) + query, headers=headers)
-            answer = connection.getresponse()
-            if answer.status != http.HTTPStatus.OK:
-                said = answer.read(300).decode(errors="replace")
-                raise http.client.HTTPException(f"{url} answered {answer.status}: {said}")
+            answer = self._relays.ask(connection, url, "GET", PATH.format(node=quote(self._node, safe="")) + query)
             while not self._stop.is_set() and (text := answer.readline()):
                 self._hear(decode_line(text))
                 heard = True

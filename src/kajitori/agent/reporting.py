@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
@@ -82,20 +82,7 @@ class Reporting:
     def _send(self, url: str, report: Report) -> None:
         connection = self._servers.connection(url, PATIENCE_SECONDS)
         try:
-            headers = {"Content-Type": "application/json", **self._servers.headers()}
-            path = urlsplit(url).path.rstrip("/") + PATH.format(node=quote(self._node, safe=""))
-            connection.request("POST", path, _encode(report), headers)
-            answer = connection.getresponse()
-            said = answer.read(1000)
-            if answer.status != http.HTTPStatus.NO_CONTENT:
-                raise http.client.HTTPException(f"{url} answered {answer.status}: {_detail(said)}")
+            path = PATH.format(node=quote(self._node, safe=""))
+            self._servers.ask(connection, url, "POST", path, _encode(report), http.HTTPStatus.NO_CONTENT)
         finally:
             connection.close()
-
-
-def _detail(body: bytes) -> str:
-    """What a problem says, in words."""
-    try:
-        return str(msgspec.json.decode(body)["detail"])
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        return body[:300].decode(errors="replace")

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Servers:
@@ -29,7 +31,32 @@ class Servers:
             )
         return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_seconds)
 
-    def headers(self) -> dict[str, str]:
-        """That show who asks. Raises OSError where the token can't be read."""
-        token = self.token_file.read_text().strip() if self.token_file is not None else ""
-        return {"Authorization": f"Bearer {token}"} if token else {}
+    def ask(
+        self,
+        connection: http.client.HTTPConnection,
+        url: str,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        expected: http.HTTPStatus = http.HTTPStatus.OK,
+    ) -> http.client.HTTPResponse:
+        """What is answered to a request below that URL, over a connection to it.
+
+        Raises OSError where nobody answers, or the token can't be read; HTTPException where anything else is answered.
+        """
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        if self.token_file is not None and (token := self.token_file.read_text().strip()):
+            headers["Authorization"] = f"Bearer {token}"
+        connection.request(method, urlsplit(url).path.rstrip("/") + path, body, headers)
+        answer = connection.getresponse()
+        if answer.status != expected:
+            raise http.client.HTTPException(f"{url} answered {answer.status}: {_detail(answer.read(1000))}")
+        return answer
+
+
+def _detail(body: bytes) -> str:
+    """What a problem says, in words."""
+    try:
+        return str(msgspec.json.decode(body)["detail"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return body[:300].decode(errors="replace")

@@ -84,6 +84,13 @@ def test_all_totals_are_told_each_time(tmp_path: Path) -> None:
     assert first.runs[0].totals == first.users["ada"] == first.host == {"internet.out": Count(100, 2)}
 
 
+def test_a_server_may_be_below_a_path(tmp_path: Path) -> None:
+    """As behind somebody's proxy; relays are asked in the same way."""
+    with web_api() as (api, url):
+        reporting(counting(tmp_path, pod()), f"{url}/kaji/", tmp_path).tell()
+    assert [told[0] for told in api.told] == ["/kaji/v1/nodes/gpu%2F1/traffic"]
+
+
 def test_a_thread_tells_again_and_again_whatever_is_answered(tmp_path: Path) -> None:
     """And once more at the end, if there is news."""
     counted = counting(tmp_path, pod())
