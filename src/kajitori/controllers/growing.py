@@ -71,11 +71,14 @@ class Growing:
     def _candidates(self) -> list[tuple[Key, RunObject]]:
         """Gangs that would grow if there was room. What is known of their specs is kept, of those that are there."""
         before, self._sizes = self._sizes, {}
-        for run in self._mirror.runs.values():
+        found = []
+        for run in self._cluster.begun.all():
             uid, generation = run.metadata.uid, run.metadata.generation
             known = before.get(uid)
             self._sizes[uid] = known if known and known[0] == generation else (generation, size_of(run))
-        return [(key, run) for key, run in self._mirror.runs.items() if may_grow(run, self._sizes[run.metadata.uid][1])]
+            if may_grow(run, self._sizes[uid][1]):
+                found.append(((run.metadata.namespace, run.metadata.name), run))
+        return found
 
 
 def _first(each: Growable) -> tuple[int, str, str]:

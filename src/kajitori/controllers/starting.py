@@ -72,11 +72,8 @@ class Starter:
 
     def ports_in_use(self) -> set[int]:
         """Ports that members of other runs meet on."""
-        return {
-            other.status.attempt.port
-            for other in self._mirror.runs.values()
-            if other.status and other.status.attempt and not other.status.phase.is_final
-        }
+        begun = self._cluster.begun.all()
+        return {other.status.attempt.port for other in begun if other.status and other.status.attempt}
 
     async def place(self, waiting: Waiting, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
         """Stores placement and template of a new attempt (rule 2); answers the status and its resource version.

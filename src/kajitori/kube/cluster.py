@@ -28,6 +28,7 @@ from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot, Taint
 from kajitori.core.status import Attempt, RunStatus
 from kajitori.errors import InvalidInput
+from kajitori.kube.begun import BegunRuns
 from kajitori.kube.kin import KinIndex, owner_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, PodSpec, RunObject
@@ -81,6 +82,7 @@ class ClusterView:
         self._planned: dict[str, _Planned] = {}
         self._promised: set[str] = set()
         """UIDs of Runs that have nodes promised, as of the last look."""
+        self.begun = BegunRuns(mirror)
         self._kin: KinIndex | None = None
         self._pools = PoolView(mirror, self._is_test)
 
@@ -176,7 +178,7 @@ class ClusterView:
         They follow from the Runs alone, so that whoever comes new to a cluster knows them from the first moment.
         """
         starting, keeping = [], []
-        for run in self._mirror.runs.values():
+        for run in self.begun.all():
             if self._holds_nodes(run):
                 starting.append(run)
             if keeps_nodes(run):

@@ -210,7 +210,7 @@ class GivingWay:
         """Whether anything of low priority runs."""
         if any(self._word(gang.run) == "low" for gang in self._outlook.running.all()):
             return True
-        return any(_is_service_alive(run) and self._word(run) == "low" for run in self._mirror.runs.values())
+        return any(_is_service_alive(run) and self._word(run) == "low" for run in self._cluster.begun.all())
 
     def running(self, now: datetime) -> list[Running]:
         """All gangs that hold nodes, and all members that are on their way out."""
@@ -225,12 +225,12 @@ class GivingWay:
             else:
                 found.append(running)
             gangs.add(gang.run.metadata.uid)
-        for run in self._mirror.runs.values():
-            if run.metadata.uid in gangs or keeps_nodes(run):
+        holders = (run for key in self._mirror.holders() if (run := self._mirror.runs.get(key)) is not None)
+        others = {run.metadata.uid: run for run in (*self._cluster.begun.all(), *holders)}
+        for uid, run in others.items():
+            if uid in gangs or keeps_nodes(run):
                 continue
-            going, pods = _is_service_alive(run), self._mirror.pods_of_run(run.metadata.uid)
-            if not going and not pods:
-                continue
+            going, pods = _is_service_alive(run), self._mirror.pods_of_run(uid)
             if going:
                 assert run.status is not None and run.status.attempt is not None
                 member = member_of_template(run.status.attempt, self._cluster.policy.gpu.resource)

@@ -63,6 +63,9 @@ class Mirror:
         self._by_node: dict[str, dict[Key, Pod]] = {}
         self._usage: dict[str, NodeUsage] = {}
         self._nominated: dict[Key, Pod] = {}
+        self._leaving: dict[Key, Pod] = {}
+        self._holders: dict[Key, int] = {}
+        """Runs, by how many of their members are on a node and have not ended."""
         self._callbacks: tuple[Callback, ...] = ()
         self._on_health: tuple[Callable[[], None], ...] = ()
         self._client = client
@@ -205,6 +208,14 @@ class Mirror:
         """Pods of others that the scheduler is making room for on a node: it lets nobody else have that."""
         return list(self._nominated.values())
 
+    def leaving(self) -> list[Pod]:
+        """Members of runs that were asked to end, and are still on their nodes."""
+        return list(self._leaving.values())
+
+    def holders(self) -> list[Key]:
+        """Runs with members that are on a node and have not ended, by namespace and name; some of them may be gone."""
+        return list(self._holders)
+
     def usage_of_pod(self, pod: Pod) -> PodUsage:
         """What the scheduler reserves for one Pod."""
         return pod_usage(pod.spec)
@@ -260,7 +271,9 @@ class Mirror:
     # ------------------------------------------------------------------------------------------ indexes
 
     def _index(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
-        self._note_nomination(change.object, gone=isinstance(change, Deleted))
+        gone = isinstance(change, Deleted)
+        self._note_nomination(change.object, gone=gone)
+        self._note_leaving(change.object, gone=gone)
         if isinstance(change, Deleted):
             self._unindex_pod(change.object)
         elif isinstance(change, Added):
@@ -310,8 +323,22 @@ class Mirror:
         else:
             self._nominated.pop(key, None)
 
+    def _note_leaving(self, pod: Pod, *, gone: bool) -> None:
+        key = (pod.metadata.namespace, pod.metadata.name)
+        leaves = pod.metadata.deletion_timestamp and pod.spec.node_name and not pod.is_finished
+        if leaves and not gone and pod.run_uid:
+            self._leaving[key] = pod
+        else:
+            self._leaving.pop(key, None)
+
     def _count(self, pod: Pod, run_uid: str, times: int) -> None:
         is_member = bool(run_uid)
+        member = pod.member
+        if is_member and member is not None:
+            key = pod.metadata.namespace, member.run
+            self._holders[key] = self._holders.get(key, 0) + times
+            if not self._holders[key]:
+                del self._holders[key]
         self._usage[pod.spec.node_name].add(
             pod_usage(pod.spec), is_member=is_member, is_alone=is_member and is_alone(pod), times=times
         )

@@ -150,9 +150,9 @@ class Outlook:
             yield each.key, Ending(each.member, each.rows, self.ends_at(each, now))
         alive = {each.run.metadata.uid for each in gangs}
         resource = self._cluster.policy.gpu.resource
-        for pod in self._mirror.pods.values():
-            row = table.index.get(pod.spec.node_name) if pod.metadata.deletion_timestamp else None
-            if row is None or pod.is_finished or not pod.run_uid or pod.run_uid in alive:
+        for pod in self._mirror.leaving():
+            row = table.index.get(pod.spec.node_name)
+            if row is None or pod.run_uid in alive:
                 continue
             run = self._mirror.run_of(pod)
             if run is not None and keeps_nodes(run):

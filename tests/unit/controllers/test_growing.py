@@ -15,6 +15,7 @@ from kajitori.controllers.queue import Admitted, Queue, Waiting
 from kajitori.core import gang
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import GivesWay, MemberCounts, Resize, RunStatus
+from kajitori.kube.resources import RUNS
 
 ELASTIC: dict[str, Any] = {
     "replicas": 4,
@@ -150,6 +151,7 @@ def test_a_run_that_is_on_its_way_out_or_that_nobody_has_looked_at_does_not_grow
     leaving = msgspec.structs.replace(run.metadata, deletion_timestamp=ago(minutes=1))
     for changed in ({"metadata": leaving}, {"status": None}, {"spec": msgspec.Raw(b'{"replicas": "many"}')}):
         scene.mirror.runs["team", "bert"] = msgspec.structs.replace(run, **changed)
+        scene.mirror._tell(RUNS, "team", "bert")
         scene.growing = Growing(scene.mirror, scene.cluster)
         assert not scene.growing.is_needed()
 

@@ -16,6 +16,7 @@ from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt, MemberCounts, RunStatus
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.resources import RUNS
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile
 
@@ -39,6 +40,7 @@ class Scene:
         meta = ObjectMeta(name=name, namespace="team", uid=f"uid-{name}", resource_version=version)
         shown = RunObject(metadata=meta, spec=msgspec.Raw(b'{"type": "%s"}' % type.encode()), status=status)
         self.mirror.runs["team", name] = shown
+        self.mirror._tell(RUNS, "team", name)
         return shown
 
     def wait(self, name: str, ranks: int, priority: int = 0) -> None:

@@ -59,6 +59,8 @@ class FakeApi:
         pod: dict[str, Any] = copy.deepcopy(old) if old else _new_pod(name, namespace, self.version)
         pod["metadata"]["resourceVersion"] = str(self.version)
         pod["metadata"]["labels"] |= changes.pop("labels", {})
+        if changes.pop("leaving", False):
+            pod["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
         if "owner" in changes:
             kind, uid = changes.pop("owner_kind", "Run"), changes.pop("owner")
             pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": "r", "uid": uid, "controller": True}]

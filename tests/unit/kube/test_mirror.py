@@ -209,6 +209,7 @@ STEP = st.one_of(
         st.just("put"), NAMES, st.sampled_from(["", "n1", "n2"]), st.sampled_from(["Pending", "Running", "Failed"])
     ),
     st.tuples(st.just("run"), NAMES, st.sampled_from(["u1", "u2"])),
+    st.tuples(st.just("leave"), NAMES),
     st.tuples(st.just("remove"), NAMES),
     st.tuples(st.just("fault"), st.sampled_from([f for f in WatchFault if f is not WatchFault.STALL])),
     st.tuples(st.just("forget")),
@@ -226,6 +227,8 @@ def perform(api: FakeApi, step: tuple[Any, ...]) -> None:
             api.put(name, nodeName=node, phase=phase)
         case ("run", name, uid):
             api.put(name, labels={names.LABEL_RUN_UID: uid}, owner=uid)
+        case ("leave", name):
+            api.put(name, leaving=True)
         case ("remove", name):
             api.remove(name)
         case ("fault", fault):
@@ -290,6 +293,10 @@ def test_whatever_fails_the_mirror_converges(steps: list[tuple[Any, ...]]) -> No
                 bound = {name for (_, name), pod in api.pods.items() if pod["spec"].get("nodeName") == node}
                 assert {pod.metadata.name for pod in mirror.pods_on_node(node)} == bound
                 assert mirror.usage_of(node) == expected_usage(api).get(node)
+            held = [pod for pod in mirror.pods.values() if pod.spec.node_name and pod.run_uid and not pod.is_finished]
+            assert mirror.holders() == [("a", "r")] * bool(held)
+            leaving = [pod.metadata.name for pod in held if pod.metadata.deletion_timestamp]
+            assert sorted(pod.metadata.name for pod in mirror.leaving()) == sorted(leaving)
             for name, version in seen.items():
                 present = api.pods.get(("a", name))
                 assert version == (present["metadata"]["resourceVersion"] if present else "gone")
