@@ -10,8 +10,8 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import yaml
 from tests.helpers.certificates import client_certificate
-from tests.helpers.commands import kaji
+from tests.helpers.commands import Kaji, kaji, server
 from tests.helpers.platform import kubectl_binary
 from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
 
@@ -70,7 +71,10 @@ class Site:
         self.folder = folder
         self.url = ""
         self.before_installation: Completed = Completed([], 0)
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, Kaji] = {}
+        trust = ssl.create_default_context(cafile=str(cluster.config.ca_file))
+        said = {"Authorization": f"Bearer {cluster.config.credentials.token}"}
+        self.api = httpx2.Client(base_url=cluster.config.server, headers=said, verify=trust, trust_env=False)
         self.policy = folder / "policy.yaml"
         self.policy.write_text(yaml.safe_dump(POLICY))
 
@@ -128,11 +132,9 @@ class Site:
 
     def start(self, name: str, verb: str, user: str, *options: str) -> None:
         """`kaji VERB` as that person, its output in a file."""
-        command = [sys.executable, "-m", "kajitori.cli", verb, "--kubeconfig", str(self.kubeconfig(user)), *options]
+        given = ("--kubeconfig", str(self.kubeconfig(user)), *options)
         with self.log_file(name).open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), cwd=self.folder
-            )
+            self.processes[name] = server(verb, *given, env=self.environment(), cwd=self.folder, log=log)
 
     def start_all(self) -> None:
         """Two controllers, of which one leads; a Web API; this machine as a node, and four simulated ones."""
@@ -189,8 +191,25 @@ class Site:
 
     # ------------------------------------------------------------------------------------------ questions
 
+    def get(self, path: str) -> dict[str, Any]:
+        """What the API server has there; nothing where there is nothing. Asked again and again, unlike kubectl."""
+        answer = self.api.get(path)
+        assert answer.status_code in (200, 404), answer.text
+        found: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
+        return found
+
+    def run(self, name: str) -> dict[str, Any]:
+        """The status of a run."""
+        found = self.get(f"/apis/kajitori.dev/v1alpha1/namespaces/vision/runs/{name}")
+        status: dict[str, Any] = found.get("status", {})
+        return status
+
     def phase(self, run: str) -> str:
-        return self.kubectl("get", "run", run, "-n", "vision", "-o", "jsonpath={.status.phase}", check=False).stdout
+        return str(self.run(run).get("phase", ""))
+
+    def attempt(self, run: str) -> tuple[int, str]:
+        """Its number, and the phase of the run."""
+        return int(self.run(run)["attempt"]["number"]), self.phase(run)
 
     def token_in(self, user: str) -> str:
         return str(yaml.safe_load(self.kubeconfig(user).read_text())["users"][0]["user"]["token"])
@@ -207,12 +226,12 @@ class Site:
         return [one for one in entries if one["user"]["username"] == name and "impersonatedUser" not in one]
 
     def leader(self) -> str:
-        lease = ("get", "lease", "kajitori-controller", "-n", "kajitori", "-o", "jsonpath={.spec.holderIdentity}")
-        return self.kubectl(*lease, check=False).stdout
+        lease = self.get("/apis/coordination.k8s.io/v1/namespaces/kajitori/leases/kajitori-controller")
+        return str(lease.get("spec", {}).get("holderIdentity", ""))
 
     def nodes_are_ready(self) -> bool:
-        said = self.kubectl("get", "nodes", "-o", "jsonpath={.items[*].spec.taints}{.items[*].metadata.name}").stdout
-        return said.count("sim-") == 4 and "here" in said and "not-ready" not in said
+        nodes = {node["metadata"]["name"]: node["spec"].get("taints") for node in self.get("/api/v1/nodes")["items"]}
+        return len(nodes) == 5 and "here" in nodes and "not-ready" not in str(nodes)
 
     def until(self, happened: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -278,6 +297,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             yield it
         finally:
             it.stop_all()
+            it.api.close()
 
 
 def test_what_is_not_installed_is_said(site: Site) -> None:
@@ -441,8 +461,7 @@ def test_one_leads_and_a_leader_that_was_stopped_writes_nothing(site: Site) -> N
     failing = ("annotate", "pod", "-n", "vision", "first-1-1", "sim.kajitori.dev/exit-code=1")
     site.kubectl(*failing)
     process.send_signal(signal.SIGCONT)
-    attempt = ("get", "run", "first", "-n", "vision", "-o", "jsonpath={.status.attempt.number}{.status.phase}")
-    site.until(lambda: site.kubectl(*attempt).stdout == "2Running", "first runs again")
+    site.until(lambda: site.attempt("first") == (2, "Running"), "first runs again")
     site.until(lambda: f"{stopped} leads no more" in site.log(stopped), "who was stopped knows it")
     assert site.writes_of(stopped) == before
     assert site.leader() == other
@@ -459,8 +478,7 @@ def test_a_leader_that_is_killed_is_followed(site: Site) -> None:
     assert site.kaji(*gone).returncode == 0
     assert site.kaji("run", "-d", "--name", "third", "-n", "2", "--gpus", "8", "busybox", "train").returncode == 0
     site.until(lambda: site.phase("third") == "Running", "third runs")
-    first = ("get", "run", "first", "-n", "vision", "-o", "jsonpath={.status.attempt.number}{.status.phase}")
-    assert site.kubectl(*first).stdout == "2Running"
+    assert site.attempt("first") == (2, "Running")
     assert site.kaji("rm", "-f", "third").returncode == 0
 
 
@@ -474,14 +492,10 @@ def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_on
     }
     certificate = site.folder / "certificate.kubeconfig"
     certificate.write_text(yaml.safe_dump(document))
-    command = [sys.executable, "-m", "kajitori.cli", "up", "--kubeconfig", str(certificate), "--data", str(data)]
+    command = ("up", "--kubeconfig", str(certificate), "--data", str(data))
     with site.log_file("up").open("ab") as log:
-        site.processes["up"] = subprocess.Popen(
-            [*command, "--policy", str(site.policy), "-N", "vision"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=site.environment(),
+        site.processes["up"] = server(
+            *command, "--policy", str(site.policy), "-N", "vision", env=site.environment(), cwd=site.folder, log=log
         )
     site.until(lambda: (data / "kaji.json").exists(), "kaji up is up")
     local = site.environment()
@@ -494,7 +508,7 @@ def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_on
     site.url = told["url"]
     assert site.kaji("ps", "-a", KAJI_TOKEN="wrong").returncode == 125
     assert site.kaji("ps", "-a").returncode == 0  # everybody else is whom his own token says
-    again = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=local, check=False)
+    again = kaji(*command, env=local, timeout=PATIENCE_SECONDS)
     assert again.returncode == 125 and str(data) in again.stderr, again
     last = site.leader()
     assert last in ("c1", "c2"), "the controller inside waits its turn"

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.helpers.commands import kaji
+from tests.helpers.commands import Kaji, kaji, server
 
 PATIENCE_SECONDS = 60.0
 Completed = subprocess.CompletedProcess[str]
@@ -33,14 +32,13 @@ class Laptop:
         self.environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBECONFIG"))
         } | {"HOME": str(self.home)}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Kaji | None = None
         self.log = folder / "up.log"
 
     def up(self, *options: str) -> None:
-        command = [sys.executable, "-m", "kajitori.cli", "up", "--data", str(self.data), *options]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd=self.home
+            self.process = server(
+                "up", "--data", str(self.data), *options, env=self.environment, cwd=self.home, log=log
             )
         until(lambda: (self.data / "kaji.json").exists() and self._is_current(), lambda: self.log.read_text())
 

@@ -1,13 +1,14 @@
 """`kaji` commands as processes that start in milliseconds: forks of one that has imported what commands need.
 
-Each is a process of its own, with its own arguments, environment, folder, streams and exit code. That a command starts
-from nothing is what the tutorial, the demo and the tests in tests/unit/cli see to.
+Each is a process of its own, with its own arguments, environment, folder, streams and exit code. That a command, or a
+server, starts from nothing is what the tutorial, the demo and the tests in tests/unit/cli see to.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import select
@@ -17,16 +18,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import IO, Any, Self
 
 _PRELOADED = (
     *("kajitori.cli.app", "kajitori.cli.http", "kajitori.cli.output", "kajitori.cli.target", "kajitori.cli.request"),
     *(f"kajitori.cli.verbs.{verb}" for verb in ("run", "ps", "logs", "describe", "explain", "rm", "stop", "wait")),
     *("httpcore2", "platformdirs", "rich.console", "rich.table", "yaml"),
 )
+_SERVERS = ("up", "server", "controller", "node", "sim")
+"""Verbs that import for a second or two: done when one of them is first asked for."""
 _PASSED_ON = 1 << 20
 """Bytes: more than any command line, with its environment, in these tests."""
 
@@ -39,22 +43,72 @@ def kaji(
         tempfile.TemporaryFile("w+") as given,
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as err,
-        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line,
     ):
         given.write(stdin)
         given.seek(0)
-        line.settimeout(timeout)
-        line.connect(_server().address)
-        told = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd or Path.cwd())}).encode()
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PASSED_ON)
-        socket.send_fds(line, [told], [given.fileno(), out.fileno(), err.fileno()])
-        try:
-            code = int(line.recv(16))
-        except TimeoutError:  # whoever waits for the command ends it when we go
-            raise subprocess.TimeoutExpired(arguments, timeout) from None
+        with Kaji(arguments, env, cwd, (given, out, err)) as command:
+            code = command.wait(timeout)
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+
+
+def server(*arguments: str, env: Mapping[str, str], log: IO[bytes], cwd: Path | None = None) -> Kaji:
+    """Starts `kaji ARGUMENTS`, which says everything into the log. It ends with this process at the latest."""
+    with Path(os.devnull).open("rb") as nothing:
+        return Kaji(arguments, env, cwd, (nothing, log, log))
+
+
+class Kaji:
+    """One `kaji ARGUMENTS`, as subprocess.Popen would show it."""
+
+    def __init__(
+        self, arguments: Sequence[str], env: Mapping[str, str], cwd: Path | None, streams: Sequence[IO[Any]]
+    ) -> None:
+        self.arguments = arguments
+        self.returncode: int | None = None
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.connect(_server().address)
+        self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PASSED_ON)
+        told = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd or Path.cwd())}).encode()
+        socket.send_fds(self._line, [told], [stream.fileno() for stream in streams])
+        self.pid = int(self._line.recv(16))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whoever waits for the command ends it when we go."""
+        self._line.close()
+
+    def poll(self) -> int | None:
+        """The exit code, or the signal below zero; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0.0)
+        return None
+
+    def wait(self, timeout: float = 60.0) -> int:
+        """Its exit code. Raises subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            self._line.settimeout(timeout)
+            try:
+                self.returncode = int(self._line.recv(16))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self.arguments, timeout) from None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Nothing where it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
 
 
 @dataclass(frozen=True)
@@ -98,25 +152,38 @@ def serve(address: str, owner: int) -> None:
                 line, _ = listening.accept()
             except TimeoutError:
                 continue
-            if os.fork() == 0:
-                listening.close()
-                _answer(line)
-                os._exit(0)
+            message, streams, _, _ = socket.recv_fds(line, _PASSED_ON, 3)
+            if message:
+                told = json.loads(message)
+                _prepare(told["arguments"])
+                if os.fork() == 0:
+                    listening.close()
+                    _answer(line, told, streams)
+                    os._exit(0)
+            for stream in streams:
+                os.close(stream)
             line.close()
 
 
-def _answer(line: socket.socket) -> None:
-    """In a process of its own: starts the command, tells its exit code, and ends it where nobody listens any more."""
+def _prepare(arguments: list[str]) -> None:
+    """Imports what the command will need, once for all that come after it."""
+    if arguments and arguments[0] in _SERVERS:
+        import_module(f"kajitori.entrypoints.{arguments[0]}")
+        gc.freeze()
+
+
+def _answer(line: socket.socket, told: dict[str, Any], streams: list[int]) -> None:
+    """In a process of its own: starts the command, tells who it is and its exit code, and ends it where nobody listens
+    any more."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    message, streams, _, _ = socket.recv_fds(line, _PASSED_ON, 3)
-    if not message:
-        return
-    told = json.loads(message)
     command = os.fork()
     if command == 0:
         line.close()
         _become(told["arguments"], told["env"], told["cwd"], streams)
+    for stream in streams:
+        os.close(stream)
     ended = os.pidfd_open(command)
+    line.send(str(command).encode())
     ready, _, _ = select.select([ended, line.fileno()], [], [])
     if ended not in ready:
         os.kill(command, signal.SIGKILL)
