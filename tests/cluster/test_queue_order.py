@@ -49,11 +49,13 @@ class Refusing(KubeClient):
         super().__init__(config)
         self.refuses = refuses
 
-    async def replace(self, resource: Resource, body: Mapping[str, Any], *, subresource: str = "") -> Object:
+    async def replace(
+        self, resource: Resource, body: Mapping[str, Any], *, subresource: str = "", metadata_only: bool = False
+    ) -> Object:
         if subresource == "status" and body["metadata"]["name"] == self.refuses:
             self.refuses = ""
             raise Conflict("it was written meanwhile")
-        return await super().replace(resource, body, subresource=subresource)
+        return await super().replace(resource, body, subresource=subresource, metadata_only=metadata_only)
 
 
 @pytest.mark.parametrize("world", ["embedded"], indirect=True)

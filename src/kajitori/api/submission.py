@@ -30,6 +30,7 @@ from kajitori.core.run_names import make_name
 from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.core.validation import Document, read
 from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused, StorageFull
+from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.errors import ConnectionFailed, ServerError
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS, SECRETS
@@ -38,7 +39,6 @@ from kajitori.store.code import no_such_code
 router = APIRouter(tags=["runs"])
 
 NAME_TRIES = 5
-_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 
 class RunRequest(Document):
@@ -209,7 +209,7 @@ async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
     for name in sorted(wanted):
         path = SECRETS.path(submission.namespace, name)
         try:
-            await user.client.request("GET", path, headers={"Accept": _METADATA_ONLY})
+            await user.client.request("GET", path, headers={"Accept": METADATA_ONLY})
         except NotFound:
             continue
         except KajitoriError:

@@ -165,10 +165,9 @@ async def write_status(client: KubeClient, run: RunObject, status: RunStatus, *,
             "uid": meta.uid,
             "resourceVersion": resource_version or meta.resource_version,
         },
-        "spec": run.spec,
         "status": to_document(status),
-    }
-    written = await client.replace(RUNS, document, subresource="status")
+    }  # the spec would be read and checked, too, and then left as it is
+    written = await client.replace(RUNS, document, subresource="status", metadata_only=True)
     return str(written["metadata"]["resourceVersion"])
 
 

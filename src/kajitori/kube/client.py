@@ -31,6 +31,9 @@ DEFAULT_PAGE_SIZE = 500
 LOG_BUFFER_BYTES = 64 << 10
 """Logs have no long lines to wait for, and thousands of them may be followed by readers who are slow."""
 
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""What to ask for as an answer where the rest of an object is not needed, or not to be had."""
+
 
 class PatchKind(StrEnum):
     """How the body of a patch is to be read."""
@@ -251,12 +254,18 @@ class KubeClient:
         )
         return decode(answer, dict)
 
-    async def replace(self, resource: Resource, body: Mapping[str, Any], *, subresource: str = "") -> Object:
-        """Replaces an object, or a subresource of it. A resourceVersion in the body makes it a compare-and-swap."""
+    async def replace(
+        self, resource: Resource, body: Mapping[str, Any], *, subresource: str = "", metadata_only: bool = False
+    ) -> Object:
+        """Replaces an object, or a subresource of it. A resourceVersion in the body makes it a compare-and-swap.
+
+        metadata_only: nothing else of it is answered, which is cheaper for the API server, too.
+        """
         metadata = body["metadata"]
         path = self._object_path(resource, metadata["name"], metadata.get("namespace"), subresource)
+        accept = METADATA_ONLY if metadata_only else "application/json"
         answer = await self._transport.request(
-            "PUT", path, body=_encode(body), idempotent=True, kind=f"replace {resource.plural}"
+            "PUT", path, body=_encode(body), accept=accept, idempotent=True, kind=f"replace {resource.plural}"
         )
         return decode(answer, dict)
 

@@ -23,7 +23,7 @@ from tests.unit.kube.fake_api import Naps, client_of, fake_api, serving, status_
 
 from kajitori.controllers.leadership import NotLeading
 from kajitori.errors import InvalidInput, Unauthenticated
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import METADATA_ONLY, KubeClient, PatchKind
 from kajitori.kube.config import Credentials, ExecPlugin, KubeConfig
 from kajitori.kube.errors import (
     AlreadyExistsError,
@@ -109,6 +109,7 @@ async def test_paths_and_bodies_of_each_verb() -> None:
         await client.delete(PODS, "x", "a", grace_seconds=0, uid="u", propagation="Foreground")
         await client.delete_collection(PODS, "a", label_selector="l=1", field_selector="status.phase!=Failed")
         await client.bind("x", "a", "n")
+        await client.replace(NODES, {"metadata": {"name": "n"}}, metadata_only=True)
         delete = {"apiVersion": "v1", "kind": "DeleteOptions"}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "x", "namespace": "a"}}
         assert server.asked == [
@@ -138,7 +139,9 @@ async def test_paths_and_bodies_of_each_verb() -> None:
                 "/api/v1/namespaces/a/pods/x/binding",
                 binding | {"target": {"apiVersion": "v1", "kind": "Node", "name": "n"}},
             ),
+            ("PUT", "/api/v1/nodes/n", {"metadata": {"name": "n"}}),
         ]
+        assert [headers["Accept"] for headers in server.headers] == [*["application/json"] * 10, METADATA_ONLY]
         assert server.headers[6]["Content-Type"] == "application/apply-patch+yaml"
         assert {headers["User-Agent"] for headers in server.headers} == {"kajitori"}
 
