@@ -128,6 +128,29 @@ async def test_whoever_comes_back_in_time_is_told_nothing_again() -> None:
         other.close()
 
 
+async def test_what_changes_nothing_is_not_told() -> None:
+    """Neither a Pod of which nothing changed that is told, nor again that there is none; and nobody is woken for a line
+    that he has heard."""
+    async with feeding() as setup:
+        with setup.feed.follow("n1") as follower:
+            first = follower.line()
+            assert (first.whole, first.pods, follower.changed.is_set()) == (True, (), False)
+            assert not follower.line().whole
+            setup.api.put("a", nodeName="n1")
+            await setup.settled()
+            assert follower.changed.is_set()
+            assert len(follower.line().pods) == 1
+            assert not follower.changed.is_set()
+            setup.api.put("a", phase="Running")
+            await setup.settled()
+            line = follower.line()
+            assert (line.whole, line.pods, line.gone) == (False, (), ())
+            setup.api.remove("a")
+            await setup.settled()
+            assert len(follower.line().gone) == 1
+            assert not follower.line().whole
+
+
 STEP = st.one_of(
     st.tuples(st.just("put"), st.sampled_from("abc"), st.sampled_from(["", "n1", "n2"])),
     st.tuples(st.just("end"), st.sampled_from("abc")),

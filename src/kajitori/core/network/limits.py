@@ -22,7 +22,7 @@ _AZURE = "https://github.com/MicrosoftDocs/azure-docs/blob/04cb4ea/includes/azur
 _AZURE_MTU = "https://learn.microsoft.com/azure/virtual-network/how-to-virtual-machine-mtu"
 _AKS_OVERLAY = "https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay"
 _AKS_POD_SUBNET = "https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-pod-subnet"
-_AWS = "https://github.com/awsdocs/amazon-vpc-user-guide/blob/06e98d9/doc_source/amazon-vpc-limits.md"
+_AWS = "https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html"
 _AWS_PREFIX = "https://docs.aws.amazon.com/eks/latest/best-practices/prefix-mode-linux.html"
 _AWS_MTU = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/network_mtu.html"
 _GKE = "https://cloud.google.com/kubernetes-engine/quotas"
@@ -65,7 +65,7 @@ AZURE_MTU_MOST = Figure(3_900, "largest MTU within a virtual network with Connec
 
 AWS_USAGE = Figure(64_000, "network address usage units per VPC", _AWS, _READ)
 AWS_USAGE_RAISED = Figure(256_000, "network address usage units per VPC, on request", _AWS, _READ)
-AWS_ROUTES = Figure(50, "routes per route table", _AWS, _READ)
+AWS_ROUTES = Figure(500, "routes per route table, of each family", _AWS, _READ)
 AWS_ROUTES_RAISED = Figure(1_000, "routes per route table, on request ('performance might be impacted')", _AWS, _READ)
 AWS_PREFIX = Figure(16, "addresses of a prefix (/28) given to an interface, which counts as one", _AWS_PREFIX, _READ)
 AWS_WARM_PREFIXES = Figure(1, "prefixes that a node keeps beyond need (WARM_PREFIX_TARGET)", _AWS_PREFIX, _READ)

@@ -65,8 +65,8 @@ def test_route_based_networks_stop_at_their_routes() -> None:
     for key, most in routes.items():
         assert plans(nodes=most)[key].verdict in ("yes", "on request")
         assert plans(nodes=most + 1)[key].verdict == "no"
-    assert plans(nodes=50)["aws-routes"].verdict == "yes"
-    assert plans(nodes=51)["aws-routes"].verdict == "on request"
+    assert plans(nodes=500)["aws-routes"].verdict == "yes"
+    assert plans(nodes=501)["aws-routes"].verdict == "on request"
 
 
 def test_two_thousand_and_five_hundred_nodes_that_double() -> None:
