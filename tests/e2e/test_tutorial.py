@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.helpers.commands import quick_kaji
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -31,7 +32,7 @@ def test_what_the_tutorial_shows_is_what_its_commands_print(capture: ModuleType,
     """From the first `kaji up` to a cluster of somebody else; times, ports and names of this machine apart."""
     page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     with capture.cluster_of_somebody_else() as kubeconfig:
-        now = capture.captured(page, tmp_path, kubeconfig)
+        now = capture.captured(page, tmp_path, kubeconfig, quick_kaji(tmp_path / "quick"))
     written, printed = capture.comparable(page), capture.comparable(now)
     difference = "\n".join(difflib.unified_diff(written, printed, "tutorial.md", "now", lineterm=""))
     assert not difference, f"python docs/capture.py tutorial, or mend what it shows:\n{difference}"

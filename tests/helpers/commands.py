@@ -59,6 +59,28 @@ def server(*arguments: str, env: Mapping[str, str], log: IO[bytes], cwd: Path | 
         return Kaji(arguments, env, cwd, (nothing, log, log))
 
 
+def quick_kaji(folder: Path) -> Path:
+    """A folder for $PATH with such a `kaji` in it, for shell scripts that ask the same over and over."""
+    folder.mkdir()
+    script = folder / "kaji"
+    script.write_text(f"#!{sys.executable} -IS\nADDRESS, PASSED_ON = {_server().address!r}, {_PASSED_ON}\n{_QUICK}")
+    script.chmod(0o755)
+    return folder
+
+
+_QUICK = """
+import json, os, socket, sys
+told = {"arguments": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+    line.connect(ADDRESS)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PASSED_ON)
+    socket.send_fds(line, [json.dumps(told).encode()], [0, 1, 2])
+    line.recv(16)
+    code = int(line.recv(16))
+sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
 class Kaji:
     """One `kaji ARGUMENTS`, as subprocess.Popen would show it."""
 
