@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
-from tests.helpers.queue_scene import NOW, QueueScene, ago
+from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 
 from bench.common import Limit, print_limits, print_table
 from bench.planner import NODES, QUEUED, cluster, gangs
 from kajitori.cli import ALLOCATIONS_BETWEEN_COLLECTIONS
-from kajitori.controllers.queue import Admitted, Cycle, Queue, Waiting
-from kajitori.core import gang, names
+from kajitori.controllers.queue import Cycle, Queue
+from kajitori.core import names
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Phase
 from kajitori.core.status import MemberCounts, RunStatus
@@ -141,8 +141,7 @@ def _queue(scene: QueueScene, lot: random.Random) -> Queue:
         name, program = f"wait-{number}", "abcdefgh"[number % PROGRAMS]
         run = scene.show(name, status, owner=f"user-{number % USERS}", command=["train", program])
         request = replace(each.gang, key=f"team/{name}", queued_at=since)
-        admitted = Admitted(gang.Run("batch", members, gang.Limits(), status))
-        queue.wait(Waiting(("team", name), run, admitted, status, request, run.metadata.resource_version))
+        queue.wait(in_queue(Applicant(run, request)))
     return queue
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.controllers.queue import Admitted, Cycle, Waiting
 from kajitori.core import gang, names
 from kajitori.core.nodelist import compress
 from kajitori.core.planner import GangRequest, MemberRequest
@@ -47,6 +48,20 @@ def mirror_of_nodes(count: int) -> Mirror:
         }
         mirror.nodes[f"n{number}"] = msgspec.convert(document, Node)
     return mirror
+
+
+def in_queue(applicant: Applicant) -> Waiting:
+    """A run that waits, as the controller's queue has it."""
+    run, request = applicant.run, applicant.request
+    assert run.status is not None
+    life = gang.Run("batch", len(request.ranks), gang.Limits(), run.status, fewest=request.fewest)
+    key = (run.metadata.namespace, run.metadata.name)
+    return Waiting(key, run, Admitted(life), run.status, request, run.metadata.resource_version)
+
+
+def who_starts(cycle: Cycle) -> dict[str, tuple[str, ...]]:
+    """The names of those that start, with their nodes."""
+    return {waiting.key[1]: placement.nodes for waiting, placement in cycle.starts}
 
 
 class QueueScene:

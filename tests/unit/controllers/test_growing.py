@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.queue_scene import NOW, QueueScene, ago
+from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue, who_starts
 
 from kajitori.controllers.growing import Growing
-from kajitori.controllers.queue import Admitted, Queue, Waiting
-from kajitori.core import gang
+from kajitori.controllers.queue import Queue
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import GivesWay, MemberCounts, Resize, RunStatus
+from kajitori.kube.outlook import Applicant
 from kajitori.kube.resources import RUNS
 
 ELASTIC: dict[str, Any] = {
@@ -43,12 +43,10 @@ class Scene(QueueScene):
         request = replace(applicant.request, fewest=fewest, grows=fewest is not None)
         assert applicant.run.status is not None
         stands = msgspec.structs.replace(applicant.run.status, **status)
-        run = self.show(name, stands)
-        life = gang.Run("batch", members, gang.Limits(), stands, fewest=fewest)
-        self.queue.wait(Waiting(("team", name), run, Admitted(life), stands, request, run.metadata.resource_version))
+        self.queue.wait(in_queue(Applicant(self.show(name, stands), request)))
 
     def starts(self) -> dict[str, tuple[str, ...]]:
-        return {waiting.key[1]: placement.nodes for waiting, placement in self.queue.plan((), NOW).starts}
+        return who_starts(self.queue.plan((), NOW))
 
 
 def test_it_grows_once_there_has_been_room_for_long_enough() -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.queue_scene import mirror_of_nodes
+from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
 
-from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue, Waiting
+from kajitori.controllers.queue import DOUBT_PATIENCE, Queue
 from kajitori.core import gang, names
-from kajitori.core.planner import GangRequest, MemberRequest
+from kajitori.core.planner import GangRequest
 from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt, MemberCounts, RunStatus
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.outlook import Applicant
 from kajitori.kube.resources import RUNS
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile
@@ -45,21 +47,13 @@ class Scene:
 
     def wait(self, name: str, ranks: int, priority: int = 0) -> None:
         run = self.run(name, Phase.QUEUED)
-        assert run.status is not None
-        member = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
         request = GangRequest(
-            key=f"team/{name}",
-            member=member,
-            ranks=tuple(range(ranks)),
-            priority=priority,
-            queued_at="2026-11-21T11:59:00Z",
+            f"team/{name}", MEMBER, tuple(range(ranks)), priority=priority, queued_at="2026-11-21T11:59:00Z"
         )
-        admitted = Admitted(gang.Run("batch", ranks, gang.Limits(), run.status))
-        self.queue.wait(Waiting(("team", name), run, admitted, run.status, request, "1"))
+        self.queue.wait(in_queue(Applicant(run, request)))
 
     def starts(self, at: timedelta = timedelta()) -> dict[str, tuple[str, ...]]:
-        cycle = self.queue.plan((), NOW + at)
-        return {waiting.key[1]: placement.nodes for waiting, placement in cycle.starts}
+        return who_starts(self.queue.plan((), NOW + at))
 
 
 def test_nodes_of_a_starting_run_are_taken_before_its_pods_are_seen() -> None:
@@ -133,13 +127,10 @@ def test_a_run_that_waits_for_the_same_as_before_is_no_reason_to_plan() -> None:
     """Else each word told to one of a thousand waiting runs would plan all of them again."""
     scene = Scene(1)
     run = scene.run("first", Phase.QUEUED)
-    assert run.status is not None
-    member = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
-    admitted = Admitted(gang.Run("batch", 2, gang.Limits(), run.status))
 
     def wait(ranks: int, version: str) -> bool:
-        request = GangRequest(key="team/first", member=member, ranks=tuple(range(ranks)))
-        return scene.queue.wait(Waiting(("team", "first"), run, admitted, RunStatus(), request, version))
+        applicant = Applicant(run, GangRequest("team/first", MEMBER, tuple(range(ranks))))
+        return scene.queue.wait(replace(in_queue(applicant), version=version))
 
     assert wait(2, "1")
     assert not wait(2, "2")

@@ -7,18 +7,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.queue_scene import mirror_of_nodes
+from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
 
-from kajitori.controllers.queue import Admitted, Cycle, Queue, Waiting
+from kajitori.controllers.queue import Cycle, Queue, Waiting
 from kajitori.core import gang, names
 from kajitori.core.nodelist import compress
-from kajitori.core.planner import GangRequest, MemberRequest
+from kajitori.core.planner import GangRequest
 from kajitori.core.policy import parse_policy
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState
 from kajitori.core.times import format_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.outlook import Applicant
 from kajitori.kube.resources import PODS, RUNS
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile
@@ -112,11 +113,8 @@ class Scene:
         annotations: dict[str, str] | None = None,
     ) -> None:
         run = self.put(name, RunStatus(queued_at=queued_at), annotations=annotations)
-        member = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)
-        request = GangRequest(f"team/{name}", member, tuple(range(ranks)), priority=priority, queued_at=queued_at)
-        assert run.status is not None
-        admitted = Admitted(gang.Run("batch", ranks, gang.Limits(), run.status))
-        self.waiting.append(Waiting(("team", name), run, admitted, run.status, request, run.metadata.resource_version))
+        request = GangRequest(f"team/{name}", MEMBER, tuple(range(ranks)), priority=priority, queued_at=queued_at)
+        self.waiting.append(in_queue(Applicant(run, request)))
         self.queue.wait(self.waiting[-1])
 
     def plan(self) -> Cycle:
@@ -126,7 +124,7 @@ class Scene:
         return {each.key: [v.key for v in each.victims] for each in self.plan().requests.requests}
 
     def starts(self) -> dict[str, tuple[str, ...]]:
-        return {waiting.key[1]: placement.nodes for waiting, placement in self.plan().starts}
+        return who_starts(self.plan())
 
     def intends(self, name: str, to: str = "urgent", **more: Any) -> GivesWay:
         """What is about to be written into its status."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.queue_scene import NOW, QueueScene
+from tests.helpers.queue_scene import NOW, QueueScene, in_queue
 
-from kajitori.controllers.queue import LONGEST_PAUSE, Admitted, Cycle, Queue, Waiting
+from kajitori.controllers.queue import LONGEST_PAUSE, Cycle, Queue
 from kajitori.core import gang
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Phase
@@ -37,12 +37,7 @@ class Hours:
     def submit(self, name: str, members: int, seconds: float, **spec: Any) -> None:
         """A run that takes so long, whatever it says of itself."""
         self.lengths[name], self.specs[name], self.submitted[name] = seconds, spec, self.now
-        applicant = self.scene.waits(name, members, since=self._time(), **spec)
-        run = applicant.run
-        assert run.status is not None
-        admitted = Admitted(gang.Run("batch", members, gang.Limits(), run.status))
-        version = run.metadata.resource_version
-        self.queue.wait(Waiting(("team", name), run, admitted, run.status, applicant.request, version))
+        self.queue.wait(in_queue(self.scene.waits(name, members, since=self._time(), **spec)))
 
     def cycle(self) -> Cycle:
         """One look at the queue, at this moment; what is started runs from now on."""
