@@ -156,7 +156,7 @@ class _Round:
         self._guaranteed.take(wanting.namespace, gang)
         if not victims:
             return None
-        by_right = covered and not all(victim.low and victim.priority < gang.priority for victim in victims)
+        by_right = not all(victim.low and victim.priority < gang.priority for victim in victims)
         return Request(gang.key, victims, by_right)
 
     def _victims_for(self, wanting: Wanting, covered: bool) -> tuple[Running, ...]:

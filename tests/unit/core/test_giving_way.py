@@ -255,6 +255,25 @@ def test_a_guarantee_of_a_type_is_about_that_type() -> None:
     assert cluster.asked(waits("waits", 1, team="vision", gpus=0, cpu_millis=64_000)) == {}
 
 
+def test_what_a_team_is_guaranteed_is_its_own_though_somebody_waits_for_it_in_vain() -> None:
+    """He can't have it, however long he waits."""
+    cluster = Cluster(2)
+    cluster.guarantee("ours", 8)
+    cluster.runs("borrows", 0, 1, priority=NORMAL, team="other")
+    large = waits("large", 2, team="third")
+    assert cluster.asked(large, waits("mine", 1, team="ours")) == {"mine": ["borrows"]}
+    assert cluster.asked(large, waits("mine", 1, team="third")) == {}
+
+
+@pytest.mark.parametrize(("borrower", "by_right"), [(LOW, False), (NORMAL, True)])
+def test_whoever_would_give_way_to_priority_is_not_told_of_guarantees(borrower: int, by_right: bool) -> None:
+    cluster = Cluster(1)
+    cluster.guarantee("ours", 8)
+    cluster.runs("borrows", 0, priority=borrower, team="other")
+    (request,) = cluster.ask(waits("mine", 1, team="ours")).requests
+    assert request.guaranteed == by_right
+
+
 def test_what_one_is_covered_for_is_not_there_for_the_next() -> None:
     """Nor does what one team is about to get count against another's guarantee."""
     cluster = Cluster(3)
@@ -343,6 +362,23 @@ def test_what_comes_free_goes_to_whom_it_was_freed_for() -> None:
     assert not isinstance(place(settled.state, waits("other", 1).gang), Placement)
     settled = settle(Cluster(3).state, [urgent], [])
     assert [placement.key for placement in settled.placements] == ["urgent"]
+
+
+def test_what_comes_free_is_promised_once() -> None:
+    """Two that others give way to wait for different nodes."""
+    cluster = Cluster(2)
+    leaving = [cluster.runs("a", 0), cluster.runs("b", 1)]
+    settled = settle(cluster.state, [waits("first", 1).gang, waits("second", 1).gang], leaving)
+    assert [(each.key, each.nodes) for each in settled.kept] == [("first", ("n0",)), ("second", ("n1",))]
+
+
+def test_a_sweep_that_others_give_way_to_takes_what_there_is() -> None:
+    """All of it, and it does not wait until there is room for every member."""
+    cluster = Cluster(3)
+    cluster.runs("leaves", 0)
+    sweep = replace(waits("sweep", 4).gang, fewest=1)
+    settled = settle(cluster.state, [sweep], cluster.running)
+    assert [each.nodes for each in settled.placements] == [("n1", "n2")]
 
 
 def test_who_finds_no_room_though_others_leave_waits_like_all_others() -> None:
