@@ -105,6 +105,7 @@ def test_a_spec_that_changes_counts_from_then_on() -> None:
     meta = msgspec.structs.replace(run.metadata, generation=2)
     changed = msgspec.structs.replace(run, metadata=meta, spec=msgspec.Raw(msgspec.json.encode(rigid)))
     scene.mirror.runs["team", "bert"] = changed
+    scene.mirror._tell(RUNS, "team", "bert")
     assert not scene.growing.is_needed()
 
 
