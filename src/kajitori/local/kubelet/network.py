@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import ipaddress
 import os
 import shutil
 import socket
+import struct
 from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +19,8 @@ from kajitori.errors import KajitoriError, Unsupported
 
 NAMESPACES = Path("/run/netns")
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_SIOCGIFFLAGS, _IFF_UP = 0x8913, 0x1
+"""Of Linux' if.h: what asks for an interface's flags, and one of them."""
 
 
 class NetworkError(KajitoriError):
@@ -105,7 +109,7 @@ class NamespaceNetwork:
             address = self._lease(uid)
             name, host_end = self._name(uid), self.interface(uid)
             path = NAMESPACES / name
-            if _has_interface(host_end) and _is_mounted(path):
+            if _is_up(host_end) and _is_mounted(path):
                 return str(path), address
             await self._take_down(uid)
             await _ip("netns", "add", name)
@@ -115,6 +119,7 @@ class NamespaceNetwork:
             await _ip("-n", name, "link", "set", "lo", "up")
             await _ip("-n", name, "link", "set", "eth0", "up")
             await _ip("-n", name, "route", "add", "default", "via", str(self._gateway))
+            # Last, and in one step: what was left half-made by a kubelet that died is not up.
             await _ip("link", "set", host_end, "master", self._bridge, "up")
             return str(path), address
 
@@ -198,14 +203,25 @@ def _has_interface(name: str) -> bool:
     return True
 
 
+def _is_up(interface: str) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, struct.pack("16sh14x", interface.encode(), 0))
+        except OSError:
+            return False
+    return bool(struct.unpack("16sh14x", answer)[1] & _IFF_UP)
+
+
 async def _ip(*arguments: str) -> None:
     await _run(["ip", *arguments])
 
 
-async def _run(command: list[str], stdin: bytes = b"") -> None:
+async def _run(command: list[str], stdin: bytes | None = None) -> None:
     """Raises NetworkError with what the program said."""
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    # No pipe that nobody reads: uvloop refuses to write to it, be it nothing, where the program has ended already.
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        *command, stdin=nothing if stdin is None else pipe, stdout=nothing, stderr=pipe
     )
     _, said = await process.communicate(stdin)
     if process.returncode:

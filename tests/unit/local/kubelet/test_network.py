@@ -7,11 +7,15 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import uvloop
 from tests.helpers.networks import in_a_network_of_its_own, ip, nft
+
+from kajitori.local.kubelet.network import PodNetwork, _run
 
 from .conftest import Machine, until
 
@@ -64,6 +68,10 @@ def bridges() -> list[str]:
     return [name for _, name in socket.if_nameindex() if name.startswith("kaji-")]
 
 
+def link(name: str) -> str:
+    return subprocess.check_output(["ip", "link", "show", name], text=True)
+
+
 def uid_of(machine: Machine, name: str) -> str:
     pod = machine.cluster.pod(name)
     assert pod is not None
@@ -87,6 +95,7 @@ async def story(machine: Machine) -> None:
     assert "kaji-" in machine.log("host")
     assert machine.log("host").split()[-1] == socket.gethostname()
     await an_address_that_is_used_again(machine)
+    await one_that_was_half_made(machine.kubelet.context.network)
     addresses = [machine.cluster.status(name)["podIP"] for name in ("a", "b", "c")]
     assert addresses == ["10.99.0.2", "10.99.0.3", "10.99.0.4"], addresses
     assert machine.log("c").split()[-3:] == ["c", "10.99.0.4", "10.99.0.3"], machine.log("c")
@@ -133,3 +142,24 @@ async def an_address_that_is_used_again(machine: Machine) -> None:
     for name in ("new", "caller"):
         machine.cluster.vanish(name)
     await until(lambda: len(machine.kubelet.workers) == 4, "both are gone")
+
+
+async def one_that_was_half_made(network: PodNetwork) -> None:
+    """As by a kubelet that was killed before its last step: it counts as none."""
+    end = network.interface("half")
+    before = await network.attach("half")
+    ip(f"link set {end} nomaster down")
+    assert await network.attach("half") == before
+    assert "master kaji-" in link(end)
+    assert "UP" in link(end)
+    await network.detach("half")
+
+
+def test_a_program_that_reads_nothing_may_end_at_once() -> None:
+    """As `ip` does, on the event loop of a kubelet, which complains where one that is gone is written to."""
+
+    async def often() -> None:
+        for _ in range(30):
+            await _run(["true"])
+
+    uvloop.run(often())
