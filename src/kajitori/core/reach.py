@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from kajitori.core.address_classes import collapsed, is_inside
+from kajitori.core.address_classes import Network, collapsed, is_inside
 from kajitori.core.network_access import NetworkAccess, is_within, what_is_wrong
 from kajitori.core.policy_model import Policy
 from kajitori.core.traffic_policy import EVERYWHERE, NAMESPACE, TrafficPolicy
@@ -108,29 +108,39 @@ def network_rules(reach: Reach, policy: Policy, *, first_step: bool) -> Manifest
     always, rules = policy.network.always, dict[str, Any](policyTypes=[])
     if reach.sources is not None:
         rules["policyTypes"].append("Ingress")
-        peers = _peers((*reach.sources, *(always.sources or ())), policy)
-        rules["ingress"] = [{"from": peers}] if peers else []
+        rules["ingress"] = _rules((*reach.sources, *(always.sources or ())), "from", policy)
     if reach.targets is not None:
         rules["policyTypes"].append("Egress")
-        peers = _peers((*reach.targets, *(always.targets or ())), policy)
-        rules["egress"] = [*([{"to": peers}] if peers else ()), *_resolvers(policy)]
+        rules["egress"] = [*_rules((*reach.targets, *(always.targets or ())), "to", policy), *_resolvers(policy)]
         if first_step:
             rules["egress"] += _server(policy)
     return rules
 
 
-def _peers(places: Sequence[str], policy: Policy) -> list[Manifest]:
-    """Whom a NetworkPolicy has to name, so that these places are meant."""
-    peers: list[Manifest] = []
+def _rules(places: Sequence[str], peers: str, policy: Policy) -> list[Manifest]:
+    """Rules of a NetworkPolicy that let these places through, and nothing else.
+
+    No range overlaps another of its rule, and one with exceptions has a rule for itself: network plugins keep all
+    ranges of a rule in one set. In kube-router's ipsets the exceptions of one range hold for all others, and its
+    nftables sets refuse ranges that lie in each other.
+    """
+    pods: list[Manifest] = []
     if NAMESPACE in places:
-        peers.append({"podSelector": {}})
+        pods.append({"podSelector": {}})
     if policy.class_of_pods in places:
-        peers.append({"namespaceSelector": {}})
-    named = dict.fromkeys(place for place in places if "/" in place)
-    return [*peers, *_blocks(places, policy.traffic), *({"ipBlock": {"cidr": each}} for each in named)]
+        pods.append({"namespaceSelector": {}})
+    whole = [ipaddress.ip_network(place) for place in places if "/" in place]
+    rules = [{peers: pods}] if pods else []
+    for network, holes in _blocks(places, policy.traffic):
+        if holes:
+            rules.append({peers: [{"ipBlock": {"cidr": str(network), "except": [*map(str, holes)]}}]})
+        else:
+            whole.append(network)
+    blocks = [{"ipBlock": {"cidr": str(each)}} for each in collapsed(whole)]
+    return [*rules, {peers: blocks}] if blocks else rules
 
 
-def _blocks(places: Sequence[str], traffic: TrafficPolicy) -> Iterator[Manifest]:
+def _blocks(places: Sequence[str], traffic: TrafficPolicy) -> Iterator[tuple[Network, tuple[Network, ...]]]:
     """The addresses of classes as their ranges are written, each but for those inside it that are of classes which are
     not among the places."""
     written = [*traffic.classes.items(), (traffic.others, ("0.0.0.0/0", "::/0"))]
@@ -141,7 +151,7 @@ def _blocks(places: Sequence[str], traffic: TrafficPolicy) -> Iterator[Manifest]
         of_others = [each for each, other in ranges if other not in places and is_inside(each, network)]
         holes = collapsed(of_others)
         if network not in holes:
-            yield {"ipBlock": {"cidr": str(network), **({"except": [*map(str, holes)]} if holes else {})}}
+            yield network, holes
 
 
 def _resolvers(policy: Policy) -> list[Manifest]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
+from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.helpers.deciding import codes, decided, refused
 
 from kajitori.core import manifests, names
+from kajitori.core.address_classes import Address
 from kajitori.core.policy import Policy, on_own_cluster, parse_policy
 from kajitori.core.reach import Reach, network_rules
 from kajitori.core.traffic_policy import TrafficPolicy
@@ -106,31 +108,51 @@ NEAR = st.tuples(st.integers(0, 15), st.integers(1, 4)).map(
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[dict[str, list[str]], list[str]]:
-    """Classes whose ranges lie in each other, and some of them."""
+    """Classes whose ranges lie in each other, and some of them, with ranges that are named besides."""
     ranges = draw(st.lists(NEAR | NETWORKS, min_size=1, max_size=10, unique=True))
     classes: dict[str, list[str]] = {}
     for each in ranges:
         classes.setdefault(draw(st.sampled_from(["a", "b", "c"])), []).append(each)
-    return classes, draw(st.lists(st.sampled_from([*classes, "internet"]), unique=True, max_size=4))
+    named = st.lists(st.sampled_from(ranges) | NEAR, unique=True, max_size=2)
+    return classes, draw(st.lists(st.sampled_from([*classes, "internet"]), unique=True, max_size=4)) + draw(named)
+
+
+def in_one_set(rule: Rules, address: Address) -> bool:
+    """Whether a rule lets an address through where all its ranges are in one set, in which none may lie in another, and
+    all exceptions in a second one."""
+    blocks = [peer["ipBlock"] for peer in rule["to"]]
+    ranges = [ip_network(block["cidr"]) for block in blocks]
+    assert not any(one.overlaps(other) for one, other in combinations(ranges, 2) if one.version == other.version)
+    holes = [ip_network(each) for block in blocks for each in block.get("except", ())]
+    return any(address in each for each in ranges) and not any(address in each for each in holes)
+
+
+INSIDE = {"a": ["10.0.0.0/8"], "b": ["10.9.0.0/16"]}
 
 
 @given(worlds(), st.integers(0, 2**32 - 1))
+@example((INSIDE, ["a", "10.9.0.0/16"]), 0)
+@example((INSIDE, ["a", "10.8.0.0/15"]), 0)
+@example((INSIDE, ["a", "b", "internet"]), 0)
 def test_an_address_passes_just_where_its_class_may(world: tuple[dict[str, list[str]], list[str]], number: int) -> None:
-    """However ranges lie in each other; and no exception is the range that it is in, which Kubernetes refuses."""
+    """However ranges lie in each other; no exception is the range that it is in, which Kubernetes refuses. It is the
+    same on network plugins that keep the ranges of a rule in sets, as kube-router does."""
     classes, places = world
     traffic = TrafficPolicy(classes=classes)
     of_class = traffic.address_classes
     rules = network_rules(Reach(targets=tuple(places)), Policy(traffic=traffic), first_step=False)
     assert rules is not None
+    of_ranges = [rule for rule in rules["egress"] if "ports" not in rule and "ipBlock" in rule["to"][0]]
     written = [
-        (ip_network(block["cidr"]), [*map(ip_network, block.get("except", ()))])
-        for block in blocks(rules["egress"], "to")
+        (ip_network(block["cidr"]), [*map(ip_network, block.get("except", ()))]) for block in blocks(of_ranges, "to")
     ]
     assert all(hole != outer and hole.subnet_of(outer) for outer, holes in written for hole in holes)  # type: ignore[arg-type]
+    named = [ip_network(place) for place in places if "/" in place]
     ranges = [ip_network(each) for of_one in classes.values() for each in of_one]
     for address in (ip_address(number), *(each[0] for each in ranges), *(each[-1] for each in ranges)):
         passes = any(address in outer and not any(address in hole for hole in holes) for outer, holes in written)
-        assert passes == (of_class.at(address) in places)
+        assert passes == (of_class.at(address) in places or any(address in each for each in named))
+        assert passes == any(in_one_set(rule, address) for rule in of_ranges)
 
 
 def test_pods_of_this_cluster_are_named_as_pods() -> None:
