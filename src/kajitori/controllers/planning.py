@@ -33,9 +33,9 @@ WAITING_INTERVAL = timedelta(seconds=5)
 WAITING_WRITES_PER_SECOND = 10
 """Of all waiting runs together, for such words: where many wait, each is renewed less often."""
 
-REST_WHILE_MANY_START = 19
-"""The same for looks at the whole queue while the API server can't keep up with what starts: the heads alone are enough
-to give it more, and one look at all in twenty parts of the time to say what has changed for the others."""
+REST_OF_WHOLE = 9
+"""A look at the whole queue rests for this many times as long as it took: its heads, looked at between, are enough to
+start what fits."""
 
 CHOSEN_TOGETHER = 4
 """Where more could start than may at a time, the next are chosen when a quarter of the turns are free: a look for each
@@ -139,8 +139,7 @@ class Planning:
             if self._changed or self._only_heads_seen or is_due:
                 self._changed = self._only_heads_seen = False
                 self._plan_all()
-                rest = REST_WHILE_MANY_START if self._held_back else REST
-                self._rests_until = loop.time() + rest * (loop.time() - began)
+                self._rests_until = loop.time() + REST_OF_WHOLE * (loop.time() - began)
         elif self._changed and began >= self._heads_rest_until:
             self._changed, self._only_heads_seen = False, True
             if room := self._room():

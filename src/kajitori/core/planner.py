@@ -171,7 +171,12 @@ def nodes_for(table: NodeTable, gang: GangRequest) -> Mask:
 
 
 def eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
-    """(nodes,) nodes of the right kind: GPU type, selector, taints; whatever runs there and whatever their state."""
+    """(nodes,) nodes of the right kind: GPU type, selector, taints; whatever runs there and whatever their state. Not
+    to be changed."""
+    return table.once((eligible_nodes, member), lambda: _eligible_nodes(table, member))
+
+
+def _eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
     mask = table.tolerated_mask(member.tolerations).copy()
     for key, value in member.node_selector:
         mask &= table.label_mask(key, value)
@@ -184,7 +189,9 @@ def eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
         if member.cpu_runs_on_gpu_nodes == "never" or without_gpu.any():
             mask = without_gpu
     mask[[table.index[name] for name in member.barred if name in table.index]] = False
-    return mask & (member.amounts <= table.total).all(axis=1)
+    mask &= (member.amounts <= table.total).all(axis=1)
+    mask.setflags(write=False)
+    return mask
 
 
 def room_of(state: Snapshot, member: MemberRequest, candidates: Mask, rows: Rows | slice = slice(None)) -> Counts:
@@ -236,4 +243,8 @@ def leftover_of(state: Snapshot, rows: Rows | slice = slice(None)) -> Counts:
 
 def largest_gang(table: NodeTable, member: MemberRequest) -> int:
     """How many such members the cluster holds when nothing runs on it and every node is well."""
-    return int(room_of(Snapshot.empty(table), member, eligible_nodes(table, member)).sum())
+
+    def count() -> int:
+        return int(room_of(Snapshot.empty(table), member, eligible_nodes(table, member)).sum())
+
+    return table.once((largest_gang, member), count)

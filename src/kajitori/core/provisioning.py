@@ -21,7 +21,7 @@ import numpy as np
 from kajitori.core.choosing import Rows
 from kajitori.core.node_pools import NodePool
 from kajitori.core.node_request import NodeRequest, RequestState
-from kajitori.core.planner import GangRequest, MemberRequest, Shortage, eligible_nodes, occupy_rows, room_of
+from kajitori.core.planner import GangRequest, MemberRequest, Shortage, largest_gang, occupy_rows, room_of
 from kajitori.core.quantity import format_duration
 from kajitori.core.snapshot import Counts, NodeFacts, NodeTable, Snapshot
 from kajitori.core.times import format_time, parse_time
@@ -146,7 +146,7 @@ def members_per_node(pool: Pool, member: MemberRequest, *, cpu_nodes: bool) -> i
     if member.cpu_runs_on_gpu_nodes == "whenNoOthers":
         member = replace(member, cpu_runs_on_gpu_nodes="never" if cpu_nodes else "always")
     table = NodeTable([pool.new_node])
-    return int(room_of(Snapshot.empty(table), member, eligible_nodes(table, member)).sum())
+    return largest_gang(table, member)
 
 
 def shape_of(gang: GangRequest, rules: NodePool) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,11 @@ Counts = npt.NDArray[np.int64]
 
 CPU, MEMORY, GPU, PODS = range(4)
 """Columns of every amounts array: CPU in millicores, memory in bytes, GPUs, Pods."""
+
+ANSWERS = 1024
+"""So many are kept of a table: a mask of 7,500 nodes takes 7.5 kB."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +139,7 @@ class NodeTable:
         self._taint_masks: dict[tuple[Toleration, ...], Mask] = {}
         self._type_masks: dict[str, Mask] = {}
         self._out_masks: dict[tuple[Toleration, ...], Mask] = {}
+        self._answers: dict[Hashable, Any] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -142,6 +149,15 @@ class NodeTable:
         other = copy(self)
         other.usable = usable
         return other
+
+    def once(self, question: Hashable, work_out: Callable[[], T]) -> T:
+        """The answer to what is often asked of these nodes, whether or not they take work: worked out once."""
+        if question not in self._answers:
+            if len(self._answers) >= ANSWERS:
+                self._answers.clear()
+            self._answers[question] = work_out()
+        answer: T = self._answers[question]
+        return answer
 
     def label_mask(self, key: str, value: str) -> Mask:
         """Nodes that carry the label."""
