@@ -219,6 +219,32 @@ def test_what_comes_free_is_nobody_elses_though_he_comes_first() -> None:
     assert scene.starts() == {"urgent": ("n0", "n1")}
 
 
+def test_whoever_leads_follows_what_statuses_say_of_it() -> None:
+    """From when it stands there, whoever wrote it, until it does not any more."""
+    scene = Scene(1)
+    scene.waits("urgent", 1)
+    low = scene.runs("low", "n0")
+    asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    scene.put("low", gang.give_way(low, asked))
+    assert scene.queue.giving_way.is_asked and scene.asks() == {}
+    scene.put("low", low)
+    assert not scene.queue.giving_way.is_asked
+    assert scene.asks() == {"team/urgent": ["team/low"]}
+
+
+def test_what_came_free_for_several_goes_to_the_most_important_first_then_to_who_waits_for_longest() -> None:
+    scene = Scene(2)
+    for name, priority, queued_at in (
+        ("late", 0, "2026-11-21T11:00:00Z"),
+        ("early", 0, "2026-11-21T10:00:00Z"),
+        ("high", 100, "2026-11-21T11:30:00Z"),
+    ):
+        scene.waits(name, 1, priority=priority, queued_at=queued_at)
+        status = RunStatus(phase=Phase.QUEUED, gives_way=GivesWay(to=f"team/{name}", uid=f"uid-{name}"))
+        scene.put(f"left-for-{name}", status)
+    assert scene.starts() == {"high": ("n0",), "early": ("n1",)}
+
+
 @pytest.mark.parametrize(
     "urgent",
     [
