@@ -59,6 +59,18 @@ def test_what_an_agent_forgot_stays() -> None:
     assert sent(book, "run", "r1") == 137
 
 
+def test_how_a_node_was_heard_last_is_the_newest_word_of_it() -> None:
+    """Whatever comes late, from another server or of a ledger that is lost, says nothing of now."""
+    book = Book(NOW)
+    uncounted = msgspec.structs.replace(told(5, at=NOW + 60), uncounted_pods=3, counters_lost=2)
+    book.take(uncounted, NOW + 60)
+    book.take(told(9, life="1" * 16), NOW + 70)
+    heard_last = book.nodes["n1"]
+    assert (heard_last.heard_at, heard_last.uncounted_pods, heard_last.counters_lost) == (NOW + 60, 3, 2)
+    book.take(told(10, life="1" * 16, at=NOW + 60), NOW + 80)
+    assert book.nodes["n1"].uncounted_pods == 0, "of two that are as new, the one that came last"
+
+
 class Node:
     """The agent of a node: its totals only grow."""
 

@@ -151,6 +151,24 @@ async def test_what_changes_nothing_is_not_told() -> None:
             assert not follower.line().whole
 
 
+async def test_what_was_there_before_the_feed_goes_like_any_other() -> None:
+    """A relay begins when it has read everything: it tells of what leaves from then on."""
+    async with feeding() as setup:
+        setup.api.put("a", nodeName="n1")
+        await setup.settled()
+        later = NodeFeed(setup.mirror)
+        with later.follow("n1") as follower:
+            (there,) = follower.line().pods
+            setup.api.remove("a")
+            await setup.settled()
+            assert follower.changed.is_set()
+            assert follower.line().gone == (there.uid,)
+            later.close()
+            setup.api.put("b", nodeName="n1")
+            await setup.settled()
+            assert not follower.changed.is_set(), "it follows no more"
+
+
 STEP = st.one_of(
     st.tuples(st.just("put"), st.sampled_from("abc"), st.sampled_from(["", "n1", "n2"])),
     st.tuples(st.just("end"), st.sampled_from("abc")),
