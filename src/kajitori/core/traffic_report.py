@@ -18,7 +18,7 @@ from kajitori.errors import Fault, InvalidInput
 PATH = "/v1/nodes/{node}/traffic"
 
 _KIND = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?\.(in|out)", re.ASCII)
-_MOST_KINDS = 64
+MOST_KINDS = 64
 _MOST_NAMES = 5000
 
 Life = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
@@ -97,7 +97,7 @@ def read_report(body: bytes) -> Report:
     everything += [run.totals for run in report.runs]
     for totals in everything:
         wrong = next((kind for kind in totals if not _KIND.fullmatch(kind)), None)
-        if wrong is not None or len(totals) > _MOST_KINDS:
+        if wrong is not None or len(totals) > MOST_KINDS:
             fault = Fault("totals", "are not by class and direction", f"{wrong}"[:80], "such as internet.out")
             raise InvalidInput([fault])
     for run in report.runs:

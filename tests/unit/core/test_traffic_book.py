@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.traffic import Count, Ledger, RunAccount
+from kajitori.core.traffic import Count, Ledger, RunAccount, Totals
 from kajitori.core.traffic_book import KEEP_NODES_SECONDS, KEEP_RUNS_SECONDS, Book, Who, decode_node, encode_node
-from kajitori.core.traffic_report import NodeTraffic, Report, heard, merged, read_report, report_of
+from kajitori.core.traffic_report import MOST_KINDS, NodeTraffic, Report, heard, merged, read_report, report_of
 from kajitori.errors import InvalidInput
 
 NOW = 1_800_000_000.0
@@ -184,6 +184,37 @@ def test_nodes_that_are_gone_for_good() -> None:
     book.forget_old(later)
     book.take(told(100), later)
     assert (dict(book.records()), book.nodes, sent(book, "namespace", "vision")) == ({}, {}, 0)
+    assert (book.ranked("node", "internet", later), book.ranked("run", "internet", later)) == ([], [])
+
+
+def test_a_node_that_is_gone_takes_nobody_along() -> None:
+    """Sums lose what it told, in all of its lives, and nothing else; one that was heard just in time stays."""
+    book, later = Book(NOW), NOW + KEEP_NODES_SECONDS
+    book.take(told(100), NOW)
+    book.take(told(30, life="1" * 16), NOW)
+    book.take(told(7, node="n2", at=NOW + 5), NOW + 5)
+    book.forget_old(later)
+    assert sent(book, "namespace", "vision") == 137
+    book.forget_old(later + 5)
+    assert (book.nodes.keys(), sent(book, "namespace", "vision"), sent(book, "node", "n2")) == ({"n2"}, 7, 17)
+    assert [who.key for who in book.ranked("node", "internet", later + 5)] == ["n2"]
+
+
+def test_who_comes_first() -> None:
+    """Who moved most of late, then who moved most at all, then by name; both directions count, other classes don't; of
+    runs those of one namespace, where one is asked for."""
+    book = Book(NOW - 3600)
+    for name, before, after in (("a", 10, 0), ("b", 900, 0), ("c", 10, 50), ("d", 10, 0)):
+        for size, at in ((before, NOW), (before + after, NOW + 60)):
+            namespace = "other" if name == "d" else "vision"
+            totals = {"internet.in": Count(size, 1), "storage.out": Count(10_000 if name == "d" else 0, 1)}
+            account = RunAccount(namespace, name, name, "ada", totals, at, 1.0)
+            book.take(heard(Report(life="a" * 16, read_at=at, runs=(account,)), f"n-{name}", at), at)
+    now = NOW + 61
+    assert [who.key for who in book.ranked("run", "internet", now)] == ["c", "b", "a", "d"]
+    assert [who.key for who in book.ranked("run", "internet", now, "vision")] == ["c", "b", "a"]
+    assert [who.key for who in book.ranked("run", "storage", now)] == ["d", "a", "b", "c"]
+    assert [who.key for who in book.ranked("run", "internet", now + 900)] == ["b", "c", "a", "d"]
 
 
 def test_a_nodes_clock_may_be_wrong() -> None:
@@ -191,6 +222,40 @@ def test_a_nodes_clock_may_be_wrong() -> None:
     run = RunAccount("vision", "bert", "r1", "ada", {OUT: Count(5, 1)}, 40.0)
     told_by = heard(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW)
     assert [each.seen_at for each in told_by.runs.values()] == [NOW - 60]
+
+
+def test_a_run_that_was_seen_after_the_reading_was_seen_now() -> None:
+    """Nothing is told of the future."""
+    run = RunAccount("vision", "bert", "r1", "ada", {OUT: Count(5, 1)}, 140.0)
+    (seen,) = heard(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW).runs.values()
+    assert seen.seen_at == NOW
+
+
+def test_whose_run_it_is_is_kept_once_it_is_known() -> None:
+    """An agent may learn it late; then whoever does not know it yet says nothing about it."""
+    known, unknown = told(5), told(5, at=NOW + 5)
+    unknown = msgspec.structs.replace(
+        unknown, runs={key: msgspec.structs.replace(run, user="") for key, run in unknown.runs.items()}
+    )
+    for one, other in ((known, unknown), (unknown, known)):
+        (run,) = merged(one, other).runs.values()
+        assert (run.user, run.seen_at) == ("ada", NOW + 5)
+
+
+@pytest.mark.parametrize("place", ["host", "strangers", "users", "namespaces", "runs"])
+def test_totals_are_looked_at_wherever_they_stand(place: str) -> None:
+    """Not more kinds than there can be classes, and none that is no kind: they become labels of metrics."""
+
+    def report(totals: Totals) -> bytes:
+        run = RunAccount("vision", "bert", "r1", "ada", totals, NOW)
+        said = {"runs": (run,), "users": {"ada": totals}, "namespaces": {"vision": totals}}
+        return msgspec.json.encode(Report(life="a" * 16, read_at=NOW, **{place: said.get(place, totals)}))
+
+    most = {f"c{number}.in": Count(1, 1) for number in range(MOST_KINDS)}
+    assert read_report(report(most))
+    for wrong in (most | {"one-more.in": Count(1, 1)}, {"up": Count(1, 1)}):
+        with pytest.raises(InvalidInput, match="class and direction"):
+            read_report(report(wrong))
 
 
 def test_a_report_and_what_is_none() -> None:
