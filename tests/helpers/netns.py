@@ -26,9 +26,13 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 class Namespace:
     """A network of its own, with loopback up."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, path: Path | None = None) -> None:
+        """A new one, or somebody else's that is found there."""
         self.name = name
         self._fd = -1
+        if path is not None:
+            self._fd = os.open(path, os.O_RDONLY)
+            return
         failed: list[OSError] = []
 
         def make() -> None:  # a thread that ends takes its namespace along, unless somebody holds it

@@ -1,0 +1,120 @@
+"""Runs' own NetworkPolicies where somebody enforces them: real connections between real Pods, and hosts beyond them.
+
+Needs kube-router, which is no dependency of ours: on the PATH, or where KAJITORI_POLICY_ENFORCER says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping, Set
+from typing import Any
+
+import pytest
+from tests.helpers.enforced import HOSTS, NODE, PROGRAM, WEB_API, EnforcedNode, Place, enforced_node, forward
+from tests.helpers.world import World
+
+from kajitori.api.app import create_app
+from kajitori.api.context import ApiDependencies
+from kajitori.api.server import ApiServer
+from kajitori.core.policy import with_first_step
+from kajitori.core.reasons import Phase
+from kajitori.errors import AlreadyExists
+from kajitori.kube.resources import NAMESPACES, PODS
+from kajitori.settings import LEASE_NAMESPACE
+
+NEEDED = ("ip", "nft", "nsenter", "iptables", "ipset")
+PATIENCE_SECONDS = 200.0
+RULES: dict[str, Any] = {
+    "traffic": {"classes": {"internal": ["10.0.0.0/8"], "storage": ["10.9.0.0/16"]}},
+    "security": {"allowRoot": True, "allowPrivilegeEscalation": True, "dropCapabilities": [], "seccompProfile": ""},
+    "start": {"pause": "1s", "longestPause": "2s", "deadline": "2m"},
+}
+NETWORKS: dict[str, list[str] | None] = {
+    "open": None,
+    "alone": [],
+    "friends": ["namespace"],
+    "cluster": ["internal"],
+    "named": ["internal", "10.8.0.0/15"],
+    "anywhere": ["internal", "storage", "internet"],
+}
+"""What runs ask for, of who may reach them as of where they may go."""
+MEMBERS = {"open-1-0", "alone-1-0", "alone-1-1", "friends-1-0", "cluster-1-0", "named-1-0", "anywhere-1-0"}
+EVERYBODY = MEMBERS | HOSTS.keys()
+ALLOWED: dict[str, Set[str]] = {
+    "open": EVERYBODY,
+    "alone": {"alone-1-0", "alone-1-1"},
+    "friends": MEMBERS,
+    "cluster": MEMBERS | {"internal", "web"},
+    "named": MEMBERS | {"internal", "web", "storage"},
+    "anywhere": EVERYBODY,
+}
+"""With whom that lets a run talk."""
+SMALL = {"command": ["sleep", "100000"], "resources": {"cpu": 0.1, "memory": "64Mi"}}
+RESOLVER = {
+    "metadata": {"name": "dns", "labels": {"app": "dns"}},
+    "spec": {"nodeName": NODE, "containers": [{"name": "dns", "image": "dns:1", "command": SMALL["command"]}]},
+}
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+    pytest.mark.skipif(not PROGRAM, reason="nobody enforces: no kube-router, nor $KAJITORI_POLICY_ENFORCER"),
+    pytest.mark.skipif(any(shutil.which(name) is None for name in NEEDED), reason=f"needs {', '.join(NEEDED)}"),
+]
+
+
+async def until_they_talk(places: Mapping[str, Place], allowed: Mapping[str, Set[str]]) -> None:
+    """Waits until those reach each other who are to, and nobody else does."""
+
+    def may(one: str, other: str) -> bool:
+        return one in HOSTS or other in allowed[one.split("-", maxsplit=1)[0]]
+
+    pairs = [(one, other) for one in places for other in places if one != other and not {one, other} <= HOSTS.keys()]
+    wanted = {(one, other): may(one, other) and may(other, one) for one, other in pairs}
+    for _ in range(30):
+        calls = [asyncio.to_thread(places[one].reaches, places[other]) for one, other in pairs]
+        found = dict(zip(pairs, await asyncio.gather(*calls), strict=True))
+        if found == wanted:
+            return
+    wrong = {pair: passes for pair, passes in found.items() if passes != wanted[pair]}
+    raise AssertionError(f"what passes and should not, or does not and should: {wrong}")
+
+
+@contextlib.asynccontextmanager
+async def with_web_api(world: World, node: EnforcedNode) -> AsyncIterator[None]:
+    """A Web API beyond the node, which members ask in their first step, and a controller."""
+    with contextlib.suppress(AlreadyExists):
+        await world.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
+    app = create_app(ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy))
+    async with ApiServer(app) as server, forward(node.outside, WEB_API, 8600, server.port):
+        world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", f"http://{WEB_API}:8600"))
+        world.start_controller()
+        yield
+
+
+@pytest.mark.parametrize("flags", [(), ("--use-nftables-for-netpol",)], ids=["ipsets", "nftables"])
+@pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
+async def test_what_passes_is_what_was_asked_for(world: World, flags: tuple[str, ...]) -> None:
+    """Members of a gang find each other, the Web API and resolvers behind a Service, whatever they may reach besides;
+    an edit holds without a restart."""
+    resolvers = {"namespace": world.namespace, "labels": {"app": "dns"}}
+    world.use_policy(**RULES, network={"dns": resolvers})
+    async with enforced_node(world, *flags) as node, with_web_api(world, node):
+        await world.client.create(PODS, RESOLVER, world.namespace)
+        for name, wish in NETWORKS.items():
+            spec = SMALL if wish is None else SMALL | {"network": {"from": wish, "to": wish}}
+            await world.submit(name, **spec, replicas=2 if name == "alone" else 1, nodeSelector=node.selector)
+        for name in NETWORKS:
+            await world.reaches(name, Phase.RUNNING, attempt=1, seconds=PATIENCE_SECONDS)
+        places = node.hosts | {pod.metadata.name: node.pod(pod) for name in NETWORKS for pod in world.pods(name)}
+        assert places.keys() == EVERYBODY
+        await until_they_talk(places, ALLOWED)
+        names = node.service(world.mirror.pods[world.namespace, "dns"])
+        assert await asyncio.to_thread(places["alone-1-0"].reaches, names)
+
+        await world.change("alone", network={"from": ["all"], "to": ["all"]})
+        await world.change("anywhere", network={"from": ["storage"], "to": ["storage"]})
+        await until_they_talk(places, ALLOWED | {"alone": EVERYBODY, "anywhere": {"storage"}})
