@@ -1,12 +1,14 @@
-"""Which interface leads to a Pod, from what iproute2 answers; that of real namespaces is tried in tests/cluster."""
+"""Which interface leads to a Pod, in a real network, and from whatever else iproute2 may answer."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks
 
 from kajitori.agent import links
 
@@ -39,6 +41,37 @@ KNOWN = [{"dst": POD, "state": ["FAILED"]}, {"dst": POD, "lladdr": HARDWARE, "st
 OWN = {"mac": HARDWARE, "ifname": "veth9", "state": "permanent"}
 OTHER = {"mac": "0a:58:0a:10:01:03", "ifname": "veth3", "state": ""}
 LEARNT = {"mac": HARDWARE, "ifname": "veth2", "state": ""}
+
+
+@needs_networks
+@pytest.mark.root
+@in_a_network_of_its_own
+def test_the_nodes_end_of_a_pods_network_is_found_by_its_address() -> None:
+    """Where the node has a route to the Pod, or a bridge; what leads elsewhere is no Pod's own."""
+    ip(
+        "link set lo up",
+        "link add v0 up type veth peer name p0",
+        "route add 10.9.0.2/32 dev v0",
+        "link add br0 up type bridge",
+        "address add 10.8.0.1/24 dev br0",
+        "link add v2 up master br0 type veth peer name p2",
+        "link add v1 up address 02:00:00:00:01:01 master br0 type veth peer name p1",
+        "neighbour add 10.8.0.2 lladdr 02:00:00:00:00:02 dev br0",
+        "neighbour add 10.8.0.4 nud failed dev br0",
+        "neighbour add 10.8.0.5 lladdr 02:00:00:00:01:01 dev br0",
+        "route add 10.7.0.0/24 dev lo",
+    )
+    for address, port in (("02:00:00:00:00:03", "v2"), ("02:00:00:00:00:02", "v1")):
+        subprocess.run(["bridge", "fdb", "add", address, "dev", port, "master", "static"], check=True)
+    assert links.interface_of(["10.9.0.2"]) == "v0"
+    assert links.interface_of(["10.8.0.2"]) == "v1"
+    assert links.interface_of(["10.8.0.3"]) == "", "nobody has talked to it yet"
+    assert links.interface_of(["10.8.0.4"]) == "", "nobody has answered"
+    assert links.interface_of(["10.8.0.5"]) == "", "the node's own end has that address"
+    assert links.interface_of(["10.7.0.2"]) == "", "it leads to the node itself"
+    assert links.interface_of(["10.6.0.2"]) == "", "there is no route"
+    assert links.interface_of(["fd00::1", "10.9.0.2"]) == "v0"
+    assert links.interface_of([]) == ""
 
 
 @pytest.mark.parametrize(
