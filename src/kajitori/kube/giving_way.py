@@ -325,8 +325,6 @@ class GivingWay:
         alive = (pod for pod in self._mirror.pods_of_run(run.metadata.uid) if not pod.is_finished)
         pods = [pod for pod in alive if (m := pod.member) is not None and was_asked(asked, m.rank, m.attempt)]
         told = [pod.metadata.deletion_timestamp for pod in pods]
-        if not pods:
-            return None
         moments = [moment for text in told if (moment := parse_time(text)) is not None]
         since = parse_time(asked.since)
         if len(moments) < len(told) and since is not None:

@@ -267,6 +267,61 @@ def test_for_one_who_does_not_wait_any_more_nothing_is_kept(urgent: RunStatus | 
     assert scene.starts() == {"other": ("n0",)}
 
 
+@pytest.mark.parametrize("changed", [{"uid": "another"}, {"deletion_timestamp": "2026-11-21T11:59:00Z"}])
+def test_for_another_run_of_its_name_or_one_that_is_deleted_nothing_is_kept(changed: dict[str, str]) -> None:
+    scene = Scene(1)
+    waits = scene.put("urgent", RunStatus())
+    low = scene.runs("low", "n0")
+    scene.put("low", gang.give_way(low, GivesWay(to="team/urgent", uid=waits.metadata.uid)))
+    scene.waits("other", 1)
+    assert scene.asks() == {}
+    meta = msgspec.structs.replace(waits.metadata, **changed)
+    scene.mirror.runs["team", "urgent"] = msgspec.structs.replace(waits, metadata=meta)
+    assert scene.asks() == {"team/other": ["team/low"]}
+
+
+def test_room_that_somebody_starts_on_at_this_moment_helps_nobody_else() -> None:
+    scene = Scene(2)
+    scene.runs("low", "n0")
+    scene.waits("first", 1, priority=100)
+    scene.waits("urgent", 1)
+    assert scene.asks() == {"team/urgent": ["team/low"]}
+
+
+def test_members_of_a_sweep_that_nobody_has_seen_yet_are_its_youngest() -> None:
+    scene = Scene(2)
+    status = msgspec.structs.replace(scene.runs("grid", "n0", "n1"), sweep=SweepState())
+    scene.put("grid", status)
+    scene.ends("grid")
+    scene.pods["grid"] = []
+    scene.add("grid", 0, "n0", creationTimestamp=format_time(NOW - timedelta(minutes=5)))
+    scene.waits("urgent", 1)
+    assert scene.asks() == {"team/urgent": ["team/grid"]}
+    assert scene.intends("grid").ranks == "1"
+
+
+def test_who_gives_way_is_named_and_when_the_last_of_them_is_gone_at_the_latest() -> None:
+    """His grace counts from when he was asked; once his members are told, what their Pods say."""
+    scene = Scene(4)
+    scene.waits("urgent", 4)
+    asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    words = scene.queue.giving_way.words_for
+    assert words("team/urgent") == ""
+    for number in range(4):
+        low = scene.runs(f"low-{number}", f"n{number}")
+        scene.put(f"low-{number}", gang.give_way(low, asked))
+        if number == 0:
+            assert words("team/urgent") == "asks team/low-0 (low) to give way; its nodes are free by 12:01:00 UTC"
+    shown = ", ".join(f"team/low-{number} (low)" for number in range(3))
+    assert words("team/urgent") == f"asks {shown} and 1 more to give way; their nodes are free by 12:01:00 UTC"
+    for number in range(4):
+        scene.told(f"low-{number}")
+    assert words("team/urgent").endswith("their nodes are free by 12:00:50 UTC")
+    for number in range(4):
+        scene.ends(f"low-{number}")
+    assert words("team/urgent") == f"{shown} and 1 more gave way"
+
+
 def test_a_write_that_failed_asks_again() -> None:
     scene = Scene(1)
     scene.runs("low", "n0")
@@ -286,6 +341,11 @@ def test_a_run_that_is_being_stopped_counts_as_coming_free() -> None:
         scene.runs("low", "n1")
         scene.waits("urgent", 1)
         assert scene.asks() == {}
+    scene = Scene(2)
+    scene.runs("between-two-attempts", "n0", phase=Phase.RESTARTING)
+    scene.runs("low", "n1")
+    scene.waits("urgent", 1)
+    assert scene.asks() == {}
     for phase in (Phase.STARTING, Phase.RESTARTING):
         scene = Scene(2)
         scene.runs("web", "n0", type="service", phase=phase, priority="normal")
