@@ -373,6 +373,34 @@ def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
     assert (requests.requests, requests.look_again_in_seconds) == ((), 1800.0)
 
 
+@pytest.mark.parametrize(("type", "asked"), [("batch", False), ("service", True)])
+def test_a_service_has_run_since_it_started_whichever_of_its_members_was_replaced_since(type: str, asked: bool) -> None:
+    scene = Scene(1, preemption={"minimumRunTime": "30m"})
+    status = scene.runs("low", "n0", type=type)
+    assert status.attempt is not None
+    status.attempt.started_at = format_time(NOW - timedelta(minutes=1))
+    scene.put("low", status)
+    scene.waits("urgent", 1)
+    assert bool(scene.asks()) == asked
+
+
+def test_a_service_of_low_priority_gives_way_beside_a_more_important_one() -> None:
+    scene = Scene(2)
+    scene.runs("shop", "n0", type="service", priority="normal")
+    scene.runs("web", "n1", type="service")
+    scene.waits("urgent", 1)
+    assert scene.asks() == {"team/urgent": ["team/web"]}
+
+
+def test_whose_time_is_over_before_he_could_be_asked_to_leave_is_not_asked() -> None:
+    """Nor is anybody in his place."""
+    for limit, asked in (("61m", False), ("2h", True)):
+        scene = Scene(1)
+        scene.runs("low", "n0", timeLimit=limit)
+        scene.waits("urgent", 1)
+        assert bool(scene.asks()) == asked
+
+
 def test_nobody_gives_way_to_a_test_of_a_node() -> None:
     """It can wait; work goes on meanwhile."""
     scene = Scene(1, preflight={"namespace": "team"})

@@ -67,6 +67,14 @@ def test_among_those_that_lose_as_little_the_smallest() -> None:
     assert keys(choose_victims(state, waits(3), gangs)) == ["six"]
 
 
+def test_beside_one_who_is_needed_whoever_loses_least() -> None:
+    """Though what one of them loses at the most is the same either way."""
+    state = snapshot(4)
+    large = runs(state, "large", 0, 1, unsaved_seconds=60 * MINUTE)
+    small = [runs(state, f"lost-{lost}", row, unsaved_seconds=lost * MINUTE) for row, lost in ((2, 30), (3, 5))]
+    assert sorted(keys(choose_victims(state, waits(3), [large, *small]))) == ["large", "lost-5"]
+
+
 def test_nobody_gives_way_in_vain() -> None:
     """Where there is room already, and where there would be none even without all of them."""
     state = snapshot(3)
