@@ -1,0 +1,203 @@
+"""The agent's round, step by step, with engines that only remember: what real ones count is in test_counting.py."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import pytest
+
+from kajitori.agent.counting import Counting
+from kajitori.agent.state import LedgerFile
+from kajitori.core.address_classes import Classes
+from kajitori.core.traffic import Count, Counter, CounterName, Kind, Pod
+from kajitori.core.traffic_policy import TrafficPolicy
+from kajitori.errors import Unavailable
+
+OUT = Kind("internet", "out")
+CLASSES = TrafficPolicy().address_classes
+DAY = 86_400.0
+
+
+class Remembering:
+    """An engine that takes Pods whose interface begins with its name, and whose counters are what a test says."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pods: list[str] = []
+        self.counters: dict[str, Counter] = {}
+        self.done: list[str] = []
+        self.was_changed = False
+        self.has_anything = True
+
+    def takes(self, pod: Pod) -> bool:
+        return pod.interface.startswith(self.name)
+
+    def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
+        self.pods = sorted(pods)
+        self.done.append("count")
+        return self.was_changed
+
+    def read(self) -> dict[str, Counter]:
+        self.done.append("read")
+        return dict(self.counters)
+
+    def forget(self, names: Collection[str]) -> None:
+        self.done.append("forget")
+        for name in names:
+            self.counters.pop(name, None)
+
+    def stop(self) -> bool:
+        self.done.append("stop")
+        return self.has_anything
+
+    def uninstall(self) -> bool:
+        self.done.append("uninstall")
+        return True
+
+    def counts(self, uid: str, size: int) -> None:
+        self.counters[str(CounterName(uid, 0, OUT))] = Counter(self.name, Count(size, 1))
+
+
+class Node:
+    """Its Pods, the engines that it has, an agent, and a clock."""
+
+    def __init__(self, folder: Path, former: Collection[str] = (), *, reports: bool = False) -> None:
+        self.now = 1_000_000.0
+        self.here: dict[str, Pod] = {}
+        self.trouble: Exception | None = None
+        self.veth, self.sets = Remembering("veth"), Remembering("ipvl")
+        self.former = [Remembering(name) for name in former]
+        engines = [self.veth, self.sets]
+        self.file = LedgerFile(folder)
+        self.counting = Counting(engines, self, self.file, lambda: self.now, self.former, reports=reports)
+
+    def stamp(self) -> object:
+        return None
+
+    def pods(self) -> dict[str, Pod]:
+        if self.trouble is not None:
+            raise self.trouble
+        return self.here
+
+    def pod(self, uid: str, interface: str = "veth0", *addresses: str) -> None:
+        self.here[uid] = Pod(
+            uid=uid, namespace="vision", name=uid, run=uid, run_uid=f"r-{uid}", interface=interface, addresses=addresses
+        )
+
+    def round(self, keep_seconds: float = DAY) -> None:
+        self.counting.round(CLASSES, keep_seconds)
+
+    def run(self, uid: str) -> int | None:
+        """Bytes of the run of a Pod; None where it is forgotten."""
+        account = self.file.load().runs.get(f"r-{uid}")
+        return account.totals.get("internet.out", Count()).bytes if account is not None else None
+
+
+def test_each_pod_is_counted_by_the_first_engine_that_takes_it(tmp_path: Path) -> None:
+    """Told as uncounted are those with a network that none takes, but not those without one."""
+    node = Node(tmp_path)
+    node.pod("a", "veth1", "10.0.0.1")
+    node.pod("b", "ipvl1", "10.0.0.2")
+    node.pod("c", "mac1")
+    node.pod("d", "", "10.0.0.4")
+    node.pod("e", "")
+    node.round()
+    assert (node.veth.pods, node.sets.pods) == (["a"], ["b"])
+    assert node.counting.health.uncounted_pods == 2
+    del node.here["c"], node.here["d"]
+    node.round()
+    assert node.counting.health.uncounted_pods == 0
+
+
+def test_who_left_is_read_kept_and_then_forgotten(tmp_path: Path) -> None:
+    """In this order: whoever is killed in between finds the rest again."""
+    node = Node(tmp_path)
+    node.pod("a")
+    node.veth.counts("a", 100)
+    node.round()
+    node.veth.counts("a", 130)
+    del node.here["a"]
+    node.veth.done.clear()
+    node.round()
+    assert node.veth.done == ["count", "read", "forget"]
+    assert (node.run("a"), node.veth.counters) == (130, {})
+    assert node.counting.health.read_at == node.now
+
+
+def test_a_round_that_fails_is_counted_and_loses_nothing(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.pod("a")
+    node.veth.counts("a", 100)
+    node.trouble = OSError("away")
+    with pytest.raises(OSError, match="away"):
+        node.round()
+    assert (node.counting.health.failures, node.veth.done) == (1, [])
+    node.trouble = Unavailable("the kernel refuses")
+    with pytest.raises(Unavailable):
+        node.round()
+    node.trouble = None
+    node.round()
+    assert (node.counting.health.failures, node.run("a")) == (2, 100)
+
+
+def test_what_somebody_else_changed_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Rules that are repaired by engine, counters that are gone or were set back; and nothing where nothing was."""
+    caplog.set_level(logging.WARNING)
+    node = Node(tmp_path)
+    for uid in ("a", "b"):
+        node.pod(uid)
+        node.veth.counts(uid, 100)
+    node.round()
+    health = node.counting.health
+    assert (health.repairs, health.counters_lost, caplog.text) == (0, 0, "")
+    node.sets.was_changed = True
+    node.veth.counters.pop(str(CounterName("a", 0, OUT)))
+    node.veth.counts("b", 40)
+    node.round()
+    assert (health.repairs, health.counters_lost) == (1, 2)
+    assert "(ipvl)" in caplog.text and "1 counters were deleted and 1 set back" in caplog.text
+    assert (node.run("a"), node.run("b")) == (100, 140)
+
+
+def test_a_former_engine_is_stopped_read_and_taken_away_once(tmp_path: Path) -> None:
+    """One of which nothing is there is left alone."""
+    node = Node(tmp_path, ["old", "older"])
+    old, older = node.former
+    older.has_anything = False
+    node.pod("a")
+    old.counts("a", 70)
+    node.veth.counts("a", 5)
+    node.round()
+    assert (old.done, older.done) == (["stop", "read", "uninstall"], ["stop"])
+    node.round()
+    assert (len(old.done), len(older.done)) == (3, 1)
+
+
+@pytest.mark.parametrize("reports", [False, True])
+def test_a_run_is_forgotten_when_it_is_old_and_was_told(tmp_path: Path, reports: bool) -> None:
+    """Where nobody is told, age alone decides; else what was not told since its last Pod stays, however old it is."""
+    node = Node(tmp_path, reports=reports)
+    node.pod("a")
+    node.veth.counts("a", 100)
+    node.round()
+    del node.here["a"]
+    node.now += 60
+    node.round()
+    node.now += DAY + 1
+    node.round()
+    assert node.run("a") == (100 if reports else None)
+    node.counting.health.reported_at = node.now
+    node.round()
+    assert node.run("a") is None
+
+
+def test_a_ledger_keeps_its_life(tmp_path: Path) -> None:
+    """It is another one only where there was none: so servers know what to add to what."""
+    first = Node(tmp_path)
+    first.pod("a")
+    first.round()
+    assert len(first.counting.ledger.life) == 16
+    assert Node(tmp_path).counting.ledger.life == first.counting.ledger.life
+    assert Node(tmp_path / "other").counting.ledger.life != first.counting.ledger.life
