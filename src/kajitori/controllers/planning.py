@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from kajitori.controllers.firstlook import FirstLook
 from kajitori.controllers.growing import Growing, Grows
 from kajitori.controllers.provisioning import Ask, Provisioning
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Cycle, Queue, Waiting
@@ -67,6 +68,7 @@ class Planning:
         self._now = now
         self._queue = Queue(mirror, cluster)
         self.growing = Growing(mirror, cluster)
+        self.first_look = FirstLook()
         self._changed = False
         """Something changed that may let a run start."""
         self._only_heads_seen = False
@@ -91,6 +93,7 @@ class Planning:
         self, key: Key, run: RunObject, admitted: Admitted, status: RunStatus, needs: gang.NeedsNodes, version: str
     ) -> None:
         """The run needs nodes; `status` is stored under `version`."""
+        self.first_look.note(key)
         if admitted.decision is None:
             self._queue.leave(key)
             return  # refused; the next look ends it
@@ -102,10 +105,12 @@ class Planning:
 
     def leave(self, key: Key) -> None:
         """The run does not need nodes now."""
+        self.first_look.note(key)
         self._queue.leave(key)
 
     def forget(self, key: Key) -> None:
         """The run is gone."""
+        self.first_look.note(key)
         self._queue.forget(key)
         self._changed = True
 
@@ -121,6 +126,8 @@ class Planning:
 
     def rest_seconds(self) -> float | None:
         """How long until it is time to plan what changed; None where nothing did."""
+        if first := self.first_look.seconds_left():
+            return first
         if not len(self._queue) or not (self._changed or self._only_heads_seen):
             return None
         until = min(self._rests_until, self._heads_rest_until if self._changed else math.inf)
@@ -131,7 +138,7 @@ class Planning:
     def plan(self) -> None:
         """Looks at the whole queue if it is time to; else, where something has changed, at its heads alone. Each rests
         for a multiple of what it takes."""
-        if not len(self._queue):
+        if not len(self._queue) or self.first_look.seconds_left():
             return
         loop, is_due = asyncio.get_running_loop(), self.look_again_at is not None and self._now() >= self.look_again_at
         began = loop.time()
@@ -254,6 +261,8 @@ class Planning:
 
     def grow(self) -> None:
         """Has elastic gangs go on with more members, into room that is nobody else's."""
+        if self.first_look.seconds_left():
+            return
         for grows in self._queue.growing(self.growing, self._work.busy, self._time_of_facts()):
             self._work.begin(grows.key, partial(self._grow, grows))
 

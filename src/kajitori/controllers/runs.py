@@ -57,9 +57,6 @@ NODE_PATIENCE = timedelta(seconds=15)
 """How long a node has to be silent before its members are given up. After an outage of the API server all nodes look
 dead for a moment, and kubelets report every ten seconds: no reason to start every gang of the cluster anew."""
 
-FIRST_LOOK_SECONDS = 10.0
-"""Who leads anew waits so long for what he writes of each run that he finds, before he starts others."""
-
 
 class RunController:
     """Takes every Run of the cluster from Queued to its end."""
@@ -106,10 +103,6 @@ class RunController:
         """What policy says of a run, and of which UID, generation and version of policy and cluster that is."""
         self._orphans: dict[Key, str] = {}
         """Namespace and UID of Runs that Pods have as their owner though the mirror does not show them; their names."""
-        self._first_look: set[Key] = set()
-        """Runs of which it is not known yet whether they wait for nodes; see `_looks_first`."""
-        self._first_look_ends_at = 0.0
-        """Of the event loop's time."""
         self._catch_up_at: datetime | None = None
         """When the mirror will show all that was missed while a watch of it was broken."""
 
@@ -129,8 +122,7 @@ class RunController:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
             await self._mirror.set_clock()  # by which he judged, too
-            self._first_look.update(self._mirror.runs)
-            self._first_look_ends_at = asyncio.get_running_loop().time() + FIRST_LOOK_SECONDS
+            self._planning.first_look.begin(self._mirror.runs)
             self._work.add(*self._mirror.runs)
             for node in self._mirror.nodes:
                 self._note_silence(node)
@@ -144,8 +136,7 @@ class RunController:
                 for key in self._work.take():
                     self._work.begin(key, partial(self._reconcile, key))
                 # 3. Plan all that wait as one queue.
-                if not self._looks_first_for():
-                    self._planning.plan()
+                self._planning.plan()
         finally:
             unsubscribe()
             no_longer_told()
@@ -161,7 +152,7 @@ class RunController:
         """Has elastic gangs grow once there has been room for them for long enough, until cancelled."""
         while True:
             await asyncio.sleep(self._planning.growing.pause_seconds)
-            if self._looks_first_for() or self._mirror.age_seconds():
+            if self._mirror.age_seconds():
                 continue  # any may hold nodes
             try:
                 self._planning.grow()
@@ -240,20 +231,8 @@ class RunController:
         self._planning.note_done(key)
 
     async def _wait(self, stopping: asyncio.Task[bool]) -> None:
-        rest = self._looks_first_for() or self._planning.rest_seconds()
         moments = (each for each in (self._planning.look_again_at, self._catch_up_at) if each)
-        await self._work.wait(stopping, moments, rest)
-
-    def _looks_first_for(self) -> float:
-        """How many seconds nothing is planned yet: not before every run was looked at once, since any may hold nodes,
-        or come before those that wait already. One that can't be looked at holds up the others for a while only."""
-        if not self._first_look:
-            return 0.0
-        left = self._first_look_ends_at - asyncio.get_running_loop().time()
-        if left <= 0:
-            log.warning("%d runs could not be looked at; the others are planned without them", len(self._first_look))
-            self._first_look.clear()
-        return max(0.0, left)
+        await self._work.wait(stopping, moments, self._planning.rest_seconds())
 
     def _catch_up(self) -> None:
         """Looks at everything once the mirror shows all that was missed."""
@@ -279,20 +258,20 @@ class RunController:
         deleting = bool(run.metadata.deletion_timestamp)
         if names.FINALIZER not in run.metadata.finalizers:
             if deleting:
-                self._first_look.discard(key)
+                self._planning.leave(key)
             else:
                 await self._add_finalizer(run)
             return
         status = self._statuses.standing(run)
         admitted = await self._admit(key, run, status)
         if admitted is None:
-            self._first_look.discard(key)
+            self._planning.leave(key)
             return
         pods = self._mirror.pods_of_run(run.metadata.uid)
         is_over = deleting or status.phase.is_final
         spared, unclear_seconds = await self._spared.among(() if is_over else pods)
         if unclear_seconds:
-            self._first_look.discard(key)
+            self._planning.first_look.note(key)
             self._work.wake(key, timedelta(seconds=unclear_seconds))
             return
         began = asyncio.get_running_loop().time()
@@ -399,7 +378,6 @@ class RunController:
             self._work.wake_at(key, step.wake_at)
         if not waits:
             self._planning.leave(key)
-            self._first_look.discard(key)
         if self._logs is not None and step.actions and not admitted.life.deleting:
             meta, rules = run.metadata, self._cluster.policy.logs
             alone = admitted.life.sweep is not None
@@ -408,7 +386,6 @@ class RunController:
             match action:
                 case gang.NeedsNodes():
                     self._planning.add(key, run, admitted, step.status, action, version)
-                    self._first_look.discard(key)
                 case gang.CreateMembers(ranks):
                     await self._starter.create(run, admitted, step.status, ranks, version)
                 case gang.DeleteMembers():
@@ -462,5 +439,4 @@ class RunController:
         self._decided.pop(key, None)
         self._statuses.forget(key)
         self._work.forget(key)
-        self._first_look.discard(key)
         self._planning.forget(key)

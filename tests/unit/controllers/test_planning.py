@@ -99,6 +99,18 @@ async def test_where_many_begin_at_a_time_the_next_are_chosen_together() -> None
     await scene.work.close()
 
 
+async def test_nothing_starts_before_all_runs_were_looked_at_once() -> None:
+    """Any may hold nodes, or come before those that wait; who needs none is known as well."""
+    scene = Scene(1, turns=8)
+    scene.planning.first_look.begin([("team", "first"), ("team", "over")])
+    scene.wait("first", ago(minutes=1))
+    scene.planning.plan()
+    assert (scene.planning.rest_seconds() or 0) > 0 and not scene.work.busy
+    scene.planning.leave(("team", "over"))
+    assert await scene.plan() == ["first"]
+    await scene.work.close()
+
+
 async def _until(holds: Any) -> None:
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 — what it waits for is the time of the event loop
