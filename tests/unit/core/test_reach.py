@@ -163,10 +163,11 @@ def test_pods_of_this_cluster_are_named_as_pods() -> None:
     assert every_pod in rules_of({"to": ["storage"]}, policy={"network": {"pods": "storage"}})["egress"][1]["to"]
 
 
-def test_names_and_the_first_step_stay_in_reach() -> None:
+@pytest.mark.parametrize("url", [STEP["server"], "http://kajitori.ops.svc:8600"])
+def test_names_and_the_first_step_stay_in_reach(url: str) -> None:
     """Resolvers, by their Pods and on the node; the Web API where members begin by asking it, and only there."""
     server = {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}}]}
-    gang = rules_of({"to": []}, replicas=2, policy={"start": STEP})["egress"]
+    gang = rules_of({"to": []}, replicas=2, policy={"start": {**STEP, "server": url}})["egress"]
     assert {"to": [DNS]} in gang
     assert server in gang
     alone = rules_of({"to": []}, policy={"start": STEP})["egress"]
