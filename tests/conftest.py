@@ -40,7 +40,12 @@ os.environ.setdefault("GOMAXPROCS", "1")
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
 """Whom this machine trusts is read by each process that may speak TLS, for a twentieth of a second: here, nobody."""
 
-LONGEST_FIRST = ("runs", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e2e-ordinary-user")
+UNIT = "tests/unit/"
+
+LONGEST_FIRST = (
+    *("runs", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e2e-ordinary-user"),
+    *("store/test_blobs", "local/apiserver/test_kinds_properties"),
+)
 """Groups that begin first, so that no worker is left with a long one when the others have nothing to do any more."""
 
 SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs", "stage": "runs"}
@@ -71,23 +76,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = {item: _group(item) for item in items}
     items.sort(key=lambda item: _place(groups[item], item.nodeid))
     for item, group in groups.items():
-        if not item.nodeid.startswith("tests/unit") and not item.get_closest_marker("timeout"):
+        if not item.nodeid.startswith(UNIT) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
         if group and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _group(item: pytest.Item) -> str:
-    """Which tests share servers: those with a mark, those on the same real API server, those on a module's own."""
+    """Which tests share servers: those with a mark, those on the same real API server, those on a module's own. Unit
+    tests of a module go together, too: to hand out thousands one by one takes time that grows with their square."""
     marked = item.get_closest_marker("xdist_group")
     if marked:
         return str(marked.args[0])
     used = getattr(item, "fixturenames", ())
     if item.get_closest_marker("real") or "platform" in used:
         return next((SHARED[name] for name in SHARED if name in used), item.path.stem)
+    if item.nodeid.startswith(UNIT):
+        return item.nodeid.partition("::")[0].removeprefix(UNIT).removesuffix(".py")
     return item.path.stem if OF_A_MODULE in used else ""
 
 
 def _place(group: str, nodeid: str) -> tuple[int, bool, bool]:
     first = LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
-    return first, not group, nodeid.startswith("tests/unit")
+    return first, nodeid.startswith(UNIT), not group
