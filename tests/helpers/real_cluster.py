@@ -31,7 +31,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, PODS
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 USERS = ("ada", "grace")
 """Plain users that may do nothing until somebody lets them; `RealCluster.config_of` knows their tokens."""
 
