@@ -37,9 +37,6 @@ and take some 100 MiB more."""
 os.environ.setdefault("GOMAXPROCS", "1")
 """They and four workers share few cores: looking for work on the others is another tenth."""
 
-os.environ.setdefault("SSL_CERT_FILE", os.devnull)
-"""Whom this machine trusts is read by each process that may speak TLS, for a twentieth of a second: here, nobody."""
-
 UNIT = "tests/unit/"
 
 LONGEST_FIRST = (
