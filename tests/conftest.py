@@ -40,13 +40,16 @@ os.environ.setdefault("GOMAXPROCS", "1")
 UNIT = "tests/unit/"
 
 LONGEST_FIRST = (
-    *("runs", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e2e-ordinary-user"),
+    *("runs", "runs-2", "parts-alone", "e2e-tutorial", "platform", "e2e-up", "e2e-ordinary-user"),
     *("store/test_blobs", "local/apiserver/test_kinds_properties"),
 )
 """Groups that begin first, so that no worker is left with a long one when the others have nothing to do any more."""
 
 SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs", "stage": "runs"}
 """Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
+
+SECOND_HALF = "test_p"
+"""Of "runs", which takes twice as long as any worker has: modules from this name on are "runs-2", with a server more."""
 
 PATIENCE_SECONDS = 600
 """What a test with whole clusters and processes may take on a machine that does much else."""
@@ -87,7 +90,8 @@ def _group(item: pytest.Item) -> str:
         return str(marked.args[0])
     used = getattr(item, "fixturenames", ())
     if item.get_closest_marker("real") or "platform" in used:
-        return next((SHARED[name] for name in SHARED if name in used), item.path.stem)
+        group = next((SHARED[name] for name in SHARED if name in used), item.path.stem)
+        return "runs-2" if group == "runs" and item.path.stem >= SECOND_HALF else group
     if item.nodeid.startswith(UNIT):
         return item.nodeid.partition("::")[0].removeprefix(UNIT).removesuffix(".py")
     return item.path.stem if OF_A_MODULE in used else ""
