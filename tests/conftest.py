@@ -49,7 +49,7 @@ SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs",
 """Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
 
 SECOND_HALF = "test_p"
-"""Of "runs", which takes twice as long as any worker has: modules from this name on are "runs-2", with a server more."""
+"""Of "runs", which takes twice as long as a worker has: modules from this name on are "runs-2", with a server more."""
 
 PATIENCE_SECONDS = 600
 """What a test with whole clusters and processes may take on a machine that does much else."""
