@@ -14,6 +14,7 @@ its leaves listed one by one as somebody's, which is a quarter of the API server
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -56,7 +57,7 @@ def custom_resource_definition() -> dict[str, Any]:
                     "name": names.VERSION,
                     "served": True,
                     "storage": True,
-                    "schema": {"openAPIV3Schema": _schema()},
+                    "schema": {"openAPIV3Schema": deepcopy(_schema())},
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [_column(*column) for column in _COLUMNS],
                 }

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from kajitori.core.fast_yaml import LOADER
 from kajitori.core.validation import Document, faults_of
 from kajitori.errors import Fault, InvalidInput
 
@@ -79,10 +80,9 @@ def _read_yaml(text: str | bytes, what: str) -> tuple[object, dict[tuple[str | i
     if len(raw) > MAX_BYTES:
         message = f"the {what} has {len(raw)} bytes; {MAX_BYTES} are allowed"
         raise InvalidInput([Fault(what, message, code="TooLarge")])
-    loader_class = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_events(raw, loader_class)
-        loader = loader_class(raw)
+        _check_events(raw)
+        loader = LOADER(raw)
         try:
             node = loader.get_single_node()
             lines: dict[tuple[str | int, ...], int] = {}
@@ -97,10 +97,10 @@ def _read_yaml(text: str | bytes, what: str) -> tuple[object, dict[tuple[str | i
     return document, lines, faults
 
 
-def _check_events(raw: bytes, loader_class: Any) -> None:
+def _check_events(raw: bytes) -> None:
     """Raises InvalidInput for what must not reach the composer, which recurses: aliases and endless nesting."""
     depth = 0
-    for event in yaml.parse(raw, Loader=loader_class):
+    for event in yaml.parse(raw, Loader=LOADER):
         line = event.start_mark.line + 1 if event.start_mark else 0
         if isinstance(event, yaml.AliasEvent):
             raise InvalidInput([Fault(f"line {line}", f"*{event.anchor} is an alias", hint="write it out")])

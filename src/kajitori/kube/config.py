@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from kajitori.core.fast_yaml import LOADER
 from kajitori.errors import InvalidInput, Unavailable, Unsupported
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -133,7 +134,7 @@ _NO_CLUSTER_HINT = "name one with --kubeconfig or $KUBECONFIG, or start one here
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.load(path.expanduser().read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = yaml.load(path.expanduser().read_text(), LOADER)
     except FileNotFoundError:
         raise InvalidInput.one("kubeconfig", f"{path} does not exist", value=str(path), hint=_NO_CLUSTER_HINT) from None
     except (OSError, UnicodeDecodeError) as error:

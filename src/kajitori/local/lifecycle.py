@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 
 from kajitori import errors
 from kajitori.core.times import format_time
@@ -35,6 +36,9 @@ LOOK_SECONDS = 1.0
 LATE_SECONDS = 5.0
 """A look that comes this much too late says that we slept, not the nodes."""
 AT_ONCE = 32
+
+Step = Callable[[], Awaitable[None]]
+"""Something to do: begun when it is its turn, so that what is cancelled before leaves nothing behind."""
 
 
 class NodeLifecycle(Controller):
@@ -79,17 +83,19 @@ class NodeLifecycle(Controller):
         self._last_look = now
         nodes = {name: node for (_, name), node in self._nodes.items.items()}
         self._sightings.keep_only(nodes)
-        work: list[Awaitable[None]] = []
+        work: list[Step] = []
         for name, node in nodes.items():
             lease = self._leases.items.get((LEASE_NAMESPACE, name))
             if not self._sightings.look(node, lease, now) and (written := health.silent_conditions(node, moment)):
-                work.append(self._declare_silent(node, written))
+                work.append(partial(self._declare_silent, node, written))
             if self._tainted.get(name) is not node:
-                work.append(self._taint(node, moment))
+                work.append(partial(self._taint, node, moment))
             if not health.is_node_ready(node):
-                work += [self._mark_not_ready(pod, moment) for pod in self._pods_on(name) if health.is_ready(pod)]
-            work += [self._evict(pod, moment) for pod in self._due(node, moment)]
-        work += [self._collect(pod, moment) for pod in self._orphans(nodes, now)]
+                work += [
+                    partial(self._mark_not_ready, pod, moment) for pod in self._pods_on(name) if health.is_ready(pod)
+                ]
+            work += [partial(self._evict, pod, moment) for pod in self._due(node, moment)]
+        work += [partial(self._collect, pod, moment) for pod in self._orphans(nodes, now)]
         await self._all(work)
 
     async def _declare_silent(self, node: Node, written: list[dict[str, object]]) -> None:
@@ -167,13 +173,13 @@ class NodeLifecycle(Controller):
         patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}
         await self.client.patch(PODS, name, patch, namespace, kind=PatchKind.STRATEGIC, subresource="status")
 
-    async def _all(self, work: Iterable[Awaitable[None]]) -> None:
+    async def _all(self, work: Iterable[Step]) -> None:
         """Do all, some at the same time; what fails is found again at the next look."""
 
-        async def one(step: Awaitable[None]) -> None:
+        async def one(step: Step) -> None:
             async with self._limit:
                 try:
-                    await step
+                    await step()
                 except (errors.NotFound, errors.Conflict) as cause:
                     log.debug("overtaken by another change: %s", cause)
                 except errors.KajitoriError as cause:

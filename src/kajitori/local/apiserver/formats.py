@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from kajitori.core.fast_yaml import LOADER
 from kajitori.local.apiserver import protobuf
 from kajitori.local.apiserver.causes import invalid
 from kajitori.local.apiserver.kinds import Kind, Object
@@ -87,10 +88,7 @@ def _wants_pretty(query: Mapping[str, str], user_agent: str) -> bool:
     return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
-_FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _PlainLoader(_FastLoader):  # type: ignore[misc]
+class _PlainLoader(LOADER):  # type: ignore[misc]
     """YAML as JSON has it: dates stay text."""
 
 
