@@ -23,7 +23,7 @@ from kajitori.errors import NotFound
 from kajitori.kube.resources import EVENTS, NAMESPACES, RUNS
 from kajitori.policyfile import PolicyFile
 
-WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
+WHOLE: dict[str, Any] = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}
 """Members take all of their grace to end: time for mistakes."""
 
@@ -180,8 +180,9 @@ async def test_a_sweep_and_a_service_give_way_as_a_whole_and_come_back(world: Wo
 
 async def test_a_team_gets_back_what_it_is_guaranteed(world: World) -> None:
     """Another team borrowed it for a run of normal priority, which is asked first and gives it back; the rest of what
-    it holds it keeps."""
-    world.use_policy(preemption={"minimumRunTime": "0s"}, guarantees=[{"namespace": world.namespace, "gpus": 2 * GPUS}])
+    it holds it keeps. Each resource counts by itself: there are more GPUs than cores for them."""
+    ours = {"namespace": world.namespace, "gpus": 9 * GPUS, "cpu": 2 * WHOLE["cpu"]}
+    world.use_policy(preemption={"minimumRunTime": "0s"}, guarantees=[ours])
     world.start_controller()
     async with other_team(world) as team:
         for name, members in (("six", 6), ("two", 2)):

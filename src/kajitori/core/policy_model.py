@@ -476,7 +476,8 @@ class Policy(Document):
     queue: QueuePolicy = QueuePolicy()
     preemption: Preemption = Preemption()
     guarantees: list[Guarantee] = Field(default_factory=list, max_length=1000)
-    """What teams are guaranteed: others use it while they do not want it, and give it back when they do."""
+    """What teams are guaranteed: others use it while they do not want it, and give it back when they do. A run is
+    covered if its team, with all that it holds, has no more of anything than its entry says."""
     volumes: dict[DnsLabel, Volume] = Field(default_factory=dict)
     """Volumes that people may mount by name."""
     mounts: Mounts = Mounts()

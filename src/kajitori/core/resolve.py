@@ -193,9 +193,12 @@ def _tell_who_gives_way(spec: RunSpec, policy: Policy, resolved: Resolved, findi
         runs = f"once it has run for {format_duration(minimum)}"
         message = f"runs of higher priority may ask it to give way {runs}: {then}{tail}"
         findings.add("MayGiveWay", message, "spec.priority")
-    elif policy.guarantees and resolved.gpus:
-        message = f"GPUs that its team is not guaranteed it gives back to a team that is and wants them: {then}"
-        findings.add("MayGiveBack", message, "spec.resources.gpu")
+        return
+    alone = spec.resources.whole_node or resolved.memory_limit_bytes is None
+    if any(each.is_about(gpus=resolved.gpus, alone=alone) for each in policy.guarantees):
+        what = "GPUs" if resolved.gpus else "nodes"
+        message = f"{what} that its team is not guaranteed it gives back to a team that is and wants them: {then}"
+        findings.add("MayGiveBack", message, "spec.resources.gpu" if resolved.gpus else "spec.resources")
 
 
 def _tell_who_changes_size(spec: RunSpec, resolved: Resolved, findings: Findings) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
@@ -29,11 +31,25 @@ def test_a_run_of_low_priority_is_told_that_it_may_have_to_give_way() -> None:
     assert "MayGiveWay" not in told({"priority": "low"}, {"preemption": {"enabled": False}})
 
 
-def test_where_teams_are_guaranteed_something_runs_with_gpus_are_told_that_they_may_give_it_back() -> None:
-    policy = {"guarantees": [{"namespace": "speech", "gpus": 8}]}
+@pytest.mark.parametrize(
+    ("guaranteed", "with_gpus", "without"),
+    [
+        ({"gpus": 8}, True, False),
+        ({"cpu": 8}, False, True),
+        ({"nodes": 1}, False, False),
+        ({"gpus": 8, "cpu": 8}, True, True),
+    ],
+)
+def test_where_teams_are_guaranteed_something_runs_that_want_the_same_are_told_that_they_may_give_it_back(
+    guaranteed: dict[str, int], with_gpus: bool, without: bool
+) -> None:
+    policy = {"guarantees": [{"namespace": "speech"} | guaranteed]}
     gpus = {"resources": {"memory": "1Gi", "gpu": 1}}
-    assert told(gpus, policy)["MayGiveBack"].startswith("GPUs that its team is not guaranteed it gives back")
-    assert "MayGiveBack" not in told({}, policy)
+    said = "that its team is not guaranteed it gives back to a team that is and wants them: its members get SIGTERM"
+    assert told(gpus, policy).get("MayGiveBack", "").startswith(f"GPUs {said}") == with_gpus
+    assert told({}, policy).get("MayGiveBack", "").startswith(f"nodes {said}") == without
+    whole = {"resources": {"wholeNode": True}}
+    assert ("MayGiveBack" in told(whole, policy)) == ("nodes" in guaranteed)
     assert "MayGiveBack" not in told(gpus)
 
 

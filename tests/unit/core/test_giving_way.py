@@ -339,11 +339,11 @@ def test_a_policy_guarantees_a_team_one_amount_of_a_type() -> None:
 def test_what_the_cluster_cannot_keep_all_at_once_is_said() -> None:
     """By type and in all; it is no fault, since not every team wants its own at the same time."""
     table = Cluster(4, gpu_types=("h100", "a100")).state.table
-    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 16)], table) == []
-    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 8, "h100")], table) == [
+    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 16)], table, "never") == []
+    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 8, "h100")], table, "never") == [
         "24 h100 are guaranteed, and the cluster has 16"
     ]
-    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 24)], table) == [
+    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 24)], table, "never") == [
         "40 GPUs are guaranteed in all, and the cluster has 32"
     ]
 
