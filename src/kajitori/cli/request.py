@@ -421,11 +421,17 @@ class _Builder:
         if not colon or not path.startswith("/"):
             place, path = word, ""
         self.sources["spec.code"] = source
+        if not place:
+            field = source if self.words.code is None else "--code"
+            self.complained.add("spec.code")
+            self.spec["code"] = word
+            self._fault(field, "says no folder", word, "name one; . is the one you are in")
+            return
         if place.startswith("sha256:"):
             self.spec["code"] = {"digest": place} | ({"path": path} if path else {})
             return
         try:
-            digest = self.pack(Path(_absolute(place or ".", folder, self.environment)))
+            digest = self.pack(Path(_absolute(place, folder, self.environment)))
         except KajitoriError as error:
             self.complained.add("spec.code")
             self.spec["code"] = word

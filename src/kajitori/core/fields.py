@@ -40,6 +40,9 @@ _SERVER_URL = re.compile(
     r"https?://([A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[-._~A-Za-z0-9/]*)?",
     re.ASCII,
 )
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_NOT_OVER = ("/", "/proc", "/sys", "/dev")
+"""Every container has its own there; what lies below /proc is nothing that could be mounted over either."""
 _USER = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?", re.ASCII)
 _MAX_ID = 2**31 - 1
 
@@ -105,11 +108,19 @@ def _absolute_path(text: str) -> str:
 
 def _mount_path(text: str) -> str:
     path = _absolute_path(text)
-    if path == "/":
-        raise FieldError("'/' cannot be mounted over", "name a folder below it")
+    if path in _NOT_OVER or path.startswith("/proc/"):
+        hint = "name a folder below it" if path == "/" else "choose another path"
+        raise FieldError(f"{path!r:.80} cannot be mounted over", hint)
     if ":" in path:
         raise FieldError(f"{text!r:.80} contains a colon, which no mount path may")
     return path
+
+
+def _digest(text: str) -> str:
+    if not _DIGEST.fullmatch(text):
+        hint = "sha256: and 64 digits of 0-9 and a-f; kaji run --code DIR uploads a folder and fills it in"
+        raise FieldError(f"{text!r:.80} is not the digest of code", hint)
+    return text
 
 
 def _server_url(text: str) -> str:
@@ -174,6 +185,9 @@ UserEnvName = Annotated[str, AfterValidator(_user_env_name)]
 Text = Annotated[str, AfterValidator(_no_nul)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute_path)]
 MountPath = Annotated[str, AfterValidator(_mount_path)]
+Digest = Annotated[
+    str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$"})
+]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
 LabelKey = Annotated[str, AfterValidator(_label_key)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]

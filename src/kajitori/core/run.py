@@ -19,6 +19,7 @@ from kajitori.core.array import Array, parse_array
 from kajitori.core.fields import (
     AbsolutePath,
     Cpu,
+    Digest,
     DnsLabel,
     Duration,
     DurationAboveZero,
@@ -119,7 +120,7 @@ class Checkpoint(Document):
 class CodeUse(Document):
     """A folder that was uploaded: every member of every attempt gets the same bytes."""
 
-    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    digest: Digest
     """What it was uploaded as; `kaji run --code DIR` uploads a folder and fills this in."""
     path: MountPath = "/code"
     """Where members find it, told by KAJI_CODE_DIR. The program starts there unless workingDir names another folder."""

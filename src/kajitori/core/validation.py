@@ -67,6 +67,9 @@ _STAND_IN = "stand-in"
 """Stands where a required text is missing, so that everything else can still be checked."""
 
 
+_NO_MODEL = ("model_type", "model_attributes_type")
+
+
 def faults_of(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[Fault]:
     """One fault for each thing that pydantic found, in the words of the people who write such documents."""
     for each in error.errors(include_url=False):
@@ -79,6 +82,8 @@ def faults_of(error: ValidationError, model: type[BaseModel], where: str) -> Ite
             message, hint, code = _unknown(model, location)
         else:
             message, hint = _plain(each["type"], each.get("ctx", {}), each["msg"], each.get("input"))
+            if each["type"] in _NO_MODEL:
+                hint = f"its fields: {', '.join(_names(_model_at(model, location)))}"
         value = "" if each["type"] in ("missing", "extra_forbidden") else show(each.get("input"))
         yield Fault(path_of(where, location), message, value, hint, code)
 

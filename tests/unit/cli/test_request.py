@@ -336,6 +336,22 @@ def test_code_that_an_earlier_run_brought(word: str, path: dict[str, str]) -> No
     assert (request.faults, request.spec["code"]) == ((), {"digest": DIGEST} | path)
 
 
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [({"code": ""}, "--code"), ({"code": ":/work"}, "--code"), ({"file": "a.yaml"}, "a.yaml: spec.code")],
+)
+def test_code_without_a_folder(words: dict[str, Any], field: str) -> None:
+    """A variable that is not set is no word for the folder that somebody happens to be in."""
+    request = build_request(
+        RunWords(image="x", **words),
+        environment={},
+        folder=HERE,
+        read_text=lambda _: "code: ''",
+        pack=lambda _: "packed",
+    )
+    assert [(fault.field, fault.hint) for fault in request.faults] == [(field, "name one; . is the one you are in")]
+
+
 def test_code_that_cannot_be_packed_is_one_fault_among_all() -> None:
     def pack(folder: Path) -> str:
         raise InvalidInput([Fault("a", "is a socket"), Fault("b", "is a device", hint="leave it out")])

@@ -20,6 +20,7 @@ from kajitori.core.run import (
 from kajitori.core.run_names import make_name
 from kajitori.errors import Fault, InvalidInput
 
+DIGEST = f"sha256:{'a' * 64}"
 BERT = {
     "type": "batch",
     "image": "registry/bert:3",
@@ -137,6 +138,10 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("relative mount", {"volumes": [{"name": "a", "path": "data"}]}, "spec.volumes[0].path", "begin it with /"),
     ("mount over root", {"volumes": [{"name": "a", "path": "//"}]}, "spec.volumes[0].path", "below"),
     ("climbing mount", {"volumes": [{"name": "a", "path": "/a/../b"}]}, "spec.volumes[0].path", "'..'"),
+    ("mount over processes", {"volumes": [{"name": "a", "path": "/proc/x"}]}, "spec.volumes[0].path", "another path"),
+    ("code over devices", {"code": {"digest": DIGEST, "path": "/dev"}}, "spec.code.path", "another path"),
+    ("no digest", {"code": {"digest": "sha256:zz"}}, "spec.code.digest", "kaji run --code"),
+    ("code as number", {"code": 5}, "spec.code", "digest"),
     ("our own folder", {"secrets": [{"name": "a", "path": "/kajitori/x"}]}, "spec.secrets[0].path", "another path"),
     ("volume without source", {"volumes": [{"path": "/a"}]}, "spec.volumes[0]", "exactly one"),
     ("volume name", {"volumes": [{"name": "A_b", "path": "/a"}]}, "spec.volumes[0].name", "lower-case"),
@@ -176,6 +181,15 @@ def test_one_fault(document: dict[str, Any], field: str, hint: str) -> None:
         assert hint in found[field].hint
     else:
         assert next(iter(found.values())).code == "RequestAboveLimit"
+
+
+def test_below_devices_there_is_room() -> None:
+    """Shared memory of one's own, and what drivers want."""
+    volumes = [{"name": "v", "path": "/dev/shm"}, {"name": "w", "path": "/sys/fs/cgroup"}]
+    assert [volume.path for volume in parse_spec({"image": "a", "volumes": volumes}).volumes] == [
+        "/dev/shm",
+        "/sys/fs/cgroup",
+    ]
 
 
 def test_paths_that_collide() -> None:
