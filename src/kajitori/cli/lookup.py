@@ -1,9 +1,10 @@
-"""Which run somebody means: a name, `namespace/name`, or any unique prefix."""
+"""Which run somebody means: a name, `namespace/name`, or any unique prefix; and which nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound
 
@@ -51,3 +52,24 @@ def find_runs(
         else:
             found[run["namespace"], run["name"]] = run
     return list(found.values()), errors
+
+
+def node_path(name: str, rest: str = "") -> str:
+    """The path of a Node view, with what follows."""
+    return f"/v1/nodes/{quote(name, safe='')}{rest}"
+
+
+def require_nodes(api: Api, names: Iterable[str]) -> list[str]:
+    """The names, each once, where there are such nodes; else raises what is wrong with all the others at once."""
+    wanted = list(dict.fromkeys(names))
+    missing: list[NotFound] = []
+    for name in wanted:
+        try:
+            api.get(node_path(name))
+        except NotFound as error:
+            missing.append(error)
+    if len(missing) == 1:
+        raise missing[0]
+    if missing:
+        raise InvalidInput([Fault("", error.message, hint=error.hint, code=error.code) for error in missing])
+    return wanted

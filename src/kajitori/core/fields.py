@@ -185,9 +185,7 @@ UserEnvName = Annotated[str, AfterValidator(_user_env_name)]
 Text = Annotated[str, AfterValidator(_no_nul)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute_path)]
 MountPath = Annotated[str, AfterValidator(_mount_path)]
-Digest = Annotated[
-    str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$"})
-]
+Digest = Annotated[str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$"})]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
 LabelKey = Annotated[str, AfterValidator(_label_key)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]

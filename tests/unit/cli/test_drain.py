@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke, problem, view
 
 
-def node(*holders: str, foreign: tuple[str, ...] = (), draining: bool = True) -> dict[str, Any]:
+def node(
+    *holders: str, foreign: tuple[str, ...] = (), draining: bool = True, name: str = "gpu-7", ready: bool = True
+) -> dict[str, Any]:
     members = [{"holder": holder, "isRun": True} for holder in holders]
     members += [{"holder": holder, "isRun": False} for holder in foreign]
-    return {"name": "gpu-7", "draining": draining, "members": members}
+    return {"name": name, "ready": ready, "draining": draining, "members": members}
 
 
 def test_it_waits_and_says_for_what() -> None:
@@ -19,7 +22,12 @@ def test_it_waits_and_says_for_what() -> None:
         [view("bert", "Queued", status={"message": "needs 8 h100; 0 are free"}), view("gpt")],
         answers={"POST /v1/nodes/gpu-7/drain": node("vision/bert", "vision/bert", "vision/gpt")},
         queues={
-            "GET /v1/nodes/gpu-7": [node("vision/bert"), node("vision/bert"), node(foreign=("kube-system/proxy",))]
+            "GET /v1/nodes/gpu-7": [
+                node("vision/gpt"),
+                node("vision/bert"),
+                node("vision/bert"),
+                node(foreign=("kube-system/proxy",)),
+            ]
         },
     )
     result = invoke(api, "drain", "gpu-7")
@@ -34,10 +42,10 @@ def test_it_waits_and_says_for_what() -> None:
 
 
 def test_it_need_not_wait() -> None:
-    api = FakeWebApi(answers={"POST /v1/nodes/gpu-7/drain": node("vision/bert")})
+    api = FakeWebApi(answers={"GET /v1/nodes/gpu-7": node(), "POST /v1/nodes/gpu-7/drain": node("vision/bert")})
     result = invoke(api, "drain", "--no-wait", "gpu-7")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "gpu-7\n", "")
-    assert api.calls_to("GET") == []
+    assert [call.method for call in api.calls] == ["GET", "POST"]
 
 
 def test_somebody_else_takes_it_back() -> None:
@@ -54,8 +62,50 @@ def test_somebody_else_takes_it_back() -> None:
     assert "take work again" in result.stderr
 
 
+def test_a_dead_node_is_said_to_be_dead() -> None:
+    """Its Pods are on it until it is back or is taken out of the cluster: who waits is told."""
+    api = FakeWebApi(
+        answers={"POST /v1/nodes/gpu-7/drain": node("vision/bert", ready=False)},
+        queues={"GET /v1/nodes/gpu-7": [node(), node("vision/bert", ready=False), node(ready=False)]},
+    )
+    result = invoke(api, "drain", "gpu-7")
+    assert (result.exit_code, result.stdout) == (0, "gpu-7\n")
+    assert result.stderr.splitlines() == [
+        "gpu-7: waiting for vision/bert; it is not ready: its Pods go once it is back, or with: kubectl delete node "
+        "gpu-7",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["drain", "uncordon"])
+def test_of_several_all_are_known_or_none_is_touched(verb: str) -> None:
+    """Every unknown one is named, with the one that was probably meant."""
+    missing = problem(404, "NotFound", "there is no node 'gpu-9'", hint="did you mean gpu-8?")
+    api = FakeWebApi(
+        answers={
+            "GET /v1/nodes/gpu-7": node(),
+            "GET /v1/nodes/gpu-9": missing,
+            "GET /v1/nodes/h": problem(404, "NotFound", "there is no node 'h'"),
+        }
+    )
+    result = invoke(api, verb, "gpu-7", "gpu-9", "h")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        "kaji: this can't be done, for 2 reasons:",
+        "  there is no node 'gpu-9'",
+        "      did you mean gpu-8?",
+        "  there is no node 'h'",
+    ]
+    assert api.calls_to("POST") == []
+
+
 def test_nodes_take_work_again() -> None:
-    api = FakeWebApi(answers={"POST /v1/nodes/gpu-7/uncordon": node(draining=False)})
+    api = FakeWebApi(
+        answers={
+            "GET /v1/nodes/gpu-7": node(),
+            "GET /v1/nodes/gpu-8": node(name="gpu-8"),
+            "POST /v1/nodes/gpu-7/uncordon": node(draining=False),
+        }
+    )
     assert invoke(api, "uncordon", "gpu-7").stdout == "gpu-7\n"
     api.answers["POST /v1/nodes/gpu-8/uncordon"] = problem(403, "Forbidden", "ada may not patch nodes")
     result = invoke(api, "uncordon", "gpu-8")

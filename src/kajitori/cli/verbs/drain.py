@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
@@ -28,8 +27,10 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
     Nothing new is placed there. A gang is ended as a whole, with the time that its run has to write a checkpoint, and
     starts again on other nodes once there is room. `kaji uncordon` takes it back.
     """
+    from kajitori.cli.lookup import node_path, require_nodes
+
     with cli.api() as api:
-        views = [api.post(f"/v1/nodes/{quote(node, safe='')}/drain", {}) for node in dict.fromkeys(nodes)]
+        views = [api.post(node_path(node, "/drain"), {}) for node in require_nodes(api, nodes)]
         moved = {member["holder"] for view in views for member in _members(view)}
         if wait:
             views = [_emptied(cli, api, view) for view in views]
@@ -47,19 +48,23 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
 
 def _emptied(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
     """The node once no run has a member there; says what is waited for as that changes."""
-    told = ""
+    from kajitori.cli.lookup import node_path
+
+    told, name = "", view["name"]
     while members := _members(view):
         holders: dict[str, int] = {}
         for member in members:
             holders[member["holder"]] = holders.get(member["holder"], 0) + 1
         waiting = _some([f"{holder} ({count})" if count > 1 else holder for holder, count in sorted(holders.items())])
+        if not view["ready"]:
+            waiting += f"; it is not ready: its Pods go once it is back, or with: kubectl delete node {name}"
         if waiting != told:
-            _say(f"{view['name']}: waiting for {waiting}")
+            _say(f"{name}: waiting for {waiting}")
             told = waiting
         cli.sleep(POLL_SECONDS)
-        view = api.get(f"/v1/nodes/{quote(view['name'], safe='')}")
+        view = api.get(node_path(name))
         if not view["draining"]:
-            _say(f"note: somebody lets {view['name']} take work again")
+            _say(f"note: somebody lets {name} take work again")
             break
     return view
 

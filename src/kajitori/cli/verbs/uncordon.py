@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import click
 
 from kajitori.cli.context import Cli
@@ -19,6 +17,8 @@ def command(cli: Cli, nodes: tuple[str, ...]) -> None:
 
     Whether they were drained or only cordoned. Runs that were moved away do not come back by themselves.
     """
+    from kajitori.cli.lookup import node_path, require_nodes
+
     with cli.api() as api:
-        for node in dict.fromkeys(nodes):
-            click.echo(api.post(f"/v1/nodes/{quote(node, safe='')}/uncordon", {})["name"])
+        for node in require_nodes(api, nodes):
+            click.echo(api.post(node_path(node, "/uncordon"), {})["name"])
