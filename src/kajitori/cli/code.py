@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,14 +11,18 @@ from kajitori.cli.context import Cli
 from kajitori.cli.http import Api
 from kajitori.cli.problems import say
 from kajitori.cli.streams import Patience
-from kajitori.errors import StorageFull, Unavailable
+from kajitori.errors import KajitoriError, StorageFull, Unavailable
 
 if TYPE_CHECKING:
     from kajitori.codepack.packing import Pack
 
 
 class Code:
-    """The folder that was packed for a run, if any."""
+    """The folder that was packed for a run, if any.
+
+    What takes no longer than one request is done as it comes. Of more than that, the server is asked first: for its
+    limit before everything is read, and whether it would take the run before everything is sent.
+    """
 
     def __init__(self, cli: Cli, *, quiet: bool) -> None:
         self._cli = cli
@@ -25,16 +31,32 @@ class Code:
 
     def pack(self, folder: Path) -> str:
         """The digest of a folder's archive. Raises what `codepack.pack` does."""
-        from kajitori.codepack.packing import pack, shown_size
+        from kajitori.codepack.packing import digested, list_folder, shown_size, too_large
+        from kajitori.codepack.parts import PART_BYTES
 
-        self._pack = pack(folder)
-        if not self._quiet:
-            files = self._pack.listing.files
-            say(f"code: {shown_size(self._pack.size_bytes)} in {files:,} file{'' if files == 1 else 's'} of {folder}")
+        listing = list_folder(folder)
+        whole = listing.size_bytes
+        if not self._quiet and (files := listing.files):
+            say(f"code: {shown_size(whole)} in {files:,} file{'' if files == 1 else 's'} of {folder}")
+        limit = self._limit_bytes() if whole > PART_BYTES else None
+        if limit is not None and whole > limit:
+            raise too_large(listing, limit)
+        with self._status("reading") as update:
+            read = 0
+
+            def progress(amount: int) -> None:
+                nonlocal read
+                read += amount
+                update(f"{shown_size(read)} of {shown_size(whole)} are read")
+
+            self._pack = digested(listing, progress=progress)
         return self._pack.digest
 
-    def upload(self, api: Api, namespace: str) -> None:
-        """Brings it to the server, where it is not there already; a connection that breaks is taken up again."""
+    def upload(self, api: Api, namespace: str, check: Callable[[], object]) -> None:
+        """Brings it to the server, where it is not there already; a connection that breaks is taken up again.
+
+        `check` is called before a long upload and raises what would refuse the run.
+        """
         if self._pack is None:
             return
         from kajitori.codepack.packing import shown_size
@@ -42,21 +64,20 @@ class Code:
 
         whole = self._pack.size_bytes
         patience = Patience(api.sleep)
-        status = None
-        if self._cli.has_person and not self._quiet:
-            status = self._cli.console(err=True).status("code: asking for what is there", spinner="dots")
-            status.start()
-
-        def progress(done: int) -> None:
-            if status is not None:
-                status.update(f"code: {shown_size(done)} of {shown_size(whole)} are there")
-
-        try:
+        unchecked = self._pack.parts > 1
+        with self._status("asking for what is there") as update:
             while True:
-                conversation = upload(self._pack, namespace, progress=progress)
+                conversation = upload(
+                    self._pack,
+                    namespace,
+                    progress=lambda done: update(f"{shown_size(done)} of {shown_size(whole)} are there"),
+                )
                 try:
                     ask = next(conversation)
                     while True:
+                        if unchecked and ask.method == "PUT":
+                            _raise_refusals(check)
+                            unchecked = False
                         reply = api.exchange(ask)
                         if ask.method == "PUT":  # what is asked before may work for ever, and nothing get on
                             patience.worked()
@@ -68,8 +89,34 @@ class Code:
                     raise
                 except Unavailable as error:
                     patience.failed(error)
-        finally:
-            if status is not None:
-                status.stop()
         if not self._quiet and uploaded.parts:
             say(f"code: {shown_size(uploaded.size_bytes)} uploaded")
+
+    def _limit_bytes(self) -> int | None:
+        """What an archive may have; None where nobody says so now. Whoever takes the parts asks again."""
+        from kajitori.core.quantity import QuantityError, parse_spec_memory_bytes
+
+        try:
+            with self._cli.api() as api:
+                answer = api.get("/v1/policy")
+            return parse_spec_memory_bytes(answer["policy"]["code"]["archive"])
+        except (KajitoriError, QuantityError, KeyError, TypeError):
+            return None
+
+    @contextmanager
+    def _status(self, text: str) -> Iterator[Callable[[str], None]]:
+        """A line that changes, where somebody looks at it."""
+        if self._quiet or not self._cli.has_person:
+            yield lambda _: None
+            return
+        with self._cli.console(err=True).status(f"code: {text}", spinner="dots") as status:
+            yield lambda words: status.update(f"code: {words}")
+
+
+def _raise_refusals(check: Callable[[], object]) -> None:
+    """What is wrong with the run; a server that can't tell now is told the run later, as any other."""
+    try:
+        check()
+    except KajitoriError as error:
+        if error.exit_code == 2:
+            raise

@@ -151,15 +151,15 @@ def pack(folder: Path, limits: Limits = Limits(), *, progress: Callable[[int], N
     Raises InvalidInput for what no archive may hold, with every fault at once, and for a folder of which nothing is
     left; TooLarge for one over the limits, before a file is read; Conflict for a file that is edited meanwhile.
     """
-    listing = list_folder(folder, limits)
-    if not listing.found:
-        hint = "name a folder with a program in it; `!NAME` in .kajiignore takes back in what .gitignore leaves out"
-        raise InvalidInput.one(str(folder), "holds nothing, or nothing that is not left out", hint=hint)
-    return digested(listing, progress=progress)
+    return digested(list_folder(folder, limits), progress=progress)
 
 
 def digested(listing: Listing, *, progress: Callable[[int], None] | None = None) -> Pack:
-    """The archive of what was listed. Raises Conflict for a file that was edited since."""
+    """The archive of what was listed. Raises InvalidInput where that is nothing, Conflict for a file that was edited
+    since."""
+    if not listing.found:
+        hint = "name a folder with a program in it; `!NAME` in .kajiignore takes back in what .gitignore leaves out"
+        raise InvalidInput.one(listing.root, "holds nothing, or nothing that is not left out", hint=hint)
     digest = hashlib.sha256()
     for piece in listing.read(0, listing.size_bytes):
         digest.update(piece)
@@ -169,7 +169,7 @@ def digested(listing: Listing, *, progress: Callable[[int], None] | None = None)
 
 
 def list_folder(folder: Path, limits: Limits = Limits()) -> Listing:
-    """What of a folder goes into its archive. Raises as `pack` does."""
+    """What of a folder goes into its archive. Raises as `pack` does, but not for a folder of which nothing is left."""
     root = os.path.abspath(folder)
     if not os.path.isdir(root):
         what = "is no folder" if os.path.lexists(root) else "does not exist"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ class Store:
                 f"GET {place}": lambda _: {} if self.done else problem(404, "NotFound", "there is no code"),
                 f"GET {place}/parts": lambda _: {"items": self._items(), "partBytes": 8 << 20, "maxBytes": 1 << 30},
                 f"PUT {place}/parts/0": self._put,
+                f"PUT {place}/parts/1": self._put,
+                "GET /v1/policy": {"policy": {"code": {"archive": "1Gi"}}},
                 f"POST {place}/complete": self._complete,
                 "POST /v1/runs": lambda call: view("bert", spec=call.body["spec"]),
             }
@@ -60,6 +63,15 @@ class Store:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     (tmp_path / "train.py").write_text("print(1)")
+    return Store(tmp_path)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Store:
+    """More than one part."""
+    (tmp_path / "train.py").write_text("print(1)")
+    with (tmp_path / "data.bin").open("wb") as file:
+        file.truncate(9 << 20)
     return Store(tmp_path)
 
 
@@ -121,3 +133,42 @@ def test_a_dry_run_uploads_nothing(store: Store) -> None:
     result = invoke(store.api, "run", "--dry-run", "--code", store.packed.listing.root, "python:3.12", "train.py")
     assert result.exit_code == 0, result.stderr
     assert store.paths() == ["POST runs"]
+
+
+def test_the_limit_is_known_before_a_large_folder_is_read(large: Store, tmp_path: Path) -> None:
+    """Whoever names his whole home learns it at once."""
+    os.truncate(tmp_path / "data.bin", 1 << 40)  # nobody could wait until that was read
+    result = run(large)
+    assert result.exit_code == 2
+    assert "1.0 TiB in 2 files; 1.0 GiB are allowed. The largest: data.bin (1.0 TiB), train.py" in result.stderr
+    assert large.paths() == ["GET policy", "POST runs"]
+    assert large.api.calls[1].query["dryRun"] == ["true"]  # for all the other reasons
+
+
+@pytest.mark.parametrize("said", [problem(403, "Forbidden", "ada may not"), {"policy": {}}, {"policy": {"code": None}}])
+def test_where_nobody_says_the_limit_the_upload_does(large: Store, said: Any) -> None:
+    large.api.answers["GET /v1/policy"] = said
+    assert run(large).exit_code == 0
+    assert large.done
+
+
+def test_a_run_that_is_refused_is_not_worth_a_long_upload(large: Store) -> None:
+    """All reasons come before the first part, not after the last."""
+    large.api.answers["POST /v1/runs"] = problem(
+        422, "Refused", "refused", faults=[{"field": "spec.resources.gpu", "message": "64 GPUs", "hint": "less"}]
+    )
+    result = run(large, "--gpus", "64")
+    assert result.exit_code == 2
+    assert "--gpus: 64 GPUs" in result.stderr
+    assert "PUT 0" not in large.paths()
+    (asked,) = large.api.calls_to("POST", "/v1/runs")
+    assert asked.query["dryRun"] == ["true"]
+
+
+def test_a_server_that_cannot_tell_now_is_sent_the_code(large: Store) -> None:
+    """And the run is asked about once, however often the connection breaks."""
+    made = large.api.answers["POST /v1/runs"]
+    large.api.queues["POST /v1/runs"] = [problem(503, "Unavailable", "the planner does not answer"), made]
+    large.failing = [problem(503, "Unavailable", "gone")] * 2
+    assert run(large).exit_code == 0
+    assert (large.done, len(large.api.calls_to("POST", "/v1/runs"))) == (True, 2)

@@ -158,7 +158,7 @@ def command(
     with cli.api() as api, Signals() as signals:
         if dry_run:
             return _show(_submit(api, request, dry_run=True), output, quiet)
-        code.upload(api, at_home(api, request).namespace or "")
+        code.upload(api, at_home(api, request).namespace or "", check=lambda: _submit(api, request, dry_run=True))
         view = _submit(api, request)
         if not quiet:
             note((view.get("status") or {}).get("findings") or ())
