@@ -13,6 +13,7 @@ from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.manifests import MemberPods, headless_service, launcher_of
 from kajitori.core.policy import parse_policy
 from kajitori.core.run import parse_spec
+from kajitori.core.status import template_text
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.install import install
@@ -187,7 +188,7 @@ async def test_types_are_the_api_servers_to_check(client: KubeClient, spec: dict
 
 async def test_status_is_written_apart(client: KubeClient) -> None:
     """Spec and status do not overwrite each other; an attempt's template comes back as it was stored."""
-    template = {"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b"}]}]}}
+    template = template_text({"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b"}]}]}})
     created = await client.create(RUNS, run({"image": "a:1"}) | {"status": {"phase": "Running"}}, NAMESPACE)
     try:
         assert "status" not in created

@@ -13,7 +13,7 @@ from kajitori.core.nodelist import compress
 from kajitori.core.planner import GangRequest, MemberRequest
 from kajitori.core.policy import parse_policy
 from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus
+from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus, template_text
 from kajitori.core.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
@@ -101,7 +101,10 @@ class QueueScene:
     def finished(self, name: str, *, seconds: int, until: str, members: int = 1, **more: Any) -> RunObject:
         """A run that has succeeded."""
         attempt = Attempt(
-            number=1, nodes=compress([f"n{number}" for number in range(members)]), template=TEMPLATE, created=True
+            number=1,
+            nodes=compress([f"n{number}" for number in range(members)]),
+            template=template_text(TEMPLATE),
+            created=True,
         )
         status = RunStatus(
             phase=Phase.SUCCEEDED,
@@ -115,7 +118,7 @@ class QueueScene:
 
     def runs(self, name: str, nodes: str, *, since: str, phase: Phase = Phase.RUNNING, **more: Any) -> RunObject:
         """A run that has had these nodes since then, with its Pods."""
-        attempt = Attempt(number=1, nodes=nodes, template=TEMPLATE, created=True, planned_at=since)
+        attempt = Attempt(number=1, nodes=nodes, template=template_text(TEMPLATE), created=True, planned_at=since)
         attempt.world_size = len(gang.node_by_rank(attempt))
         if phase is Phase.RUNNING:
             attempt.started_at = since

@@ -226,7 +226,7 @@ def run_view(run: RunObject) -> RunView:
         shown, replicas = to_document(spec, with_defaults=True), spec.members
     status = run.status or RunStatus(reason=Reason.NOT_PLANNED_YET, members=MemberCounts(total=replicas))
     if status.attempt is not None:
-        status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(status.attempt, template={}))
+        status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(status.attempt, template=""))
     return RunView(
         name=meta.name,
         namespace=meta.namespace,

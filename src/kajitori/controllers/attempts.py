@@ -70,7 +70,7 @@ async def restrict(networks: NetworkKeeper, run: RunObject, attempt: Attempt, ru
             except AlreadyExists as error:
                 raise StartRefused(Reason.ADMISSION, error.message) from error
         return
-    was_to_be = names.ANNOTATION_NETWORK in attempt.template.get("metadata", {}).get("annotations", {})
+    was_to_be = names.ANNOTATION_NETWORK in attempt.pod_template.get("metadata", {}).get("annotations", {})
     if was_to_be and not await networks.is_there(run):
         message = "it was to be restricted in where it may go, and policy does not say any more how"
         raise StartRefused(Reason.ADMISSION, message)
@@ -90,7 +90,7 @@ async def key_of_tickets(client: KubeClient, attempt: Attempt, namespace: str) -
 
     Raises StartRefused where the controller may not have it.
     """
-    if not first_step.is_part_of(attempt.template.get("spec", {})):
+    if not first_step.is_part_of(attempt.pod_template.get("spec", {})):
         return None
     try:
         return await ensure_ticket_key(client, namespace)
@@ -115,7 +115,7 @@ async def create_members(
     """
     nodes = node_by_rank(attempt)
     pods = manifests.MemberPods(
-        attempt.template,
+        attempt.pod_template,
         run_name=run.metadata.name,
         namespace=run.metadata.namespace,
         run_uid=run.metadata.uid,
@@ -164,7 +164,7 @@ async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ra
     selector = f"{names.LABEL_RUN_UID}={run.metadata.uid},{names.LABEL_ATTEMPT}={attempt.number}"
     existing = {pod["metadata"]["name"] for pod in (await client.list(PODS, namespace, label_selector=selector)).items}
     missing = [rank for rank in ranks if names.pod_name(run.metadata.name, attempt.number, rank) not in existing]
-    template = attempt.template.get("spec", {})
+    template = attempt.pod_template.get("spec", {})
     shortage = quota_shortage(quotas, template, len(missing))
     if not shortage:
         return ranks

@@ -119,7 +119,7 @@ class Starter:
         have."""
         run = grows.run
         assert run.status is not None and run.status.attempt is not None
-        template, has = run.status.attempt.template, len(grows.nodes) - len(grows.more)
+        template, has = run.status.attempt.pod_template, len(grows.nodes) - len(grows.more)
         more = await quota_room(self._client, run.metadata.namespace, template, len(grows.more))
         if more:
             status = gang.grow(run.status, grows.nodes[: has + more], grows.fewest, self._now())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -20,8 +22,9 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """Node of every covered rank, in rank order, as `core.nodelist` writes it."""
     ranks: str = ""
     """The ranks covered, as ranges (`0-3,7`); empty means all."""
-    template: dict[str, Any] = {}
-    """The resolved Pod template (`metadata` and `spec`), the same for every rank."""
+    template: str = ""
+    """The resolved Pod template (`metadata` and `spec`), the same for every rank, as JSON text: nobody but us reads it,
+    and an API server copies and keeps one text for far less than a tree of a hundred values."""
     launcher: str = ""
     """What starts its members, as the spec said when it was planned; empty in a service, whose members do not meet."""
     world_size: int = 0
@@ -35,6 +38,24 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     planned_at: str = ""
     started_at: str = ""
     """When all members ran; empty until then. Times are RFC 3339 in UTC."""
+
+    @property
+    def pod_template(self) -> Mapping[str, Any]:
+        """The template as a document, which attempts share: it is not for changing. Empty where there is none.
+
+        Raises ValueError where it is none, which no status that `status_check` let through has.
+        """
+        return _parsed(self.template) if self.template else {}
+
+
+@lru_cache(maxsize=1024)
+def _parsed(template: str) -> Mapping[str, Any]:
+    return msgspec.json.decode(template, type=dict[str, Any])
+
+
+def template_text(template: Mapping[str, Any]) -> str:
+    """A Pod template as an attempt stores it: the same text for equal templates, none for one without anything."""
+    return msgspec.json.encode(template, order="sorted").decode() if template else ""
 
 
 class Notable(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

@@ -175,9 +175,9 @@ def _attempt_faults(status: RunStatus, attempt: Attempt) -> Iterator[str]:
         yield from _template_faults(attempt.template)
 
 
-def _template_faults(template: Mapping[str, Any]) -> Iterator[str]:
+def _template_faults(template: str) -> Iterator[str]:
     try:
-        spec = msgspec.convert(template, _Template).spec
+        spec = msgspec.json.decode(template, type=_Template).spec
         asked = [spec.resources, *(each.resources for each in (*spec.containers, *spec.init_containers))]
         for amounts in (spec.overhead, *(part for each in asked for part in (each.requests, each.limits))):
             for resource, amount in amounts.items():

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -320,8 +321,14 @@ class ClusterView:
 
 def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:
     """What a member of a stored attempt takes: by the attempt's own template, whatever policy says meanwhile."""
-    spec = msgspec.convert(attempt.template.get("spec", {}), PodSpec)
-    labels = attempt.template.get("metadata", {}).get("labels", {})
+    return _member_of(attempt.template, gpu_resource)
+
+
+@lru_cache(maxsize=1024)
+def _member_of(template: str, gpu_resource: str) -> MemberRequest:
+    document = msgspec.json.decode(template) if template else {}
+    spec = msgspec.convert(document.get("spec", {}), PodSpec)
+    labels = document.get("metadata", {}).get("labels", {})
     usage = pod_usage(spec)
     return MemberRequest(
         cpu_millis=usage.cpu_millis,
@@ -382,8 +389,8 @@ def code_digests(run: RunObject) -> set[str]:
     with suppress(msgspec.DecodeError, KeyError, TypeError):  # there is none, or the spec is refused anyway
         found.add(str(msgspec.json.decode(run.spec)["code"]["digest"]))
     if run.status is not None and run.status.attempt is not None:
-        with suppress(KeyError, TypeError, AttributeError):  # somebody damaged the status
-            found.add(first_step.code_of(run.status.attempt.template["spec"]))
+        with suppress(KeyError, TypeError, AttributeError, ValueError):  # somebody damaged the status
+            found.add(first_step.code_of(run.status.attempt.pod_template["spec"]))
     return found - {""}
 
 

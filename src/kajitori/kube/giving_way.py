@@ -378,5 +378,5 @@ def _every_seconds(spec: _Spec) -> int:
 def _grace_seconds(run: RunObject) -> float:
     """Of its attempt: what is edited since then is for the next."""
     assert run.status is not None
-    template = run.status.attempt.template if run.status.attempt is not None else {}
+    template = run.status.attempt.pod_template if run.status.attempt is not None else {}
     return float(template.get("spec", {}).get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS))

@@ -8,6 +8,7 @@ from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import attempts, node, pod, run
 
 from kajitori.api.context import Remembered
+from kajitori.core.status import template_text
 
 
 async def get(world: World, path: str) -> Any:
@@ -191,7 +192,7 @@ async def test_what_was_promised_to_a_starting_run_is_not_free(world: World) -> 
     wants: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100"}}
     requests = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
     template = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
-    promised = {"number": 1, "nodes": "g[1-2]", "created": True, "template": template}
+    promised = {"number": 1, "nodes": "g[1-2]", "created": True, "template": template_text(template)}
     starting = {"phase": "Starting", "attempts": 1, "attempt": promised}
     world.kubernetes.put("runs", run("first", replicas=2, **wants) | {"status": starting})
     world.kubernetes.put("runs", run("second", **wants) | {"status": {"phase": "Queued"}})

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.api.conftest import NOW, World
 from tests.unit.api.fake_kubernetes import pod, run
 
+from kajitori.core.status import template_text
 from kajitori.core.times import format_time
 
 REQUESTS = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
@@ -32,7 +33,7 @@ async def get(world: World, path: str) -> Any:
 
 def runs(world: World, name: str, node: str, *, since: str, **spec: Any) -> None:
     """A run with a member of eight GPUs on that node."""
-    attempt = {"number": 1, "nodes": node, "created": True, "template": TEMPLATE, "startedAt": since}
+    attempt = {"number": 1, "nodes": node, "created": True, "template": template_text(TEMPLATE), "startedAt": since}
     status = {"phase": "Running", "attempts": 1, "attempt": attempt, "startedAt": since, "members": {"total": 1}}
     made = world.kubernetes.put("runs", run(name, owner="grace", **WANTS, **spec) | {"status": status})
     world.kubernetes.put("pods", pod(made, node=node, gpus=8))

@@ -26,7 +26,7 @@ async def names_of(world: World, **params: Any) -> list[str]:
 async def test_a_run_view_has_spec_with_defaults_and_status_without_the_template(world: World) -> None:
     """What one reads is what runs, without the bulk that only the controller needs."""
     status = attempts(1, phase="Running", members={"total": 1, "running": 1})
-    status["attempt"]["template"] = {"spec": {"containers": []}}
+    status["attempt"]["template"] = '{"spec": {"containers": []}}'
     world.kubernetes.put("runs", run("bert", resources={"cpu": 2}) | {"status": status})
     await world.caught_up()
     view = (await world.http.get("/v1/runs/team/bert")).json()

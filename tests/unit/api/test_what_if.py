@@ -9,6 +9,7 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import attempts, pod, run
 
+from kajitori.core.status import template_text
 from kajitori.core.what_if import Answer, ask
 
 WANTS: dict[str, Any] = {"image": "bert:3", "replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
@@ -57,7 +58,13 @@ async def test_whom_it_would_ask_to_give_way(world: World, monkeypatch: pytest.M
     come and go nobody is named."""
     requests = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
     template = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
-    attempt = {"number": 1, "nodes": "g1", "created": True, "template": template, "startedAt": "2026-11-20T10:00:00Z"}
+    attempt = {
+        "number": 1,
+        "nodes": "g1",
+        "created": True,
+        "template": template_text(template),
+        "startedAt": "2026-11-20T10:00:00Z",
+    }
     status = {"phase": "Running", "attempts": 1, "attempt": attempt, "members": {"total": 1, "running": 1}}
     made = world.kubernetes.put("runs", run("cheap", owner="grace", priority="low") | {"status": status})
     world.kubernetes.put("pods", pod(made, node="g1", gpus=8))

@@ -21,11 +21,13 @@ from kajitori.core import first_step, names
 from kajitori.core.gang import DeleteMembers
 from kajitori.core.reasons import Reason
 from kajitori.core.selectors import parse_labels
-from kajitori.core.status import Attempt
+from kajitori.core.status import Attempt, template_text
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod
 
-WITH_STEP = Attempt(number=1, nodes="n", template={"spec": {"initContainers": [{"name": first_step.CONTAINER}]}})
+WITH_STEP = Attempt(
+    number=1, nodes="n", template=template_text({"spec": {"initContainers": [{"name": first_step.CONTAINER}]}})
+)
 
 
 @pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (404, "NotFound")])
@@ -46,7 +48,10 @@ async def test_a_controller_without_rights_on_the_key_says_so(code: int, reason:
 async def test_members_without_a_first_step_need_no_key() -> None:
     """Nobody is asked for one."""
     async with client_of("http://127.0.0.1:1") as client:
-        assert await key_of_tickets(client, Attempt(number=1, nodes="n", template={"spec": {}}), "kajitori") is None
+        assert (
+            await key_of_tickets(client, Attempt(number=1, nodes="n", template=template_text({"spec": {}})), "kajitori")
+            is None
+        )
 
 
 class Deleting:

@@ -14,7 +14,7 @@ from kajitori.controllers.queue import DOUBT_PATIENCE, Queue
 from kajitori.core import gang, names
 from kajitori.core.planner import GangRequest
 from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.status import Attempt, MemberCounts, RunStatus, template_text
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.outlook import Applicant
@@ -36,7 +36,7 @@ class Scene:
 
     def run(self, name: str, phase: Phase, nodes: str = "", *, version: str = "1", type: str = "batch") -> RunObject:
         """A Run that the mirror shows."""
-        attempt = Attempt(number=1, nodes=nodes, template=TEMPLATE) if nodes else None
+        attempt = Attempt(number=1, nodes=nodes, template=template_text(TEMPLATE)) if nodes else None
         total = len(gang.node_by_rank(attempt)) if attempt else 1
         status = RunStatus(phase=phase, attempt=attempt, attempts=1 if nodes else 0, members=MemberCounts(total=total))
         meta = ObjectMeta(name=name, namespace="team", uid=f"uid-{name}", resource_version=version)

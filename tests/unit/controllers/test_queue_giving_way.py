@@ -15,7 +15,7 @@ from kajitori.core.nodelist import compress
 from kajitori.core.planner import GangRequest
 from kajitori.core.policy import parse_policy
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState
+from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
 from kajitori.core.times import format_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
@@ -65,7 +65,9 @@ class Scene:
 
     def runs(self, name: str, *nodes: str, phase: Phase = Phase.RUNNING, team: str = "team", **spec: Any) -> RunStatus:
         """A run with a member on each of these nodes, since an hour."""
-        attempt = Attempt(number=1, nodes=compress(nodes), template=TEMPLATE, created=True, started_at=AN_HOUR_AGO)
+        attempt = Attempt(
+            number=1, nodes=compress(nodes), template=template_text(TEMPLATE), created=True, started_at=AN_HOUR_AGO
+        )
         members = MemberCounts(total=len(nodes), running=len(nodes))
         status = RunStatus(phase=phase, attempt=attempt, attempts=1, members=members, started_at=AN_HOUR_AGO)
         self.put(name, status, team, **({"priority": "low"} | spec))
@@ -249,7 +251,9 @@ def test_what_came_free_for_several_goes_to_the_most_important_first_then_to_who
     [
         None,
         RunStatus(phase=Phase.STOPPED),
-        RunStatus(phase=Phase.STARTING, attempts=1, attempt=Attempt(number=1, nodes="n9", template=TEMPLATE)),
+        RunStatus(
+            phase=Phase.STARTING, attempts=1, attempt=Attempt(number=1, nodes="n9", template=template_text(TEMPLATE))
+        ),
     ],
 )
 def test_for_one_who_does_not_wait_any_more_nothing_is_kept(urgent: RunStatus | None) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.tidying import referenced_code, tidy
 from kajitori.core import first_step
-from kajitori.core.status import Attempt, RunStatus
+from kajitori.core.status import Attempt, RunStatus, template_text
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
@@ -28,7 +28,8 @@ def run(name: str, spec: Any, template: Any = None) -> RunObject:
     status = None
     if template:
         status = RunStatus(
-            attempts=1, attempt=Attempt(number=1, nodes="n1", template={"spec": {"containers": [], **template}})
+            attempts=1,
+            attempt=Attempt(number=1, nodes="n1", template=template_text({"spec": {"containers": [], **template}})),
         )
     meta = ObjectMeta(name=name, namespace="vision", uid=f"uid-{name}")
     return RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec)), status=status)

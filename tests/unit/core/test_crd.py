@@ -10,7 +10,7 @@ import pytest
 
 from kajitori.core.crd import custom_resource_definition, structural
 from kajitori.core.run import RunSpec, parse_spec, to_document
-from kajitori.core.status import Attempt, Finding, MemberCounts, Notable, RunStatus
+from kajitori.core.status import Attempt, Finding, MemberCounts, Notable, RunStatus, template_text
 
 VERSION = custom_resource_definition()["spec"]["versions"][0]
 SCHEMA = VERSION["schema"]["openAPIV3Schema"]
@@ -45,18 +45,19 @@ def test_it_judges_types_only() -> None:
 
 
 def test_the_status_alone_is_one_thing_to_the_api_server() -> None:
-    """It has one writer; several may share a spec."""
+    """It has one writer, who checks it himself; several may share a spec."""
     atomic = [path for path, schema in parts(SCHEMA) if schema.get("x-kubernetes-map-type") == "atomic"]
     assert atomic == [".status"]
+    assert SCHEMA["properties"]["status"]["x-kubernetes-preserve-unknown-fields"] is True
+    assert "properties" not in SCHEMA["properties"]["status"]
 
 
 def test_every_field_is_there() -> None:
-    """The schema has exactly the fields of the types that read and write a Run, with a text for each of the spec's."""
+    """The schema has exactly the fields of a spec as we read it, with a text for each, and names those of a status."""
     spec = SCHEMA["properties"]["spec"]["properties"]
     assert set(spec) == {info.alias or name for name, info in RunSpec.model_fields.items()}
-    assert set(SCHEMA["properties"]["status"]["properties"]) == {
-        field.encode_name for field in msgspec.structs.fields(RunStatus)
-    }
+    told = SCHEMA["properties"]["status"]["description"].split("Its fields: ")[1].rstrip(".").split(", ")
+    assert told == [field.encode_name for field in msgspec.structs.fields(RunStatus)]
     assert spec["resources"]["properties"]["memory"]["x-kubernetes-int-or-string"] is True
     assert "One of batch, service." in spec["type"]["description"]
 
@@ -119,7 +120,9 @@ def test_a_spec_as_people_write_it() -> None:
 def test_a_status_as_we_write_it() -> None:
     """A status with everything in it has the schema's types, the template inside it untouched."""
     status = RunStatus(
-        attempt=Attempt(number=1, nodes="a-[1-2]", template={"spec": {"containers": [{"name": "main"}]}}, port=1),
+        attempt=Attempt(
+            number=1, nodes="a-[1-2]", template=template_text({"spec": {"containers": [{"name": "main"}]}}), port=1
+        ),
         exit_code=3,
         members=MemberCounts(total=2),
         notable=[Notable(rank=1, exit_code=1)],
@@ -130,9 +133,10 @@ def test_a_status_as_we_write_it() -> None:
 
 
 def test_columns_point_at_fields() -> None:
-    """What `kubectl get` shows stands in the schema."""
+    """What `kubectl get` shows stands in the spec's schema, or in what is written as a status."""
+    types = {"spec": SCHEMA["properties"]["spec"], "status": structural(msgspec.json.schema(RunStatus))}
     for column in VERSION["additionalPrinterColumns"]:
-        part: dict[str, Any] = SCHEMA
+        part: dict[str, Any] = {"properties": types}
         for name in column["jsonPath"].strip(".").split("."):
             if name == "metadata":
                 break

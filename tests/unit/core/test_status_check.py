@@ -8,7 +8,7 @@ import pytest
 
 from kajitori.core.node_request import NodeRequest
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus
+from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus, template_text
 from kajitori.core.status_check import damage, damaged
 
 TEMPLATE = {
@@ -18,7 +18,7 @@ TEMPLATE = {
 
 
 def attempt(**changes: Any) -> Attempt:
-    given: dict[str, Any] = {"number": 2, "nodes": "gpu-[1-4]", "template": TEMPLATE}
+    given: dict[str, Any] = {"number": 2, "nodes": "gpu-[1-4]", "template": template_text(TEMPLATE)}
     return Attempt(**(given | changes))
 
 
@@ -27,7 +27,7 @@ def attempt(**changes: Any) -> Attempt:
     [
         RunStatus(),
         RunStatus(phase=Phase.RUNNING, attempt=attempt(), attempts=2, started_at="2026-11-21T12:00:00Z"),
-        RunStatus(attempt=attempt(template={}), attempts=7),
+        RunStatus(attempt=attempt(template=""), attempts=7),
         RunStatus(attempt=attempt(ranks="0,5-7"), attempts=2),
     ],
 )
@@ -56,8 +56,13 @@ def test_what_kajitori_writes_makes_sense(status: RunStatus) -> None:
         (RunStatus(attempt=attempt(nodes="gpu-[9-1"), attempts=2), "attempt.nodes"),
         (RunStatus(attempt=attempt(nodes="gpu-[1-999999999]"), attempts=2), "attempt.nodes"),
         (RunStatus(attempt=attempt(ranks="0-1"), attempts=2), "attempt.nodes"),
-        (RunStatus(attempt=attempt(template={"spec": "x"}), attempts=2), "attempt.template"),
-        (RunStatus(attempt=attempt(template={"spec": {"containers": [{"name": 3}]}}), attempts=2), "attempt.template"),
+        (RunStatus(attempt=attempt(template="{"), attempts=2), "attempt.template"),
+        (RunStatus(attempt=attempt(template="[]"), attempts=2), "attempt.template"),
+        (RunStatus(attempt=attempt(template='{"spec": "x"}'), attempts=2), "attempt.template"),
+        (
+            RunStatus(attempt=attempt(template='{"spec": {"containers": [{"name": 3}]}}'), attempts=2),
+            "attempt.template",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_named(status: RunStatus, field: str) -> None:
@@ -66,7 +71,7 @@ def test_what_makes_no_sense_is_named(status: RunStatus, field: str) -> None:
 
 def test_an_amount_in_the_template_that_is_none_is_named() -> None:
     container = {"name": "main", "resources": {"requests": {"memory": "lots"}}}
-    status = RunStatus(attempt=attempt(template={"spec": {"containers": [container]}}), attempts=2)
+    status = RunStatus(attempt=attempt(template=template_text({"spec": {"containers": [container]}})), attempts=2)
     assert "lots" in damage(status)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kajitori.core import gang
 from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, RunStatus, to_document
+from kajitori.core.status import Attempt, RunStatus, template_text, to_document
 from kajitori.core.status_check import damage
 from kajitori.kube.decoding import EventKind, decode, decode_events, decode_page
 from kajitori.kube.errors import GoneError, ServerError
@@ -146,7 +146,9 @@ JUNK = st.recursive(
 SOUND = to_document(
     RunStatus(
         phase=Phase.RUNNING,
-        attempt=Attempt(number=1, nodes="n[1-2]", template={"spec": {"containers": [{"name": "main"}]}}, created=True),
+        attempt=Attempt(
+            number=1, nodes="n[1-2]", template=template_text({"spec": {"containers": [{"name": "main"}]}}), created=True
+        ),
         attempts=1,
         queued_at="2026-11-21T12:00:00Z",
     )

@@ -129,4 +129,4 @@ def _wake_for_time_limit(run: Run, step: Step) -> Step:
 
 
 def _without_template(attempt: Attempt | None) -> Attempt | None:
-    return msgspec.structs.replace(attempt, template={}) if attempt else None
+    return msgspec.structs.replace(attempt, template="") if attempt else None

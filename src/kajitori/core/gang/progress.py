@@ -13,7 +13,7 @@ from kajitori.core.gang.ledger import indices_of, released
 from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, Sweep
 from kajitori.core.nodelist import compress_ranks, expand, expand_ranks
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import NOTABLE_LIMIT, Attempt, GivesWay, MemberCounts, Notable, Ran, RunStatus
+from kajitori.core.status import NOTABLE_LIMIT, Attempt, GivesWay, MemberCounts, Notable, Ran, RunStatus, template_text
 from kajitori.core.times import format_time, parse_time
 
 AVOID_AFTER_FAILURES = 2
@@ -50,7 +50,7 @@ def place_on(
         number=number,
         nodes=nodes,
         ranks="" if len(ranks) == replicas else compress_ranks(ranks),
-        template=template,
+        template=template_text(template),
         launcher=launcher,
         world_size=replicas,
         bind_direct=bind_direct,
@@ -245,7 +245,7 @@ def refuse(status: RunStatus, message: str, generation: int, now: datetime) -> R
 
 def outline(type: Literal["batch", "service"], generation: int, status: RunStatus, deleting: bool) -> Run:
     """A run of which only the status can be believed, since its spec is refused now: it may end, nothing else."""
-    template = status.attempt.template if status.attempt else {}
+    template = status.attempt.pod_template if status.attempt else {}
     grace = template.get("spec", {}).get("terminationGracePeriodSeconds", Limits().grace_seconds)
     attempted = len(expand(status.attempt.nodes)) if status.attempt else 0
     if status.sweep is not None:
