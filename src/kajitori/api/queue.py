@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -13,10 +14,11 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
-from kajitori.api.standing import standing, stop_watch
+from kajitori.api.standing import Standing, is_assumed, standing, stop_watch
 from kajitori.api.views import phase_of
 from kajitori.api.waiting_views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
 from kajitori.core.backfill import Reservation
+from kajitori.core.expected import Source
 from kajitori.core.forecast import forecast
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Reason
@@ -73,15 +75,25 @@ async def queue_of(api: Api) -> QueueView:
     rules = api.cluster.policy.queue
     reserved = {each.key: each for each in found.now.reservations}
     behind = {each.key: each.behind for each in found.now.shortages}
+    known_until = _known_until(api, now, found.starts)
     items = []
     for each in now.line.queue:
         key = each.gang.key
         item = _queued(by_key[key], place_view(now.line, key))
-        item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key))
-        if key in found.starts:
-            item.expected_at = _time(found.starts[key])
+        starts_at = found.starts.get(key, math.inf)
+        item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key), known=starts_at < known_until)
+        if starts_at < known_until:
+            item.expected_at = _time(starts_at)
         items.append(item)
     return QueueView(order=rules.order, formula=rules.formula or "", items=items)
+
+
+def _known_until(api: Api, now: Standing, starts: Mapping[str, float]) -> float:
+    """When the first ends of which nobody knows how long it takes: whatever is expected after that may rest on it."""
+    running = (end.ends_at for each in now.asked.occupants if is_assumed(api, each.key) for end in each.endings)
+    expected = now.line.expected
+    waiting = (at + expected[key].seconds for key, at in starts.items() if expected[key].source is Source.UNKNOWN)
+    return min((*running, *waiting), default=math.inf)
 
 
 def place_view(line: Line, key: str) -> PlaceView:
@@ -102,12 +114,12 @@ def place_view(line: Line, key: str) -> PlaceView:
     )
 
 
-def kept_view(reservation: Reservation | None) -> KeptView | msgspec.UnsetType:
-    """The nodes that are kept for a run."""
+def kept_view(reservation: Reservation | None, *, known: bool) -> KeptView | msgspec.UnsetType:
+    """The nodes that are kept for a run; `known`: the time of its start rests on nothing that was but assumed."""
     if reservation is None:
         return msgspec.UNSET
     nodes = compress(list(dict.fromkeys(reservation.placement.nodes)))
-    return KeptView(nodes=nodes, expected_at=_time(reservation.starts_at))
+    return KeptView(nodes=nodes, expected_at=_time(reservation.starts_at) if known else msgspec.UNSET)
 
 
 def _queued(applicant: Applicant, place: PlaceView) -> QueuedView:

@@ -17,12 +17,11 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.pools import tell_of_pools
 from kajitori.api.queue import kept_view, place_view
-from kajitori.api.standing import Standing, standing, stop_watch
+from kajitori.api.standing import Standing, is_assumed, standing, stop_watch
 from kajitori.api.waiting_views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.core import nodelist
 from kajitori.core.decide import Decision
 from kajitori.core.elastic import grown
-from kajitori.core.expected import Source
 from kajitori.core.explain import Explanation, explain
 from kajitori.core.freeing import Situation, Step, StepKind
 from kajitori.core.gang.progress import words_of
@@ -100,7 +99,7 @@ async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) 
     async with api.asking:
         found = await asyncio.to_thread(ask, now.asked, applicant.request.key, stop_watch)
     view = _view(api, now.asked, applicant, found, phase)
-    view.place, view.kept = place_view(now.line, applicant.request.key), kept_view(found.reservation)
+    view.place = place_view(now.line, applicant.request.key)
     view.behind = list(found.shortage.behind) if found.shortage is not None else []
     view.asks = []
     if found.shortage is not None and api.cluster.table() is now.settled.state.table:  # else nodes changed meanwhile
@@ -156,7 +155,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
     asks = api.giving_way.words_for(request.key)
-    ends = {each.key: each.ends_at for each in asked.occupants if not _is_assumed(api, each.key)}
+    ends = {each.key: each.ends_at for each in asked.occupants if not is_assumed(api, each.key)}
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,
@@ -194,21 +193,20 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     freeing = found.freeing
     view.exact = freeing is None or freeing.least
     if freeing is not None and (freeing.steps or freeing.least):
-        view.to_free = [_step_view(api, asked, step) for step in freeing.steps]
-    assumed = freeing is not None and any(_is_assumed(api, step.name) for step in freeing.steps)
-    if found.expected_at is not None and not assumed:
+        view.to_free = [_step_view(api, asked, step, request.key) for step in freeing.steps]
+    known = freeing is None or not any(is_assumed(api, _run_of(step, request.key)) for step in freeing.steps)
+    if found.expected_at is not None and known:
         view.expected_at = _time(found.expected_at)
+    view.kept = kept_view(found.reservation, known=known)
     return view
 
 
-def _is_assumed(api: Api, key: str) -> bool:
-    """Whether nobody knows how long a run (`namespace/name`) takes: no time is told then that rests on it."""
-    namespace, _, name = key.partition("/")
-    run = api.mirror.runs.get((namespace, name))
-    return run is not None and api.outlook.past.expect(run, 1).source is Source.UNKNOWN
+def _run_of(step: Step, asked: str) -> str:
+    """The run (`namespace/name`) whose end, or whose member's, the step is; the name of whatever else it is."""
+    return asked if step.kind is StepKind.MEMBER else step.name
 
 
-def _step_view(api: Api, asked: Situation, step: Step) -> StepView:
+def _step_view(api: Api, asked: Situation, step: Step, key: str) -> StepView:
     occupant, table = step.occupant, asked.snapshot.table
     rows = sorted(set(occupant.rows.tolist())) if occupant is not None else []
     amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * 4
@@ -224,7 +222,7 @@ def _step_view(api: Api, asked: Situation, step: Step) -> StepView:
         gpus=amounts[GPU],
         cpu_millis=amounts[CPU],
         memory_bytes=amounts[MEMORY],
-        until="" if _is_assumed(api, step.name) else _time(step.ends_at),
+        until="" if is_assumed(api, _run_of(step, key)) else _time(step.ends_at),
     )
 
 

@@ -114,8 +114,8 @@ class KeptView(View):
 
     nodes: str
     """As a compact list."""
-    expected_at: Time
-    """When it is expected to start on them; an estimate, never a promise."""
+    expected_at: Time | msgspec.UnsetType = msgspec.UNSET
+    """When it is expected to start on them; an estimate, never a promise. Absent where nobody can tell."""
 
 
 class QueuedView(View):

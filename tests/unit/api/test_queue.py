@@ -88,6 +88,43 @@ async def test_what_waits_for_no_known_end_has_no_expected_start(world: World) -
     assert large["place"]["expectedFrom"] == "unknown"
 
 
+async def test_no_time_is_told_that_rests_on_a_length_that_was_assumed(world: World) -> None:
+    """Nodes are kept for who is first all the same; who waits for a known end is told when that is."""
+    runs(world, "now", "g1", since=ago(10))
+    runs(world, "limited", "g2", since=ago(10), timeLimit="1h")
+    waits(world, "large", since=ago(60), timeLimit="1h", replicas=2, priority="high")
+    waits(world, "long", since=ago(30), timeLimit="9h")
+    await world.caught_up()
+    large, long = (await get(world, "/v1/queue"))["items"]
+    assert (large["kept"], "expectedAt" in large, "expectedAt" in long) == ({"nodes": "g[1-2]"}, False, False)
+    explained = await get(world, "/v1/runs/team/large/explain")
+    assert (explained["kept"], "expectedAt" in explained) == ({"nodes": "g[1-2]"}, False)
+
+
+async def test_what_is_expected_before_such_an_end_is_told(world: World) -> None:
+    runs(world, "now", "g1", since=ago(10))
+    runs(world, "limited", "g2", since=ago(10), timeLimit="1h")
+    waits(world, "small", since=ago(60), timeLimit="1h")
+    waits(world, "large", since=ago(30), timeLimit="1h", replicas=2)
+    await world.caught_up()
+    small, large = (await get(world, "/v1/queue"))["items"]
+    assert small["expectedAt"] == small["kept"]["expectedAt"] == ahead(50)
+    assert "expectedAt" not in large
+
+
+async def test_of_a_sweep_no_member_has_an_end_that_was_assumed(world: World) -> None:
+    attempt = {"number": 1, "nodes": "g[1-2]", "ranks": "0-1", "created": True, "template": TEMPLATE}
+    attempt |= {"startedAt": ago(10), "launcher": "sweep"}
+    status = {"phase": "Running", "attempts": 1, "attempt": attempt, "startedAt": ago(10), "sweep": {}}
+    made = world.kubernetes.put("runs", run("grid", **WANTS, array="0-3") | {"status": status})
+    for rank in (0, 1):
+        world.kubernetes.put("pods", pod(made, rank=rank, node=f"g{rank + 1}", gpus=8))
+    await world.caught_up()
+    explained = await get(world, "/v1/runs/team/grid/explain")
+    assert {each["kind"] for each in explained["toFree"]} == {"member"}
+    assert ([each["until"] for each in explained["toFree"]], "expectedAt" in explained) == ([""], False)
+
+
 async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
     """Whether it waits, runs or is over; and where that is known from."""
     runs(world, "now", "g1", since=ago(10), timeLimit="1h")

@@ -30,6 +30,12 @@ def test_the_same_for_programs() -> None:
     assert compared["overlay-vxlan"] == {**dict.fromkeys(compared["overlay-vxlan"], "yes"), "100000": "no"}
 
 
+def test_no_pods_at_all_are_not_taken_for_what_is_usual() -> None:
+    result = invoke(FakeWebApi(), "plan", "network", "--nodes", "7500", "--pods-per-node", "0")
+    assert (result.exit_code, "--pods-per-node: 0 can't be planned with" in result.stderr) == (2, True)
+    assert "9 nodes with 1 Pod each" in invoke(FakeWebApi(), *WANTED[:2], "--nodes", "9", "--pods-per-node", "1").stdout
+
+
 def test_comparing_numbers_of_nodes() -> None:
     lines = invoke(FakeWebApi(), *WANTED, "--compare").stdout.splitlines()
     assert lines[2].split()[1:] == ["250", "1,000", "2,500", "5,000", "7,500", "15,000", "30,000", "65,000", "100,000"]

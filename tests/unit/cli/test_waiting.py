@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, printed, problem
 
@@ -184,7 +185,7 @@ def test_explain_where_too_many_are_before_it() -> None:
 
 def test_what_if_a_run_would_start() -> None:
     """Where, and how near to each other its members would be; the words of kaji run are those that are sent."""
-    answer = {
+    answer: dict[str, Any] = {
         "namespace": "vision",
         "starts": True,
         "nodes": "gpu-[1-4]",
@@ -198,6 +199,9 @@ def test_what_if_a_run_would_start() -> None:
     assert [(call.method, call.path) for call in api.calls] == [("POST", "/v1/what-if")]
     result = invoke(api, "what-if", "-n", "2-8", "--gpus", "8", "bert:3", "train")
     assert result.stdout.startswith("It would start now: 4 of 2-8 members on gpu-[1-4]")
+    sweep = {**answer, "start": {**answer["start"], "most": 100}}
+    result = invoke(FakeWebApi(RUNS, answers={"POST /v1/what-if": sweep}), "what-if", "--array", "0-99", "bert:3")
+    assert result.stdout.startswith("It would start now: 4 of 100 members on gpu-[1-4]")
     assert api.calls[0].body["spec"] == {
         "image": "bert:3",
         "args": ["train", "-x"],

@@ -113,7 +113,8 @@ def _size(uses: list[NodeUse], from_cluster: bool, nodes: int | None, pods: int 
         raise InvalidInput.one("--nodes", "how many nodes is not said", hint=hint)
     if from_cluster and not uses and nodes is None:
         raise InvalidInput.one("--from-cluster", "this cluster has no nodes", hint="name a number with --nodes")
-    return nodes if nodes is not None else len(uses), pods or usual_pods_per_node(uses) or 110
+    usual_pods = usual_pods_per_node(uses) or 110
+    return nodes if nodes is not None else len(uses), pods if pods is not None else usual_pods
 
 
 def _print_there(there: list[dict[str, Any]], uses: list[NodeUse]) -> None:
@@ -154,6 +155,10 @@ def _rooms(uses: list[NodeUse]) -> str:
     return ", ".join(f"{room} of IPv{version}" for version, room in words.items())
 
 
+def _pods(wanted: Wanted) -> str:
+    return f"{wanted.pods_per_node:,} {'Pod' if wanted.pods_per_node == 1 else 'Pods'}"
+
+
 def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None) -> None:
     from kajitori.cli.output import Column, print_table
     from kajitori.core.network.kinds import FAMILIES
@@ -162,7 +167,7 @@ def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None
     grows = f", growing {growth}" if growth is not None else ""
     nodes = "node" if wanted.nodes == 1 else "nodes"
     families = {"ipv4": "", "ipv6": ", IPv6 alone", "dual": ", IPv4 and IPv6"}[wanted.ip_family]
-    click.echo(f"{wanted.nodes:,} {nodes} with {wanted.pods_per_node:,} Pods each{families}{grows}")
+    click.echo(f"{wanted.nodes:,} {nodes} with {_pods(wanted)} each{families}{grows}")
     click.echo()
     columns = [Column("KIND"), Column("CARRIES IT", styled=True), Column("NODES AT MOST", right=True), Column("UNTIL")]
     for version in wanted.versions:
@@ -267,7 +272,7 @@ def _print_comparison(cli: Cli, wanted: Wanted) -> None:
 
     compared = _comparison(wanted)
     sizes = list(compared[0]["nodes"])
-    click.echo(f"Which kind carries so many nodes with {wanted.pods_per_node:,} Pods each:")
+    click.echo(f"Which kind carries so many nodes with {_pods(wanted)} each:")
     click.echo()
     columns = [Column("KIND"), *(Column(f"{int(size):,}") for size in sizes)]
     print_table(

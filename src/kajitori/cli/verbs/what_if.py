@@ -84,9 +84,10 @@ def _print(cli: Cli, answer: Mapping[str, Any], size: str) -> None:
     if not answer.get("starts"):
         print_explanation(cli, "It would wait", {**start, "phase": ""})
         return
-    members = plural(start.get("fitNow", 1), "member")
-    if size:
-        members = f"{start.get('fitNow', 1)} of {size} members"
+    fit, most = start.get("fitNow", 1), start.get("most", 1)
+    members = plural(fit, "member")
+    if size or fit < most:
+        members = f"{fit} of {size or most} members"
     spread = [plural(count, label.rpartition("/")[2]) for label, count in (answer.get("domains") or {}).items()]
     click.echo(f"It would start now: {members} on {answer['nodes']}{f', in {_listed(spread)}' if spread else ''}")
 

@@ -81,8 +81,8 @@ class Wanted:
                 yield Fault(f"{option}{suffix}", message, str(length), hint, "OtherFamily")
         if pod is not None:
             yield from _beyond(f"--pod-prefix{suffix}", pod, least, most)
-        if node is not None and not 0 <= node <= _BITS[version]:
-            yield from _beyond(f"--node-prefix{suffix}", node, 0, _BITS[version])
+        if node is not None and not least <= node <= _BITS[version]:
+            yield from _beyond(f"--node-prefix{suffix}", node, least, _BITS[version])
         elif node is not None and 2 ** (_BITS[version] - node) < self.pods_per_node:
             message = f"a /{node} is too small for {self.pods_per_node:,} Pods"
             hint = f"{smallest_prefix(self.pods_per_node, version)} at most"

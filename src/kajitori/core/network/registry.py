@@ -89,9 +89,9 @@ def _names(networks: Networks) -> Iterator[Fault]:
     clusters, hosts = ([each.name for each in named] for named in (networks.clusters, networks.nat_hosts))
     for field, names in (("clusters", clusters), ("natHosts", hosts)):
         for index, name in enumerate(names):
-            if name in _TAKEN or _TO in name:
+            if name in _TAKEN or _TO in f"-{name}-":
                 message = f"{name} would make the names of counters ambiguous, such as a{_TO}b"
-                hint = f"choose one without {_TO}; not {', '.join(_TAKEN)}"
+                hint = f"choose one without the word {_TO.strip('-')}; not {', '.join(_TAKEN)}"
                 yield Fault(f"{field}[{index}].name", message, name, hint, "NameTaken")
             first = names.index(name)
             if first < index:

@@ -221,6 +221,13 @@ def test_hosts_and_names_are_nobody_elses() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["a-to", "to-b", "a-to-b", "hub"])
+def test_no_two_counters_have_one_name(name: str) -> None:
+    """From `a` to `to-b` would be counted where `a-to` to `b` is."""
+    assert codes(clusters=[cluster(name)]) == {"clusters[0].name": "NameTaken"}
+    assert parse_networks({"clusters": [cluster("tokyo"), cluster("goto")]}).clusters[1].name == "goto"
+
+
 @given(st.lists(st.tuples(st.integers(0, 63), st.integers(26, 32)), min_size=1, max_size=8))
 def test_exactly_what_overlaps_is_refused(blocks: list[tuple[int, int]]) -> None:
     """Against the obvious comparison of each with each."""
