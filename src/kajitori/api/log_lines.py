@@ -39,8 +39,9 @@ class LineSplitter:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         pieces = [self._piece(line, ends=True) for line in lines]
         if len(self._rest) > LINE_LIMIT_BYTES:
-            pieces.append(self._piece(self._rest, ends=False))
-            self._rest = b""
+            whole = _whole_signs(self._rest)
+            pieces.append(self._piece(self._rest[:whole], ends=False))
+            self._rest = self._rest[whole:]
         return pieces
 
     def flush(self) -> list[Piece]:
@@ -59,6 +60,16 @@ class LineSplitter:
         self._time = time
         self._inside = not ends
         return Piece(time, text, True, ends)
+
+
+def _whole_signs(text: bytes) -> int:
+    """Up to where a text in UTF-8 may be cut without cutting a sign in two."""
+    for back, byte in enumerate(reversed(text[-3:]), start=1):
+        if byte >= 0xC0:  # the first of a sign's bytes; it says how many there are
+            return len(text) - back if back < 2 + (byte >= 0xE0) + (byte >= 0xF0) else len(text)
+        if byte < 0x80:
+            break
+    return len(text)
 
 
 class Position:

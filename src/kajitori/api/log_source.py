@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,6 +77,9 @@ class LogRequest:
     """Only what was written from then on."""
     attempt: int | None = None
     """Only this attempt; else the newest, and with `follow` those that come after."""
+    first: int | None = None
+    """With `follow`: this attempt and those that come after, of which the Pods may be gone. `tail` and `since` are about
+    this one."""
 
 
 class Batch(NamedTuple):
@@ -114,10 +117,10 @@ class MemberLog:
         self._request = request
         self._opened: _Opened | None = None
         self._kept: Batch | None = None
-        self._newest_first = True
+        self._newest_first = request.first is None
         self._last_opened = 0
         """Of which attempt the log was read last."""
-        self._read_attempts = 0
+        self._read_attempts = (request.first or 1) - 1
         """Attempts up to this one were read to their end."""
         self._tail = request.tail
         self._floor = request.since
@@ -134,7 +137,10 @@ class MemberLog:
             )
             raise InvalidInput.one("attempt", message, value=str(wanted), hint=hint)
         pod = self._next(self._run)
-        if pod is not None:
+        first = self._request.first
+        if first is not None and (pod is None or attempt_of(pod) > first):  # `batches` begins with what was kept of it
+            await self._require_right()
+        elif pod is not None:
             self._opened = await self._open(pod)
         elif self._is_of_sweep:
             if (kept := await self._kept_of_member()) is not None:
@@ -158,6 +164,8 @@ class MemberLog:
             pod = self._next(tracker.look())
             if pod is None and self._opened is None:
                 if not self._request.follow or tracker.is_over or self._is_complete or self._has_ended(tracker.run):
+                    async for batch in self._passed_over(self._newest(tracker.run) + 1):
+                        yield batch
                     return
                 await tracker.changed(IDLE_SECONDS)
                 continue
@@ -206,6 +214,11 @@ class MemberLog:
     def _is_final(self) -> bool:
         return self._run.status is not None and self._run.status.phase.is_final
 
+    def _newest(self, run: RunObject) -> int:
+        """The newest attempt there is of those that are asked for."""
+        newest = run.status.attempts if run.status is not None else 0
+        return newest if self._request.attempt is None else min(newest, self._request.attempt)
+
     @property
     def _is_complete(self) -> bool:
         wanted = self._request.attempt
@@ -219,10 +232,8 @@ class MemberLog:
         return pod if pod is not None and _has_started(pod) else None
 
     def _unread(self, run: RunObject) -> Iterator[Pod]:
-        newest = run.status.attempts if run.status is not None else 0
-        oldest = self._read_attempts + 1
-        if self._request.attempt is not None:
-            newest, oldest = min(newest, self._request.attempt), max(oldest, self._request.attempt)
+        newest = self._newest(run)
+        oldest = max(self._read_attempts + 1, self._request.attempt or 0)
         found = False
         for attempt in range(newest, max(oldest, newest - LOOKED_AT_BY_NAME) - 1, -1):
             name = names.pod_name(run.metadata.name, attempt, self.rank)
@@ -302,7 +313,7 @@ class MemberLog:
         hint = f"what happened to it: kaji events {meta.name}"
         if self._kept_of_run is None:
             raise NotFound(gone, hint=hint)
-        await self._user.require("get", meta.namespace, resource=PODS, subresource="log")
+        await self._require_right()
         listed = await self._kept_of_run.listed()
         ranks = sorted(log.rank for log in listed if log.attempt == attempt)
         if self.rank not in ranks:
@@ -311,17 +322,27 @@ class MemberLog:
             elif listed:
                 hint = f"logs were kept of these attempts: {compress_ranks(sorted({log.attempt for log in listed}))}"
             raise NotFound(gone, hint=hint)
-        pieces = await self._kept_pieces(attempt)
+        return Batch(attempt, self._asked_for(await self._kept_pieces(attempt)))
+
+    def _asked_for(self, pieces: list[Piece]) -> list[Piece]:
+        """Of a log of which nothing was read yet: by time and number of lines."""
         if self._floor is not None:
             pieces = self._wanted(pieces, utc_time(self._floor.isoformat().encode()))
-        return Batch(attempt, _last_lines(pieces, self._tail))
+        return _last_lines(pieces, self._tail)
 
     async def _passed_over(self, attempt: int) -> AsyncGenerator[Batch]:
-        """What was kept of attempts that came and went between two looks, before this one."""
+        """What was kept of attempts that came and went between two looks, or before the first, before this one."""
         if not self._request.follow or self._newest_first:
             return
-        for missed in range(self._read_attempts + 1, attempt):
-            if pieces := await self._kept_since(missed):
+        missed_ones: Iterable[int] = range(self._read_attempts + 1, attempt)
+        if not self._last_opened and self._kept_of_run is not None:  # of a sweep there may be thousands
+            there = {each.attempt for each in await self._kept_of_run.listed() if each.rank == self.rank}
+            missed_ones = [missed for missed in missed_ones if missed in there]
+        for missed in missed_ones:
+            pieces = await self._kept_since(missed)
+            if not self._last_opened:
+                pieces = self._asked_for(pieces)
+            if pieces:
                 yield Batch(missed, pieces)
             self._finish(missed)
 
@@ -342,11 +363,15 @@ class MemberLog:
         """What was kept of an attempt's log and not read yet; nothing where nothing was."""
         if self._kept_of_run is None:
             return []
-        await self._user.require("get", self._run.metadata.namespace, resource=PODS, subresource="log")
+        await self._require_right()
         try:
             return self._position.resumed().fresh(await self._kept_pieces(attempt))
         except NotFound:
             return []
+
+    async def _require_right(self) -> None:
+        """Kept logs are for who may read those of Pods."""
+        await self._user.require("get", self._run.metadata.namespace, resource=PODS, subresource="log")
 
     async def _kept_pieces(self, attempt: int) -> list[Piece]:
         assert self._kept_of_run is not None

@@ -47,12 +47,17 @@ class LogParameters(Parameters):
     """Only this attempt; else the newest."""
     follow: bool = False
     """Go on, over restarts too, until the run is final."""
+    from_attempt: int | None = Field(default=None, ge=1, le=10**9)
+    """With follow: begin with this attempt, then those after it, instead of with the newest. tail and since are about
+    this one. For who read so far when his connection broke."""
     tail: int | None = Field(default=None, ge=0, le=2**31 - 1)
     """Only so many of the last lines of each member."""
     since: str = Field(default="", max_length=64)
     """Only what is younger than this duration (`10m`), or was written since this time (RFC 3339)."""
     timestamps: bool = False
     """Begin each line with its time; newline-delimited JSON has it always."""
+    documents: bool = False
+    """Newline-delimited JSON for one member, too: it tells the attempt of each line."""
 
 
 @router.get(
@@ -60,7 +65,7 @@ class LogParameters(Parameters):
     responses={
         **describes(None, media_type="text/plain"),
         200: {
-            "description": "The lines of one member; of several members one LogLine a line.",
+            "description": "The lines of one member; of several members, or as documents, one LogLine a line.",
             "content": {
                 "text/plain": {"schema": {"type": "string"}},
                 NDJSON: {"schema": {"$ref": "#/components/schemas/LogLine"}},
@@ -76,12 +81,13 @@ async def read_logs(
     since = read_since(query.since, api.now()) if query.since else None
     run = await find_run(api, user, namespace, name)
     ranks = _ranks(run, query)
-    request = LogRequest(follow=query.follow, tail=query.tail, since=since, attempt=query.attempt)
+    first = query.from_attempt if query.follow and query.attempt is None else None
+    request = LogRequest(follow=query.follow, tail=query.tail, since=since, attempt=query.attempt, first=first)
     meta = run.metadata
     kept = LogsOfRun(api.kept_logs, meta.namespace, meta.uid) if api.kept_logs is not None else None
     logs = [MemberLog(api, user, run, rank, request, kept) for rank in ranks]
     logs = await _open(logs)
-    if query.all_ranks or len(logs) > 1:
+    if query.all_ranks or query.documents or len(query.rank) > 1:
         chunks, media_type = _documents(api, user, run, logs, follow=query.follow), NDJSON
     else:
         chunks, media_type = _text(api, user, run, logs[0], timestamps=query.timestamps), TEXT
@@ -197,5 +203,7 @@ async def _documents(api: Api, user: User, run: RunObject, logs: list[MemberLog]
 
 
 def _as_document(each: RankedPiece) -> bytes:
-    text = each.piece.text.decode(errors="replace")
-    return msgspec.json.encode(LogLine(rank=each.rank, attempt=each.attempt, time=each.piece.time, line=text)) + b"\n"
+    piece = each.piece
+    text = piece.text.decode(errors="replace")
+    line = LogLine(rank=each.rank, attempt=each.attempt, time=piece.time, line=text, goes_on=not piece.ends)
+    return msgspec.json.encode(line) + b"\n"

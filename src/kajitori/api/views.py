@@ -89,13 +89,15 @@ class ResultList(View, omit_defaults=True):
     """Why details of members whose Pods are gone are missing; absent where they are not."""
 
 
-class LogLine(View):
+class LogLine(View, omit_defaults=True):
     """One line that a member printed."""
 
     rank: int
     attempt: int
     time: Time
     line: str
+    goes_on: bool = False
+    """It is only a piece: the line is very long, and what follows of the same member belongs to it."""
 
 
 class EventView(View):

@@ -65,7 +65,7 @@ class Follower(threading.Thread):
         several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
         if rank is None and replicas > 1 and not several and not quiet and not self._counts_only:
             say(f"{run['name']}: the log of rank 0 of {replicas}; others: kaji logs --rank R {run['name']}")
-        self._reader = LogReader(api, run, rank=rank, all_ranks=several, follow=True)
+        self._reader = LogReader(api, run, rank=rank, all_ranks=several, follow=True, first=1)
         self._printer = LogPrinter(prefix=several, colour=cli.colour)
 
     def run(self) -> None:

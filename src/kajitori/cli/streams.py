@@ -6,7 +6,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kajitori.cli.http import Api, Broken, run_path
@@ -131,6 +131,8 @@ class LogReader:
     """A duration or a time."""
     attempt: int | None = None
     """None: the newest."""
+    first: int | None = None
+    """With `follow`: begin with this attempt instead of with the newest."""
     _seen: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     """Of each member: the time of its last line, and how many lines of that very time were given."""
 
@@ -149,21 +151,28 @@ class LogReader:
                 patience.failed(error)
 
     def _once(self) -> Iterator[LogLine]:
-        resumed = bool(self._seen)
         skipping = dict(self._seen)
         met: dict[tuple[int, int], int] = {}
-        params = {
+        begun: dict[tuple[int, int], str] = {}
+        params: dict[str, Any] = {
             "rank": self.rank,
             "attempt": self.attempt,
             "allRanks": self.all_ranks,
             "follow": self.follow,
-            "tail": None if resumed else self.tail,
-            "since": min(time for time, _ in self._seen.values()) if resumed else self.since,
+            "documents": self.follow and not self.all_ranks,
+            "tail": self.tail,
+            "since": self.since,
+            "fromAttempt": self.first,
             "timestamps": True,
         }
-        for raw in self.api.lines(run_path(self.run, "/logs"), params):
-            line = self._read(raw)
+        for raw in self.api.lines(run_path(self.run, "/logs"), params | self._resumption()):
+            line, goes_on = self._read(raw)
             member = line.rank, line.attempt
+            if goes_on or member in begun:
+                begun[member] = begun.get(member, "") + line.text
+                if goes_on:
+                    continue
+                line = replace(line, text=begun.pop(member))
             instant = _instant(line.time)
             last, count = skipping.get(member, ("", 0))
             if instant and instant < last:
@@ -177,18 +186,31 @@ class LogReader:
                 self._seen[member] = instant, number + 1 if previous == instant else 1
             yield line
 
-    def _read(self, raw: str) -> LogLine:
-        if self.all_ranks:
+    def _resumption(self) -> dict[str, Any]:
+        """Where to go on: with the last attempt that was read of every member, from the earliest of their last lines.
+        Members may be of different attempts; what was read of them already is known by its attempt and time."""
+        newest: dict[int, int] = {}
+        for rank, attempt in self._seen:
+            newest[rank] = max(attempt, newest.get(rank, 0))
+        if not newest:
+            return {}
+        since = min(self._seen[member][0] for member in newest.items())
+        return {"tail": None, "since": since, "fromAttempt": min(newest.values()) if self.attempt is None else None}
+
+    def _read(self, raw: str) -> tuple[LogLine, bool]:
+        """A line, and whether it is a piece of one that goes on."""
+        if self.all_ranks or self.follow:
             try:
                 said = json.loads(raw)
-                return LogLine(
+                line = LogLine(
                     str(said.get("line", "")),
                     int(said.get("rank", 0)),
                     int(said.get("attempt", 0)),
                     str(said.get("time") or ""),
                 )
+                return line, bool(said.get("goesOn"))
             except (ValueError, AttributeError) as error:
                 raise Broken("the server sent half a line") from error
         stamp = _STAMPED.match(raw)
         rank = self.rank or 0
-        return LogLine(raw[stamp.end() :], rank, 0, stamp[1]) if stamp else LogLine(raw, rank)
+        return (LogLine(raw[stamp.end() :], rank, 0, stamp[1]) if stamp else LogLine(raw, rank)), False

@@ -13,6 +13,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
 
 from kajitori.api import log_source
+from kajitori.api.log_lines import LINE_LIMIT_BYTES
 from kajitori.store.blobs import open_blobs
 from kajitori.store.logs import KeptLogs, MemberLogName
 
@@ -244,11 +245,72 @@ async def test_what_a_broken_connection_did_not_bring_comes_from_what_was_kept(
         assert [await anext(lines) for _ in range(3)] == ["last words", "a short life", "the third"]
 
 
+@pytest.mark.parametrize("params", [{}, {"allRanks": "true"}])
+async def test_who_was_cut_off_goes_on_with_the_attempt_that_he_read(
+    world: World, served: httpx2.AsyncClient, tmp_path: Path, params: dict[str, str]
+) -> None:
+    """Its Pod is gone, and another attempt came and went: what was kept of both is told before the newest."""
+    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    made = put_run(world, attempt=4)
+    uid = made["metadata"]["uid"]
+    for attempt, lines in {1: ["old"], 2: ["seen", "last words"], 3: ["a short life"]}.items():
+        content = "".join(f"{at(10 - attempt + number, line)}\n" for number, line in enumerate(lines))  # clocks differ
+        await kept.keep(MemberLogName("team", uid, attempt, 0), content.encode())
+    last = FakeLog(at(1, "the fourth"))
+    put_member(world, made, last, attempt=4)
+    await world.caught_up()
+    resumed = {"follow": "true", "documents": "true", "fromAttempt": 2, "since": "2026-11-21T10:00:08.5Z"}
+    async with served.stream("GET", PATH, params=resumed | params) as response:
+        lines = response.aiter_lines()
+        told = [json.loads(await anext(lines)) for _ in range(3)]
+        assert [(each["attempt"], each["line"]) for each in told] == [
+            (2, "last words"),
+            (3, "a short life"),
+            (4, "the fourth"),
+        ]
+        last.end()
+        world.kubernetes.change("pods", "bert-4-0", status=pod(made, phase="Succeeded")["status"])
+        world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
+        assert [line async for line in lines] == []
+
+
+async def test_who_was_cut_off_learns_the_end_of_a_run_that_is_over(world: World, tmp_path: Path) -> None:
+    """It was restarted and stopped meanwhile: all its Pods are gone."""
+    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    uid = put_run(world, attempt=2, phase="Stopped")["metadata"]["uid"]
+    for attempt in (1, 2):
+        await kept.keep(MemberLogName("team", uid, attempt, 0), f"{at(attempt, f'end of {attempt}')}\n".encode())
+    await world.caught_up()
+    assert await read(world.http, follow="true", fromAttempt=1) == "end of 1\nend of 2\n"
+    assert await read(world.http, follow="true") == "end of 2\n"
+
+
+async def test_of_two_members_one_may_be_gone(world: World) -> None:
+    """Who asks for two is answered with documents all the same."""
+    put_member(world, put_run(world, replicas=2), FakeLog(at(1, "one")), rank=1)
+    world.api.kept_logs = None
+    await world.caught_up()
+    response = await world.http.get(PATH, params={"rank": [0, 1]})
+    assert [json.loads(line)["line"] for line in response.text.splitlines()] == ["one"]
+
+
+async def test_a_very_long_line_comes_in_pieces(world: World) -> None:
+    """As documents; none of its signs is cut in two."""
+    long = "語" * (2 * LINE_LIMIT_BYTES // 3)
+    put_member(world, put_run(world), FakeLog(at(1, long), at(2, "short")))
+    await world.caught_up()
+    lines = (await read(world.http, documents="true")).splitlines()
+    *pieces, last, short = [json.loads(line) for line in lines]
+    assert pieces and all(piece["goesOn"] for piece in pieces)
+    assert "".join(piece["line"] for piece in [*pieces, last]) == long
+    assert [("goesOn" in each) for each in (last, short)] == [False, False]
+
+
 async def test_what_is_refused_is_refused_before_the_answer_begins(world: World) -> None:
     put_member(world, put_run(world), FakeLog())
     await world.caught_up()
     world.kubernetes.denied.add(("ada", "get", "pods/log", "team"))
-    for params in ({}, {"follow": "true"}, {"allRanks": "true"}):
+    for params in ({}, {"follow": "true"}, {"allRanks": "true"}, {"follow": "true", "fromAttempt": "2"}):
         assert (await world.http.get(PATH, params=params)).status_code == 403
 
 

@@ -157,6 +157,12 @@ def ndjson(documents: Iterable[Any]) -> list[bytes]:
     return [json.dumps(document).encode() + b"\n" for document in documents]
 
 
+def logged(*lines: str, rank: int = 0, attempt: int = 1) -> list[bytes]:
+    """What follows a log of one member: a document for each line, which begins with its time."""
+    stamped = [line.partition(" ") for line in lines]
+    return ndjson({"rank": rank, "attempt": attempt, "time": time, "line": text} for time, _, text in stamped)
+
+
 def _decoded(body: bytes) -> Any:
     try:
         return json.loads(body) if body else None

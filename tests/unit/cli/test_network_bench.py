@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import Call, FakeWebApi, invoke, view
+from tests.unit.cli.fake_web_api import Call, FakeWebApi, invoke, ndjson, view
 
 from kajitori.cli.network_bench import program
 
@@ -39,7 +39,9 @@ class Cluster(FakeWebApi):
         bits, mtu, address = self.found[kind]
         said = json.dumps({"mtu": mtu, "bitsPerSecond": bits}) if bits else "nobody came within 5 s"
         self.answers[f"GET {path}/members"] = {"items": [{"rank": 0, "address": address}]}
-        self.answers[f"GET {path}/logs"] = [(f"listening on 4{len(kind)}\n" if end == "to" else f"{said}\n").encode()]
+        words = f"listening on 4{len(kind)}" if end == "to" else said
+        followed = ndjson([{"rank": 0, "attempt": 1, "time": "", "line": words}])
+        self.answers[f"GET {path}/logs"] = lambda call: followed if "documents" in call.query else [words.encode()]
         return 201, made
 
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.unit.cli.fake_web_api import FakeWebApi, cli_of, cut_after, invoke, ndjson, problem, view
+from tests.unit.cli.fake_web_api import FakeWebApi, cli_of, cut_after, invoke, logged, ndjson, problem, view
 
 from kajitori.cli.app import kaji
 from kajitori.core.run import parse_spec
@@ -21,7 +21,7 @@ RUN = "/v1/runs/vision/bert"
 
 
 def log(*lines: str) -> list[bytes]:
-    return [f"2026-11-21T10:00:0{number}.5Z {line}\n".encode() for number, line in enumerate(lines)]
+    return logged(*(f"2026-11-21T10:00:0{number}.5Z {line}" for number, line in enumerate(lines)))
 
 
 def story(end: dict[str, Any], *before: dict[str, Any], **more: Any) -> FakeWebApi:
@@ -115,7 +115,8 @@ def test_a_run_is_followed_to_its_end() -> None:
         "bert: starting (its image): pulling\nbert: running on gpu-1\n"
     )
     (call,) = api.calls_to("GET", "/logs")
-    assert call.query == {"follow": ["true"], "timestamps": ["true"]}
+    wanted = {"follow": ["true"], "documents": ["true"], "timestamps": ["true"]}
+    assert call.query == wanted | {"fromAttempt": ["1"]}  # also where the first was over before anybody could look
 
 
 @pytest.mark.parametrize(
@@ -255,14 +256,15 @@ def test_a_run_that_never_started_has_no_log() -> None:
 
 def test_connections_may_break() -> None:
     """A watch and a log that break in the middle go on: no line twice, none lost."""
+    lines = [f"2026-11-21T10:00:00{line}" for line in ("Z a", ".5Z b", ".5Z c", ".5Z d")]
     api = story(ended(), view("bert"))
     api.queues[f"GET {RUN}/watch"] = [
         cut_after(*ndjson([view("bert", "Queued")]), b'{"na'),
         problem(503, "Unavailable", "busy"),
     ]
     api.queues[f"GET {RUN}/logs"] = [
-        cut_after(b"2026-11-21T10:00:00Z a\n2026-11-21T10:00:00.5Z b\n2026-11-21T10:00:00.5Z c\n", b"2026-11-21T1"),
-        [b"2026-11-21T10:00:00Z a\n2026-11-21T10:00:00.5Z b\n2026-11-21T10:00:00.5Z c\n2026-11-21T10:00:00.5Z d\n"],
+        cut_after(*logged(*lines[:3]), b'{"rank": 0'),
+        logged(*lines),
     ]
     result = invoke(api, "run", "x")
     assert result.exit_code == 0, result.output

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import TOKEN, Call, FakeWebApi, ndjson, served, view
+from tests.unit.cli.fake_web_api import TOKEN, Call, FakeWebApi, logged, ndjson, served, view
 
 RUN = "/v1/runs/vision/bert"
 DEADLINE_SECONDS = 60
@@ -47,7 +47,7 @@ class RunningRun:
         yield ndjson([self._view()])[0]
 
     def _log(self) -> Iterator[bytes]:
-        yield b"2026-11-21T10:00:00Z epoch 1\n"
+        yield from logged("2026-11-21T10:00:00Z epoch 1")
         self.stopped.wait(DEADLINE_SECONDS)
 
     def _stop(self, _: Call) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import FakeWebApi, cut_after, invoke, ndjson, problem, view
+from tests.unit.cli.fake_web_api import FakeWebApi, cut_after, invoke, logged, ndjson, problem, view
 
 BERT, GPT, GPT2 = view("bert"), view("gpt-small", "Succeeded"), view("gpt-large", "Stopped")
 OTHER = view("bert", namespace="nlp", uid="other")
@@ -109,7 +109,7 @@ LOG = [b"2026-11-21T10:00:00.5Z a\n", b"2026-11-21T10:00:01Z  indented\n"]
     [
         ([], {}, "a\n indented\n"),
         (["-t"], {}, "2026-11-21T10:00:00.5Z a\n2026-11-21T10:00:01Z  indented\n"),
-        (["-f", "--tail", "5"], {"follow": ["true"], "tail": ["5"]}, "a\n indented\n"),
+        (["-f", "--tail", "5"], {"follow": ["true"], "documents": ["true"], "tail": ["5"]}, "a\n indented\n"),
         (["-n", "0"], {"tail": ["0"]}, "a\n indented\n"),
         (["--attempt", "2"], {"attempt": ["2"]}, "a\n indented\n"),
         (["--since", "10m"], {"since": ["600s"]}, "a\n indented\n"),
@@ -119,7 +119,9 @@ LOG = [b"2026-11-21T10:00:00.5Z a\n", b"2026-11-21T10:00:01Z  indented\n"]
 )
 def test_logs(args: list[str], query: dict[str, Any], stdout: str) -> None:
     """Docker's options; a run of one member has no prefix."""
-    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": LOG})
+    documents = logged(*(line.decode().rstrip("\n") for line in LOG))
+    answers = {"GET /v1/runs/vision/bert/logs": lambda call: documents if "documents" in call.query else LOG}
+    api = FakeWebApi([BERT], answers=answers)
     result = invoke(api, "logs", *args, "bert")
     assert (result.exit_code, result.stdout) == (0, stdout)
     assert api.calls_to("GET", "/logs")[0].query == {"timestamps": ["true"], **query}
@@ -163,6 +165,52 @@ def test_logs_of_several_members_go_on_where_each_was() -> None:
     result = invoke(api, "logs", "-f", "bert")
     assert result.stdout == "[0] a\n[1] b\n[0] c\n[0] d\n[1] e\n"
     assert api.calls_to("GET", "/logs")[1].query["since"] == ["2026-11-21T10:00:02.000000000Z"]
+
+
+def test_who_follows_misses_no_restart_while_a_connection_is_broken() -> None:
+    """The server is told which attempt was read; what comes later is taken by attempt, whatever nodes' clocks say."""
+    api = FakeWebApi([BERT])
+    second = logged("2026-11-21T09:00:00Z again", attempt=4)
+    api.queues["GET /v1/runs/vision/bert/logs"] = [
+        cut_after(*logged("2026-11-21T10:00:01Z a", "2026-11-21T10:00:02Z b", attempt=3)),
+        cut_after(*logged("2026-11-21T10:00:02Z b", "2026-11-21T10:00:03Z last words", attempt=3), *second),
+        second,
+    ]
+    result = invoke(api, "logs", "-f", "--tail", "2", "--since", "2h", "bert")
+    assert result.stdout == "a\nb\nlast words\nagain\n"
+    asked = [call.query for call in api.calls_to("GET", "/logs")]
+    words = [tuple(query.get(word, [""])[0] for word in ("fromAttempt", "since", "tail")) for query in asked]
+    assert words == [
+        ("", "7200s", "2"),
+        ("3", "2026-11-21T10:00:02.000000000Z", ""),
+        ("4", "2026-11-21T09:00:00.000000000Z", ""),
+    ]
+
+
+def test_members_may_be_of_different_attempts_when_a_connection_breaks() -> None:
+    """All go on from the earliest that was read last of one of them; an attempt that was asked for stays the only one."""
+    run = view("bert", spec={"replicas": 2})
+    first = [*logged("2026-11-21T10:00:01Z a", attempt=1), *logged("2026-11-21T10:00:05Z b", rank=1, attempt=1)]
+    first += logged("2026-11-21T10:00:09Z c", attempt=2)
+    for flags, begin in (([], ["1"]), (["--attempt", "2"], None)):
+        api = FakeWebApi([run])
+        api.queues["GET /v1/runs/vision/bert/logs"] = [cut_after(*first), first[1:]]
+        assert invoke(api, "logs", "-f", *flags, "bert").stdout == "[0] a\n[1] b\n[0] c\n"
+        query = api.calls_to("GET", "/logs")[1].query
+        assert (query.get("fromAttempt"), query["since"]) == (begin, ["2026-11-21T10:00:05.000000000Z"])
+
+
+def test_a_very_long_line_is_one_line() -> None:
+    """Though it comes in pieces, between those of others."""
+
+    def piece(rank: int, text: str, *, goes_on: bool = True) -> dict[str, Any]:
+        return {"rank": rank, "attempt": 1, "time": "2026-11-21T10:00:00Z", "line": text, "goesOn": goes_on}
+
+    told = ndjson(
+        [piece(0, "a"), piece(1, "x"), piece(0, "b"), piece(1, "y", goes_on=False), piece(0, "c", goes_on=False)]
+    )
+    api = FakeWebApi([view("bert", spec={"replicas": 2})], answers={"GET /v1/runs/vision/bert/logs": told})
+    assert invoke(api, "logs", "bert").stdout == "[1] xy\n[0] abc\n"
 
 
 def test_wrong_log_options_are_refused() -> None:
