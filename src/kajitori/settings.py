@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +13,9 @@ from kajitori.errors import Fault, InvalidInput
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MAX_SIMULATED_NODES = 65_000
+CLUSTER_CIDR = "10.244.0.0/16"
+LONGEST_NODE_PREFIX, LONGEST_CUT = 29, 16
+"""Of nodes' ranges of Pod addresses: five addresses at least, and 65,536 ranges at most, as Kubernetes allows."""
 LEASE_NAMESPACE = names.NAMESPACE
 """Where the controllers of a cluster agree on who leads, unless they are told otherwise."""
 
@@ -56,6 +59,10 @@ class UpOptions:
     """Whether this machine is a node of the embedded cluster."""
     in_memory: bool = False
     """Objects of the embedded cluster are not kept."""
+    cluster_cidr: str = CLUSTER_CIDR
+    """What nodes' own ranges of Pod addresses are cut from, in the embedded cluster."""
+    node_cidr_mask_size: int = 24
+    """How long each node's range is."""
     namespace: str = "default"
     """Where runs are made that name no namespace."""
     blobs: str | None = None
@@ -68,9 +75,14 @@ class UpOptions:
             *_simulation_faults(self.nodes, self.gpus, least_nodes=0),
             *_file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy), ("--networks", self.networks)),
             *_namespace_faults(self.namespace),
+            *_range_faults("--cluster-cidr", self.cluster_cidr),
         ]
-        if self.kubeconfig is not None and (self.nodes or self.kube_port or self.in_memory):
-            hint = "leave --nodes, --kube-port and --memory out; kaji sim adds simulated nodes to any cluster"
+        if not any(fault.field == "--cluster-cidr" for fault in faults):
+            faults += _mask_faults(ip_network(self.cluster_cidr).prefixlen, self.node_cidr_mask_size)
+        own = (self.cluster_cidr, self.node_cidr_mask_size) != (CLUSTER_CIDR, 24)
+        if self.kubeconfig is not None and (self.nodes or self.kube_port or self.in_memory or own):
+            hint = "leave --nodes, --kube-port, --memory, --cluster-cidr and --node-cidr-mask-size out; kaji sim adds "
+            hint += "simulated nodes to any cluster"
             faults.append(Fault("--kubeconfig", "an existing cluster is served as it is", str(self.kubeconfig), hint))
         if self.kubeconfig is None and not self.kubelet and not self.nodes:
             hint = "leave --no-kubelet out, or add --nodes 4"
@@ -211,6 +223,8 @@ class NodeOptions(ClusterOptions):
     client_ca: Path | None = None
     pod_network: str = "host"
     """`host`, or `namespace` (as root: an address for each Pod)."""
+    pod_cidr: str = ""
+    """What those addresses are of; empty: the range that the cluster gives the Node."""
     max_pods: int = 110
 
     def __post_init__(self) -> None:
@@ -226,6 +240,11 @@ class NodeOptions(ClusterOptions):
         if self.pod_network not in ("host", "namespace"):
             hint = "host or namespace"
             faults.append(Fault("--pod-network", f"there is no {self.pod_network!r:.80}", self.pod_network, hint))
+        if self.pod_cidr:
+            faults += _range_faults("--pod-cidr", self.pod_cidr)
+            if self.pod_network != "namespace":
+                hint = "add --pod-network namespace"
+                faults.append(Fault("--pod-cidr", "Pods have this machine's own address", self.pod_cidr, hint))
         for option, amount in (("--gpus", self.gpus), ("--max-pods", self.max_pods)):
             if amount is not None and amount < 0:
                 faults.append(Fault(option, f"{amount} is negative", str(amount), "0 or more"))
@@ -377,6 +396,33 @@ def _simulation_faults(nodes: int, gpus: int, *, least_nodes: int) -> list[Fault
     if not 0 <= gpus <= 1024:
         faults.append(Fault("--gpus", f"{gpus} GPUs in a node", str(gpus), "between 0 and 1024"))
     return faults
+
+
+def _range_faults(option: str, text: str) -> list[Fault]:
+    """What speaks against giving Pods addresses of that range."""
+    hint = f"write one of IPv4, such as {CLUSTER_CIDR}"
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        return [Fault(option, str(error), text, hint)]
+    if network.version != 4:
+        return [Fault(option, "Pods of process kubelets have addresses of IPv4", text, hint)]
+    if network.prefixlen > LONGEST_NODE_PREFIX:
+        return [Fault(option, f"a /{network.prefixlen} has no room for Pods", text, hint)]
+    if network.is_loopback or network.is_link_local or network.is_multicast:
+        return [Fault(option, "nobody can be reached at these addresses", text, hint)]
+    return []
+
+
+def _mask_faults(cluster_prefix: int, node_prefix: int) -> list[Fault]:
+    option, shown = "--node-cidr-mask-size", str(node_prefix)
+    if not cluster_prefix <= node_prefix <= LONGEST_NODE_PREFIX:
+        hint = f"between {cluster_prefix}, one node for all of it, and {LONGEST_NODE_PREFIX}"
+        return [Fault(option, f"ranges of /{node_prefix} can't be cut from a /{cluster_prefix}", shown, hint)]
+    if node_prefix - cluster_prefix > LONGEST_CUT:
+        hint = f"{cluster_prefix + LONGEST_CUT} at most for this --cluster-cidr"
+        return [Fault(option, f"that would be more than {1 << LONGEST_CUT} ranges", shown, hint)]
+    return []
 
 
 def _quantity_faults(cpus: str | None, memory: str | None) -> list[Fault]:

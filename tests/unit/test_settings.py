@@ -71,6 +71,42 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
         ),
         {"--label", "--taint", "--cpus", "--memory", "--gpus", "--pod-network", "--max-pods"},
     ),
+    "a range of a node whose Pods have none": (
+        lambda: NodeOptions(data=HERE, pod_cidr="10.9.0.0/24"),
+        {"--pod-cidr"},
+    ),
+    "a range that is none": (
+        lambda: NodeOptions(data=HERE, pod_network="namespace", pod_cidr="10.9.0.1/24"),
+        {"--pod-cidr"},
+    ),
+    "a range of the other family": (
+        lambda: NodeOptions(data=HERE, pod_network="namespace", pod_cidr="fd00::/64"),
+        {"--pod-cidr"},
+    ),
+    "a range for nobody": (
+        lambda: NodeOptions(data=HERE, pod_network="namespace", pod_cidr="127.0.0.0/24"),
+        {"--pod-cidr"},
+    ),
+    "a range without room": (
+        lambda: NodeOptions(data=HERE, pod_network="namespace", pod_cidr="10.9.0.0/30"),
+        {"--pod-cidr"},
+    ),
+    "a cluster's range that is none": (
+        lambda: UpOptions(data=HERE, cluster_cidr="x", port=-1),
+        {"--cluster-cidr", "--port"},
+    ),
+    "nodes' ranges larger than the cluster's": (
+        lambda: UpOptions(data=HERE, cluster_cidr="10.9.0.0/24", node_cidr_mask_size=23),
+        {"--node-cidr-mask-size"},
+    ),
+    "too many ranges": (
+        lambda: UpOptions(data=HERE, cluster_cidr="10.0.0.0/8", node_cidr_mask_size=25),
+        {"--node-cidr-mask-size"},
+    ),
+    "ranges in an existing cluster": (
+        lambda: UpOptions(data=HERE, kubeconfig=Path(__file__), cluster_cidr="10.9.0.0/16"),
+        {"--kubeconfig"},
+    ),
     "simulated nodes": (
         lambda: SimOptions(nodes=0, gpu_type=("h100",), first=-1, heartbeat_seconds=-1.0, cpus="x"),
         {"--nodes", "--gpu-type", "--first", "--heartbeat", "--cpus"},

@@ -46,4 +46,5 @@ def _kubelet_settings(options: NodeOptions) -> KubeletSettings:
         address=options.address,
         server=ServerSettings(port=options.port, client_ca=options.client_ca),
         pod_network=options.pod_network,
+        pod_cidr=options.pod_cidr,
     )

@@ -58,7 +58,13 @@ def up(options: UpOptions) -> int:
 async def _up_embedded(options: UpOptions) -> None:
     stop = stop_signal()
     settings = EmbeddedSettings(
-        options.data, options.host, options.kube_port, in_memory=options.in_memory, namespace=options.namespace
+        options.data,
+        options.host,
+        options.kube_port,
+        in_memory=options.in_memory,
+        namespace=options.namespace,
+        cluster_cidr=options.cluster_cidr,
+        node_prefix=options.node_cidr_mask_size,
     )
     async with AsyncExitStack() as closing:
         closing.enter_context(clusterfile.held(options.data))

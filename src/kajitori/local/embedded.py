@@ -9,12 +9,14 @@ import os
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
 
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.local.apiserver.addresses import CLUSTER_RANGE
 from kajitori.local.apiserver.auth import Authenticator
 from kajitori.local.apiserver.certificates import (
     Certificates,
@@ -40,12 +42,16 @@ class EmbeddedSettings:
     in_memory: bool = False
     namespace: str = "default"
     """What kubectl uses where nothing is said."""
+    cluster_cidr: str = "10.244.0.0/16"
+    """Of IPv4: each node has a range of it for its Pods, `node_prefix` long."""
+    node_prefix: int = 24
 
 
 class EmbeddedCluster:
     """A small Kubernetes of one's own; an async context manager.
 
-    Raises DataFolderInUse where another process has the folder, and InvalidInput where the port is taken.
+    Raises DataFolderInUse where another process has the folder, and InvalidInput where the port is taken, or Pods would
+    have Services' addresses.
     """
 
     def __init__(self, settings: EmbeddedSettings) -> None:
@@ -59,6 +65,10 @@ class EmbeddedCluster:
 
     async def __aenter__(self) -> EmbeddedCluster:
         folder, settings = self.settings.folder, self.settings
+        if IPv4Network(settings.cluster_cidr).overlaps(CLUSTER_RANGE):
+            hint = "choose one beside it, such as 10.244.0.0/16"
+            said = f"Services have their addresses out of {CLUSTER_RANGE}"
+            raise InvalidInput.one("--cluster-cidr", said, value=settings.cluster_cidr, hint=hint)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         async with AsyncExitStack() as closing:
             store = await Store.open(None if settings.in_memory else folder / "objects")
@@ -91,7 +101,9 @@ class EmbeddedCluster:
 
     async def run_controllers(self, client: KubeClient, stop: asyncio.Event) -> None:
         """What a cluster needs beside its API server: somebody who binds Pods, judges nodes, makes volumes."""
-        await Manager(client, self.volumes).run(stop)
+        settings = self.settings
+        cluster_cidr = IPv4Network(settings.cluster_cidr)
+        await Manager(client, self.volumes, cluster_cidr=cluster_cidr, node_prefix=settings.node_prefix).run(stop)
 
     async def _started(self, store: Store, authenticator: Authenticator) -> ApiServer:
         settings = self.settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from kajitori.kube.client import KubeClient
@@ -13,14 +14,17 @@ from kajitori.local.disruption import Disruption
 from kajitori.local.endpoints import Endpoints
 from kajitori.local.health import GRACE_SECONDS
 from kajitori.local.lifecycle import QUARANTINE_SECONDS, NodeLifecycle
+from kajitori.local.node_ipam import NodeIpam
 from kajitori.local.tasks import run_until
 from kajitori.local.volumes import Provisioner
 
 
 class Manager:
-    """Binder, node life cycle, claims, EndpointSlices, disruption budgets; each kind is watched once for all of them.
+    """Binder, node life cycle, claims, EndpointSlices, disruption budgets, nodes' ranges of Pod addresses; each kind is
+    watched once for all of them.
 
     volumes: the folder below which claims get theirs; only the cluster's owner should be able to enter it.
+    cluster_cidr: what nodes' ranges of Pod addresses are cut from, each `node_prefix` long; None: nobody gives any.
     """
 
     def __init__(
@@ -30,6 +34,8 @@ class Manager:
         *,
         grace_seconds: float = GRACE_SECONDS,
         quarantine_seconds: float = QUARANTINE_SECONDS,
+        cluster_cidr: IPv4Network | None = None,
+        node_prefix: int = 24,
     ) -> None:
         self.cache = Cache(client)
         self.loops: list[Binder | Controller] = [
@@ -39,6 +45,8 @@ class Manager:
             Endpoints(client, self.cache),
             Disruption(client, self.cache),
         ]
+        if cluster_cidr is not None:
+            self.loops.append(NodeIpam(client, cluster_cidr, node_prefix, self.cache))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. Raises ApiError where the API server refuses for good."""

@@ -193,6 +193,7 @@ class Taint(msgspec.Struct, rename="camel", gc=False):
 class NodeSpec(msgspec.Struct, rename="camel"):
     unschedulable: bool = False
     taints: list[Taint] | None = None
+    pod_cidrs: list[str] | None = msgspec.field(name="podCIDRs", default=None)
 
 
 class NodeStatus(msgspec.Struct, rename="camel"):

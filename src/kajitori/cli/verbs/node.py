@@ -26,6 +26,7 @@ from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
 @click.option(
     "--pod-network", default="host", show_default=True, metavar="host|namespace", help="namespace: as root only."
 )
+@click.option("--pod-cidr", default="", metavar="RANGE", help="Their addresses; else the range that the cluster gives.")
 @click.option("--max-pods", type=int, default=110, show_default=True, metavar="N")
 @log_level_option("info")
 def command(data: Path | None, **options: Any) -> int | None:

@@ -31,6 +31,12 @@ from kajitori.cli.parts import (
 @gpu_type_option
 @click.option("--no-kubelet", is_flag=True, help="This machine is no node.")
 @click.option("--memory", is_flag=True, help="Keep objects in memory only.")
+@click.option(
+    "--cluster-cidr", default="10.244.0.0/16", show_default=True, metavar="RANGE", help="What nodes' Pod ranges are of."
+)
+@click.option(
+    "--node-cidr-mask-size", type=int, default=24, show_default=True, metavar="BITS", help="Length of each node's."
+)
 @click.option("--kubeconfig", type=FILE, metavar="FILE", help="Serve this cluster instead of an embedded one.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig; else its current one.")
 @policy_option

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,6 +41,10 @@ class Cluster(Protocol):
     """
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...
+
+    async def list_all(self, resource: Resource) -> Sequence[Object]:
+        """All of a kind that has no namespaces."""
+        ...
 
     async def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Object: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
@@ -43,6 +43,9 @@ class KubeCluster:
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         return await self._client.get(resource, name, namespace)
+
+    async def list_all(self, resource: Resource) -> Sequence[Object]:
+        return (await self._client.list(resource)).items
 
     async def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Object:
         return await self._client.create(resource, body, namespace)

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from kajitori.errors import Unavailable
+from kajitori.errors import KajitoriError, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.local.kubelet import eviction, machine, resource_metrics
 from kajitori.local.kubelet import pod as pods
@@ -76,7 +76,7 @@ class Kubelet:
             if not await self._register(stop):
                 return
             node, events = self.node, self.context.events
-            jobs = (node.run(), node.run_lease(), events.run(), self._evict(), self._watch())
+            jobs = (node.run(), node.run_lease(), events.run(), self._evict(), self._watch(), self._follow_range())
             background = [asyncio.create_task(job) for job in jobs]
             closing.push_async_callback(_ended, background)
             stopped = asyncio.create_task(stop.wait())
@@ -105,7 +105,7 @@ class Kubelet:
         address = settings.address or await self.cluster.own_address()
         network: PodNetwork = HostNetwork(address)
         if settings.pod_network == "namespace":
-            network = NamespaceNetwork(settings.root_dir / "addresses", settings.pod_cidr)
+            network = NamespaceNetwork(settings.root_dir)
         self.context = Context(
             settings,
             self.cluster,
@@ -134,7 +134,9 @@ class Kubelet:
     async def _register(self, stop: asyncio.Event) -> bool:
         while not stop.is_set():
             try:
-                await self.node.register()
+                await self.node.create()
+                await self._use_range()
+                await self.node.report()
                 self.registered.set()
                 return True
             except Unavailable:
@@ -142,6 +144,29 @@ class Kubelet:
                     async with asyncio.timeout(RETRY_SECONDS):
                         await stop.wait()
         return False
+
+    async def _follow_range(self) -> None:
+        """Takes the range of addresses that the Node has, however late it comes; another one, too, where the Node was
+        deleted and made anew."""
+        node, network, said = self.node, self.context.network, ""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_SECONDS if network.waiting else None):
+                    await node.ranges_changed.wait()
+            if not node.ranges_changed.is_set():
+                with contextlib.suppress(KajitoriError):
+                    await node.look()
+            await self._use_range()
+            if network.waiting and network.waiting != said:
+                log.warning("Pods get no addresses yet: %s", network.waiting)
+            said = network.waiting
+
+    async def _use_range(self) -> None:
+        before = self.context.network.waiting
+        self.node.ranges_changed.clear()
+        await self.context.network.use(self.node.pod_cidrs)
+        if self.context.network.waiting != before:
+            self.node.changed()
 
     # Pods
 

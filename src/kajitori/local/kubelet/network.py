@@ -6,18 +6,34 @@ import asyncio
 import contextlib
 import fcntl
 import hashlib
-import ipaddress
 import os
 import shutil
 import socket
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, ip_network
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from kajitori.errors import KajitoriError, Unsupported
+import msgspec
+
+from kajitori.errors import InvalidInput, KajitoriError, Unsupported
 
 NAMESPACES = Path("/run/netns")
+BRIDGES = "kaji-"
+"""How the bridges of all process kubelets begin."""
+ALIAS = "kaji node "
+LONGEST_PREFIX = 29
+USABLE = f"Pods of this kubelet have addresses of IPv4, and need a range of /{LONGEST_PREFIX} or larger"
+NO_RANGE = (
+    "the Node has no range of Pod addresses (spec.podCIDR). `kaji up` gives each one, and so does "
+    "kube-controller-manager with --allocate-node-cidrs; where nobody does, start this node with --pod-cidr RANGE"
+)
+OTHER_RANGE = (
+    "give this node another: --pod-cidr on a new Node, or delete its Node where the cluster gives ranges, which then "
+    "gives it one anew"
+)
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _SIOCGIFFLAGS, _IFF_UP = 0x8913, 0x1
 """Of Linux' if.h: what asks for an interface's flags, and one of them."""
@@ -30,8 +46,17 @@ class NetworkError(KajitoriError):
 
 
 class PodNetwork(Protocol):
+    waiting: str
+    """Why no Pod can have an address of its own yet; empty where they can."""
+
     async def start(self, living: Collection[str]) -> None:
         """Prepares the machine, and takes away what belongs to Pods (by UID) that are not living any more."""
+
+    async def use(self, cidrs: Sequence[str]) -> None:
+        """Pods that come from now on have addresses of the Node's ranges. Those that are there keep theirs.
+
+        Raises InvalidInput where somebody else has these addresses on this machine.
+        """
 
     async def attach(self, uid: str) -> tuple[str, str]:
         """(path of the network namespace or nothing, address) of a Pod: the same at every call."""
@@ -51,10 +76,15 @@ class PodNetwork(Protocol):
 class HostNetwork:
     """Every Pod has the machine's own address, and its ports are the machine's."""
 
+    waiting = ""
+
     def __init__(self, address: str) -> None:
         self._address = address
 
     async def start(self, living: Collection[str]) -> None:
+        return None
+
+    async def use(self, cidrs: Sequence[str]) -> None:
         return None
 
     async def attach(self, uid: str) -> tuple[str, str]:
@@ -74,16 +104,19 @@ class NamespaceNetwork:
     """A bridge on this machine, and for each Pod a namespace that hangs on it. What leaves the machine is masqueraded.
 
     Which Pod has which address is kept in files, so that a kubelet that comes back, and a machine that restarts, agree.
+    So is the range that they are of: Pods are looked after before the API server has said it again.
     """
 
-    def __init__(self, folder: Path, cidr: str) -> None:
-        self._folder = folder
-        self._cidr = ipaddress.IPv4Network(cidr)
-        self._id = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
-        self._bridge = f"kaji-{self._id}"
+    def __init__(self, root: Path) -> None:
+        self._folder = root / "addresses"
+        self._range_file = root / "pod-cidr"
+        self._root = root.resolve()
+        self._id = hashlib.sha256(str(self._folder.resolve()).encode()).hexdigest()[:8]
+        self._bridge = f"{BRIDGES}{self._id}"
         self._table = f"kajitori_{self._id}"
-        self._gateway = self._cidr.network_address + 1
+        self._range: IPv4Network | None = None
         self._lock = asyncio.Lock()
+        self.waiting = NO_RANGE
 
     async def start(self, living: Collection[str]) -> None:
         if os.geteuid() != 0 or shutil.which("ip") is None:
@@ -92,33 +125,82 @@ class NamespaceNetwork:
                 hint="leave pod_network at `host`, or run the kubelet as root",
             )
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not _has_interface(self._bridge):
-            await _ip("link", "add", "name", self._bridge, "type", "bridge")
-        await _ip("addr", "replace", f"{self._gateway}/{self._cidr.prefixlen}", "dev", self._bridge)
-        # Else it is that of some Pod, and another one when that goes: members would not reach us for a while.
-        await _ip("link", "set", self._bridge, "address", _hardware_address(str(self._gateway)), "up")
-        _let_packets_through()
-        if shutil.which("nft") is not None:
-            await _run(["nft", "-f", "-"], self._rules().encode())
         for uid in self._leases():
             if uid not in living:
                 await self.detach(uid)
+        if self._leases():
+            with contextlib.suppress(FileNotFoundError):
+                await self.use([self._range_file.read_text()])
+
+    async def use(self, cidrs: Sequence[str]) -> None:
+        own = _usable(cidrs)
+        if own is None:
+            self._range = None
+            self.waiting = f"of {', '.join(cidrs)} it can use none: {USABLE}" if cidrs else NO_RANGE
+        elif own != self._range:
+            async with self._lock:
+                await self._set_up(own)
+            self._range, self.waiting = own, ""
+
+    async def _set_up(self, own: IPv4Network) -> None:
+        await self._refuse_what_others_have(own)
+        if not _has_interface(self._bridge):
+            await _ip("link", "add", "name", self._bridge, "type", "bridge")
+            await _ip("link", "set", "dev", self._bridge, "alias", f"{ALIAS}{self._root}")
+        gateway = _gateway(own)
+        await _ip("addr", "replace", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
+        # Once more: two that start at the same moment see each other now, and neither stays.
+        try:
+            await self._refuse_what_others_have(own)
+        except InvalidInput:
+            await _ip("addr", "del", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
+            raise
+        earlier = {address for address in self._leases().values() if IPv4Address(address) not in own}
+        if not earlier:
+            # Else it is that of some Pod, and another one when that goes: members would not reach us for a while.
+            await _ip("link", "set", self._bridge, "address", _hardware_address(str(gateway)))
+        await _ip("link", "set", self._bridge, "up")
+        for address in await _addresses():
+            used = address.network == own or any(IPv4Address(each) in address.network for each in earlier)
+            if address.interface == self._bridge and not used:
+                await _ip("addr", "del", str(address), "dev", self._bridge)
+        _let_packets_through()
+        if shutil.which("nft") is not None:
+            await _run(["nft", "-f", "-"], self._rules(own, earlier).encode())
+        _write(self._range_file, str(own))
+
+    async def _refuse_what_others_have(self, own: IPv4Network) -> None:
+        for address in await _addresses():
+            if address.interface == self._bridge or not address.network.overlaps(own):
+                continue
+            of_a_node = address.interface.startswith(BRIDGES)
+            # A network that this one is a part of is a site's: its routers may well lead here what is for Pods.
+            if of_a_node or address.network.subnet_of(own):
+                whose = f", the node of {address.alias}" if address.alias else ""
+                raise InvalidInput.one(
+                    "--pod-cidr",
+                    f"this machine has the Pod addresses {own} already: {address} is on {address.interface}{whose}",
+                    value=str(own),
+                    hint=OTHER_RANGE,
+                )
 
     async def attach(self, uid: str) -> tuple[str, str]:
         async with self._lock:
-            address = self._lease(uid)
             name, host_end = self._name(uid), self.interface(uid)
             path = NAMESPACES / name
-            if _is_up(host_end) and _is_mounted(path):
-                return str(path), address
+            if _is_up(host_end) and _is_mounted(path) and (held := self._leases().get(uid)):
+                return str(path), held
             await self._take_down(uid)
+            if self._range is None:
+                raise NetworkError(f"network is not ready: {self.waiting}")
+            address, prefix = self._lease(uid, self._range), self._range.prefixlen
             await _ip("netns", "add", name)
             own_end = ("name", "eth0", "address", _hardware_address(address), "netns", name)
             await _ip("link", "add", host_end, "type", "veth", "peer", *own_end)
-            await _ip("-n", name, "addr", "add", f"{address}/{self._cidr.prefixlen}", "dev", "eth0")
+            await _ip("-n", name, "addr", "add", f"{address}/{prefix}", "dev", "eth0")
             await _ip("-n", name, "link", "set", "lo", "up")
             await _ip("-n", name, "link", "set", "eth0", "up")
-            await _ip("-n", name, "route", "add", "default", "via", str(self._gateway))
+            await _ip("-n", name, "route", "add", "default", "via", str(_gateway(self._range)))
             # Last, and in one step: what was left half-made by a kubelet that died is not up.
             await _ip("link", "set", host_end, "master", self._bridge, "up")
             return str(path), address
@@ -141,6 +223,8 @@ class NamespaceNetwork:
         async with self._lock:
             if self._leases():
                 return
+            self._range, self.waiting = None, NO_RANGE
+            self._range_file.unlink(missing_ok=True)
             with contextlib.suppress(NetworkError):
                 await _ip("link", "del", self._bridge)
             if shutil.which("nft") is not None:
@@ -156,34 +240,88 @@ class NamespaceNetwork:
     def _leases(self) -> dict[str, str]:
         return {file.name: file.read_text() for file in self._folder.glob("*") if not file.name.endswith(".new")}
 
-    def _lease(self, uid: str) -> str:
+    def _lease(self, uid: str, own: IPv4Network) -> str:
+        """The address that it has, unless that is of a range which this node has no more; else a free one."""
         leases = self._leases()
-        if uid in leases:
+        if uid in leases and IPv4Address(leases[uid]) in own:
             return leases[uid]
-        taken = set(leases.values()) | {str(self._gateway)}
-        for host in self._cidr.hosts():
+        taken = set(leases.values()) | {str(_gateway(own))}
+        for host in own.hosts():
             if str(host) not in taken:
-                fresh = self._folder / f"{uid}.new"
-                fresh.write_text(str(host))
-                fresh.replace(self._folder / uid)
+                _write(self._folder / uid, str(host))
                 return str(host)
-        raise NetworkError(f"all addresses of {self._cidr} are in use")
+        raise NetworkError(f"all addresses of {own} are in use")
 
-    def _rules(self) -> str:
+    def _rules(self, own: IPv4Network, earlier: Collection[str]) -> str:
         # Added, emptied and filled in one transaction: the same however often it is done.
         table = self._table
-        return (
-            f"add table ip {table}\n"
-            f"flush table ip {table}\n"
-            f"add chain ip {table} out {{ type nat hook postrouting priority srcnat; }}\n"
-            # By addresses, not by the bridge: what an earlier kubelet left for the same ones does no harm then.
-            f"add rule ip {table} out ip saddr {self._cidr} ip daddr != {self._cidr} masquerade\n"
+        lines = [f"add table ip {table}", f"flush table ip {table}"]
+        lines.append(f"add chain ip {table} out {{ type nat hook postrouting priority srcnat; }}")
+        for source in (str(own), *sorted(earlier)):
+            # By addresses, not by the bridge: what an earlier kubelet left for the same ones does no harm then. Pods of
+            # this machine's other nodes see who calls them.
+            other = f'ip daddr != {own} oifname != "{BRIDGES}*"'
+            lines.append(f"add rule ip {table} out ip saddr {source} {other} masquerade")
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class _Address:
+    """One of this machine's own addresses, and the network that is reached by it."""
+
+    interface: str
+    address: str
+    network: IPv4Network
+    alias: str
+    """Whose folder the interface belongs to, where it is a kubelet's."""
+
+    def __str__(self) -> str:
+        return f"{self.address}/{self.network.prefixlen}"
+
+
+async def _addresses() -> list[_Address]:
+    aliases = {link["ifname"]: link.get("ifalias", "") for link in await _asked("link", "show")}
+    return [
+        _Address(
+            interface=link["ifname"],
+            address=each["local"],
+            network=IPv4Network((each["local"], each["prefixlen"]), strict=False),
+            alias=aliases.get(link["ifname"], "").removeprefix(ALIAS),
         )
+        for link in await _asked("-4", "addr", "show")
+        for each in link.get("addr_info", ())
+    ]
+
+
+def _usable(cidrs: Sequence[str]) -> IPv4Network | None:
+    """The first of a Node's ranges that Pods can have addresses of."""
+    for cidr in cidrs:
+        with contextlib.suppress(ValueError):
+            found = ip_network(cidr, strict=False)
+            if isinstance(found, IPv4Network) and found.prefixlen <= LONGEST_PREFIX:
+                return found
+    return None
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two ranges have addresses in common."""
+    first, second = ip_network(one, strict=False), ip_network(other, strict=False)
+    return first.version == second.version and first.overlaps(second)
+
+
+def _gateway(own: IPv4Network) -> IPv4Address:
+    return own.network_address + 1
+
+
+def _write(file: Path, content: str) -> None:
+    fresh = file.with_name(f"{file.name}.new")
+    fresh.write_text(content)
+    fresh.replace(file)
 
 
 def _hardware_address(address: str) -> str:
     """The same for every Pod that has this address, so that what others remember of its last owner is never wrong."""
-    return "0a:58:" + ipaddress.IPv4Address(address).packed.hex(":")
+    return "0a:58:" + IPv4Address(address).packed.hex(":")
 
 
 def _let_packets_through() -> None:
@@ -216,13 +354,19 @@ async def _ip(*arguments: str) -> None:
     await _run(["ip", *arguments])
 
 
-async def _run(command: list[str], stdin: bytes | None = None) -> None:
-    """Raises NetworkError with what the program said."""
+async def _asked(*arguments: str) -> list[dict[str, Any]]:
+    # An interface that goes meanwhile is an empty object.
+    return [each for each in msgspec.json.decode(await _run(["ip", "-j", *arguments]) or b"[]") if each]
+
+
+async def _run(command: list[str], stdin: bytes | None = None) -> bytes:
+    """What the program printed. Raises NetworkError with what it complained of."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     # No pipe that nobody reads: uvloop refuses to write to it, be it nothing, where the program has ended already.
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=nothing if stdin is None else pipe, stdout=nothing, stderr=pipe
+        *command, stdin=nothing if stdin is None else pipe, stdout=pipe, stderr=pipe
     )
-    _, said = await process.communicate(stdin)
+    printed, said = await process.communicate(stdin)
     if process.returncode:
         raise NetworkError(f"{' '.join(command)}: {said.decode(errors='replace').strip()}")
+    return printed

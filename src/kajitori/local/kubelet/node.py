@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -12,10 +13,13 @@ from typing import Any
 from kajitori.core import names
 from kajitori.core.quantity import format_cpu, format_memory
 from kajitori.core.times import format_time
-from kajitori.errors import AlreadyExists, Conflict, Forbidden, KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube import resources
 from kajitori.local.kubelet.context import Context
 from kajitori.local.kubelet.machine import resolves_to_here
+from kajitori.local.kubelet.network import overlap
+
+log = logging.getLogger(__name__)
 
 VERSION = importlib.metadata.version("kajitori")
 LEASE_NAMESPACE = "kube-node-lease"
@@ -37,30 +41,72 @@ class NodeStatus:
         self._changed = asyncio.Event()
         self._transitions: dict[str, tuple[str, str]] = {}
         self._uid = ""
+        self.pod_cidrs: tuple[str, ...] = ()
+        """The ranges of Pod addresses that the Node has, as the API server said last."""
+        self.ranges_changed = asyncio.Event()
 
     def changed(self) -> None:
         """Something that stands in the status is different now."""
         self._changed.set()
 
     async def register(self) -> None:
-        """Creates the Node, or adopts one of this name: its foreign labels, annotations and taints stay.
-
-        Raises KajitoriError where the API server refuses.
-        """
-        context = self._context
-        labels = self.labels()
-        node = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": self._name, "labels": labels},
-            "spec": {"taints": [dict(taint) for taint in context.settings.taints]},
-        }
-        try:
-            created = await context.cluster.create(resources.NODES, node)
-        except AlreadyExists:
-            created = await context.cluster.patch(resources.NODES, self._name, {"metadata": {"labels": labels}})
-        self._adopt(created)
+        """Creates or adopts the Node, and reports on it. Raises KajitoriError where the API server refuses."""
+        await self.create()
         await self.report()
+
+    async def create(self) -> None:
+        """Creates the Node, or adopts one of this name: its foreign labels, annotations and taints stay, and its ranges
+        of Pod addresses.
+
+        Raises KajitoriError where the API server refuses; InvalidInput where another node has the settings' range.
+        """
+        context, cluster = self._context, self._context.cluster
+        labels = self.labels()
+        spec: dict[str, Any] = {"taints": [dict(taint) for taint in context.settings.taints]}
+        meta = {"name": self._name, "labels": labels}
+        try:
+            found = await cluster.patch(resources.NODES, self._name, {"metadata": {"labels": labels}})
+        except NotFound:
+            spec |= await self._own_range()
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
+            try:
+                found = await cluster.create(resources.NODES, node)
+            except AlreadyExists:
+                found = await cluster.patch(resources.NODES, self._name, {"metadata": {"labels": labels}})
+        if not _pod_cidrs(found) and (own := await self._own_range()):
+            try:
+                found = await cluster.patch(resources.NODES, self._name, {"spec": own})
+            except InvalidInput:  # the cluster gives ranges, and was quicker
+                found = await cluster.get(resources.NODES, self._name)
+                if not _pod_cidrs(found):
+                    raise
+        self._adopt(found)
+        wanted = context.settings.pod_cidr
+        if wanted and wanted not in self.pod_cidrs:
+            said = "Node %s has %s for its Pods, which can't be changed: --pod-cidr %s is for a Node that has none"
+            log.warning(said, self._name, ", ".join(self.pod_cidrs), wanted)
+
+    async def _own_range(self) -> dict[str, Any]:
+        """What stands in the spec of a Node that brings its own range; nobody else may have it."""
+        own = self._context.settings.pod_cidr
+        if not own:
+            return {}
+        try:
+            nodes = await self._context.cluster.list_all(resources.NODES)
+        except Forbidden:
+            log.warning("this node may not see others: whether one has %s for its Pods, too, nobody looked", own)
+            nodes = []
+        for node in nodes:
+            name = node["metadata"]["name"]
+            if name != self._name and any(overlap(own, other) for other in _pod_cidrs(node)):
+                has = ", ".join(_pod_cidrs(node))
+                hint = "give each node a range of its own, or leave --pod-cidr out where the cluster gives them ranges"
+                raise InvalidInput.one("--pod-cidr", f"node {name} has {has} for its Pods", value=own, hint=hint)
+        return {"podCIDR": own, "podCIDRs": [own]}
+
+    async def look(self) -> None:
+        """What the API server has of this Node. Raises KajitoriError."""
+        self._adopt(await self._context.cluster.get(resources.NODES, self._name))
 
     async def run(self) -> None:
         """Keeps the status up to date, for ever; outlives an API server that is away."""
@@ -117,7 +163,7 @@ class NodeStatus:
         answer = await self._context.cluster.patch(resources.NODES, self._name, patch, subresource="status")
         self._adopt(answer)
         if self._context.settings.manage_own_taints:
-            await self._set_taints(answer, ready)
+            await self._set_taints(answer, ready and not self._context.network.waiting)
 
     def labels(self) -> dict[str, str]:
         machine = self._context.machine
@@ -152,7 +198,7 @@ class NodeStatus:
             ),
             self._condition("DiskPressure", False, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure"),
             self._condition("PIDPressure", False, "KubeletHasInsufficientPID", "KubeletHasSufficientPID"),
-            self._condition("Ready", ready, "KubeletReady", "KubeletNotReady"),
+            self._ready(ready),
         ]
         return {
             "capacity": amounts,
@@ -175,6 +221,15 @@ class NodeStatus:
             },
         }
 
+    def _ready(self, ready: bool) -> dict[str, str]:
+        waiting = self._context.network.waiting
+        condition = self._condition("Ready", ready and not waiting, "KubeletReady", "KubeletNotReady")
+        if condition["status"] == "True":
+            said = "the process kubelet is posting ready status"
+        else:
+            said = f"container runtime network not ready: {waiting}" if waiting else ""
+        return condition | {"message": said}
+
     def _condition(self, kind: str, holds: bool, yes: str, no: str) -> dict[str, str]:
         now = format_time(datetime.now(UTC))
         status = "True" if holds else "False"
@@ -184,7 +239,7 @@ class NodeStatus:
             "type": kind,
             "status": status,
             "reason": yes if holds else no,
-            "message": "the process kubelet is posting ready status" if kind == "Ready" and holds else "",
+            "message": "",
             "lastHeartbeatTime": now,
             "lastTransitionTime": self._transitions[kind][1],
         }
@@ -192,6 +247,9 @@ class NodeStatus:
     def _adopt(self, node: Mapping[str, Any]) -> None:
         self._uid = str(node["metadata"].get("uid", ""))
         self._context.node_labels = dict(node["metadata"].get("labels") or {})
+        if (ranges := _pod_cidrs(node)) != self.pod_cidrs:
+            self.pod_cidrs = ranges
+            self.ranges_changed.set()
         for one in (node.get("status") or {}).get("conditions") or ():
             self._transitions.setdefault(one["type"], (one["status"], one.get("lastTransitionTime", "")))
 
@@ -219,7 +277,8 @@ class NodeStatus:
     async def _register_again(self) -> None:
         try:
             await self.register()
-        except KajitoriError:
+        except KajitoriError as cause:
+            log.warning("Node %s could not be made again, trying on: %s", self._name, cause)
             await asyncio.sleep(1.0)
             self._changed.set()
 
@@ -227,3 +286,7 @@ class NodeStatus:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
         with contextlib.suppress(AlreadyExists):
             await self._context.cluster.create(resources.NAMESPACES, namespace)
+
+
+def _pod_cidrs(node: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple((node.get("spec") or {}).get("podCIDRs") or ())

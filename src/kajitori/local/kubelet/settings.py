@@ -67,10 +67,12 @@ class KubeletSettings:
     namespaces: bool = True
     """Whether mount namespaces are used where the kernel allows them."""
     pod_network: str = "host"
-    """`host`, or `namespace`: as root every Pod has a network namespace and an address of its own, out of `pod_cidr`.
-    That makes a bridge on this machine, lets it forward packets, and adds a masquerading rule where there is `nft`.
+    """`host`, or `namespace`: as root every Pod has a network namespace and an address of its own, out of the Node's
+    range (`spec.podCIDR`). That makes a bridge on this machine, lets it forward packets, and adds a masquerading rule
+    where there is `nft`.
     """
-    pod_cidr: str = "10.88.0.0/16"
+    pod_cidr: str = ""
+    """The range that a Node says to have which has none yet; empty: the cluster gives it one, which is waited for."""
     inherited_variables: tuple[str, ...] = INHERITED_VARIABLES
     extra_env: Mapping[str, str] = field(default_factory=dict)
     open_files: int = 1_048_576

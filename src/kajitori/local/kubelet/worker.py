@@ -162,9 +162,11 @@ class PodWorker:
         if refused is not None:
             return self._refuse(refused)
         self.record.gpus = identifiers
-        if not pod["spec"].get("hostNetwork"):
-            _, self.record.pod_ip = await self.context.network.attach(self.uid)
-            self._network_pods.tell(self.pod, self.context.network.interface(self.uid), self.record.pod_ip)
+        try:
+            await self._attach()
+        except NetworkError as error:
+            self.context.events.record(pod, error.code, error.message, warning=True)
+            raise
         self._save()
         self.restored = True
         if identifiers:
@@ -240,6 +242,18 @@ class PodWorker:
 
     # Starting
 
+    async def _attach(self) -> bool:
+        """Whether its address is another one than before: so it is where its network had to be made anew, and its node
+        has another range."""
+        if self.pod["spec"].get("hostNetwork"):
+            return False
+        _, address = await self.context.network.attach(self.uid)
+        if address == self.record.pod_ip:
+            return False
+        self.record.pod_ip = address
+        self._network_pods.tell(self.pod, self.context.network.interface(self.uid), address)
+        return True
+
     async def _start(self, slot: Slot) -> float:
         """Starts the container's next attempt; answers how long to wait before the next try, 0 if it was made."""
         try:
@@ -296,6 +310,8 @@ class PodWorker:
             for note in self._starter.check_mounts(self.pod):
                 self.context.events.record(self.pod, "MountNote", note)
             self._mounts_checked = True
+        if await self._attach():
+            self._save()
         return await self._starter.launch(self.pod, self.record, slot)
 
     def _waits(self, slot: Slot, reason: str, message: str, seconds: float) -> float:

@@ -33,6 +33,10 @@ class FakeCluster:
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         return copy.deepcopy(self._find(resource, name, namespace))
 
+    async def list_all(self, resource: Resource) -> list[Object]:
+        self._reachable()
+        return [copy.deepcopy(one) for key, one in self.objects.items() if key[0] == resource.plural]
+
     async def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Object:
         self._reachable()
         made = copy.deepcopy(dict(body))

@@ -15,6 +15,8 @@ import pytest
 import uvloop
 from tests.helpers.networks import in_a_network_of_its_own, ip, nft
 
+from kajitori.errors import InvalidInput
+from kajitori.kube.resources import NODES
 from kajitori.local.kubelet.network import PodNetwork, _run
 
 from .conftest import Machine, until
@@ -42,9 +44,11 @@ CALL_TWICE = (
     "call()\n"
 )
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip")
+
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip")
+@needs_root
 @in_a_network_of_its_own
 def test_pods_have_addresses_of_their_own(tmp_path: Path) -> None:
     """Two Pods listen on the same port, a third reaches one by its name; an address is free again with its Pod."""
@@ -153,6 +157,102 @@ async def one_that_was_half_made(network: PodNetwork) -> None:
     assert "master kaji-" in link(end)
     assert "UP" in link(end)
     await network.detach("half")
+
+
+@pytest.mark.root
+@needs_root
+@in_a_network_of_its_own
+def test_a_node_waits_for_its_range_and_takes_another(tmp_path: Path) -> None:
+    """Not ready, and saying why, until the API server has one; Pods that are there keep theirs when it is another."""
+    ip("link set lo up")
+    asyncio.run(ranges_that_come_and_go(tmp_path / "kubelet"))
+    assert bridges() == []
+
+
+async def ranges_that_come_and_go(folder: Path) -> None:
+    machine = Machine(folder, pod_network="namespace")
+    try:
+        await machine.start()
+        assert ready(machine) == (
+            "False",
+            "container runtime network not ready: the Node has no range of Pod addresses (spec.podCIDR). `kaji up` "
+            "gives each one, and so does kube-controller-manager with --allocate-node-cidrs; where nobody does, start "
+            "this node with --pod-cidr RANGE",
+        )
+        assert [taint["key"] for taint in machine.cluster.node()["spec"]["taints"]] == ["node.kubernetes.io/not-ready"]
+        await machine.cluster.submit("a", sys.executable, "-c", SERVE)
+        await machine.cluster.submit("host", "true", hostNetwork=True)
+        await machine.phase("host", "Succeeded")
+        await until(lambda: machine.cluster.events("FailedCreatePodSandBox"), "it says why the other one waits")
+        await given(machine, "fd00::/64")
+        await until(lambda: "need a range of /29 or larger" in ready(machine)[1], "a range that it can't use")
+        await given(machine, "fd00::/64", "10.99.1.0/24")
+        await machine.phase("a", "Running")
+        await until(lambda: ready(machine)[0] == "True", "the node is ready")
+        await until(lambda: not machine.cluster.node()["spec"]["taints"], "Pods may come")
+        await machine.stop()
+        machine.cluster.objects.pop(("nodes", "", "node"))
+        await machine.start()
+        assert ready(machine)[0] == "False", "a new Node has none"
+        assert machine.cluster.status("a")["podIP"] == "10.99.1.2"
+        await given(machine, "10.99.2.0/24")
+        env = [{"name": "MASTER_ADDR", "value": "10.99.1.2"}]
+        await machine.cluster.submit("c", sys.executable, "-c", FETCH, container={"env": env})
+        await machine.phase("c", "Succeeded")
+        assert machine.log("c").split()[-2:] == ["10.99.2.2", "10.99.1.2"], machine.log("c")
+    finally:
+        await machine.tear_down()
+
+
+async def given(machine: Machine, *cidrs: str) -> None:
+    """As a controller does; a Node's range is not changed by any."""
+    await machine.cluster.patch(NODES, "node", {"spec": {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}})
+
+
+def ready(machine: Machine) -> tuple[str, str]:
+    """Status and message of the Node's condition."""
+    found = next(each for each in machine.cluster.node()["status"]["conditions"] if each["type"] == "Ready")
+    return found["status"], found["message"]
+
+
+@pytest.mark.root
+@needs_root
+@in_a_network_of_its_own
+def test_two_nodes_of_one_machine(tmp_path: Path) -> None:
+    """With ranges that have addresses in common the second is refused, and leaves no trace."""
+    ip("link set lo up", "link add name site type bridge", "addr add 10.77.0.1/16 dev site", "link set site up")
+    asyncio.run(two_nodes(tmp_path))
+    assert bridges() == []
+
+
+async def two_nodes(folder: Path) -> None:
+    one = Machine(folder / "one", pod_network="namespace", pod_cidr="10.77.1.0/24")
+    try:
+        await one.start()
+        there = bridges()
+        said = await refused(folder, "10.77.1.0/24")
+        assert said == (
+            "--pod-cidr: this machine has the Pod addresses 10.77.1.0/24 already: 10.77.1.1/24 is on "
+            f"{there[0]}, the node of {folder / 'one'}. give this node another: --pod-cidr on a new Node, or delete "
+            "its Node where the cluster gives ranges, which then gives it one anew"
+        )
+        assert f"is on {there[0]}" in await refused(folder, "10.77.1.64/26"), "a part of it"
+        assert "10.77.0.1/16 is on site. " in await refused(folder, "10.77.0.0/16"), "not a node's"
+        assert bridges() == there
+        other = Machine(folder / "two", pod_network="namespace", pod_cidr="10.77.2.0/24")
+        other.cluster.put(NODES, "far", spec={"podCIDRs": ["10.77.2.0/25"]})
+        with pytest.raises(InvalidInput, match=r"node far has 10\.77\.2\.0/25 for its Pods"):
+            await other.start()
+        assert ("nodes", "", "node") not in other.cluster.objects
+    finally:
+        await one.tear_down()
+
+
+async def refused(folder: Path, cidr: str) -> str:
+    """What the next node is told."""
+    with pytest.raises(InvalidInput) as caught:
+        await Machine(folder / "two", pod_network="namespace", pod_cidr=cidr).start()
+    return str(caught.value)
 
 
 def test_a_program_that_reads_nothing_may_end_at_once() -> None:

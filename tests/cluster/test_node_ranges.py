@@ -1,0 +1,146 @@
+"""Two process kubelets on one machine, as nodes with their own ranges of Pod addresses.
+
+The embedded cluster's own controller gives the ranges, or a real kube-controller-manager with `--allocate-node-cidrs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.apiserver import embedded_apiserver
+from tests.helpers.real_cluster import RealCluster, require_binaries
+
+from kajitori.errors import InvalidInput, NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.resources import NODES, PODS
+from kajitori.local.kubelet.kubelet import Kubelet
+from kajitori.local.kubelet.settings import KubeletSettings
+from kajitori.local.manager import Manager
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip"),
+]
+
+NS = "default"
+PATIENCE_SECONDS = 60.0
+_NUMBER = os.getpid() % (20 * 128)
+CLUSTER = IPv4Network(f"10.{228 + _NUMBER // 128}.{2 * (_NUMBER % 128)}.0/23")
+"""Two ranges, this process's own: the machine is shared with other tests."""
+
+SERVE = (
+    "import socket\n"
+    "server = socket.create_server(('', 8000))\n"
+    "print('listens', flush=True)\n"
+    "while True: s, (address, _) = server.accept(); s.sendall(address.encode()); s.close()\n"
+)
+CALL = "import socket, sys; s = socket.create_connection((sys.argv[1], 8000), 20); print(s.recv(99).decode())"
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KubeClient]:
+    if request.param == "real":
+        require_binaries("kube-controller-manager")
+        real: RealCluster = request.getfixturevalue("real_cluster")
+        ranges = ("--allocate-node-cidrs", f"--cluster-cidr={CLUSTER}", "--node-cidr-mask-size=24")
+        with real.controller_manager("--controllers=node-ipam-controller", *ranges):
+            async with real.client() as client:
+                yield client
+        return
+    async with embedded_apiserver() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
+        stop = asyncio.Event()
+        managing = asyncio.create_task(Manager(client, tmp_path / "volumes", cluster_cidr=CLUSTER).run(stop))
+        yield client
+        stop.set()
+        await managing
+
+
+@contextlib.asynccontextmanager
+async def node(client: KubeClient, folder: Path, name: str, **settings: Any) -> AsyncIterator[Kubelet]:
+    """A kubelet; its Node and its Pods go with it."""
+    there = KubeletSettings(name, folder / name, address="127.0.0.1", pod_network="namespace", **settings)
+    kubelet, stop = Kubelet(client, there), asyncio.Event()
+    task = asyncio.create_task(kubelet.run(stop))
+    try:
+        yield kubelet
+    finally:
+        if not task.done():
+            await client.delete_collection(PODS, NS, label_selector=f"on={name}", grace_seconds=1)
+            await until(lambda: _gone(kubelet))
+            stop.set()
+        with contextlib.suppress(InvalidInput):
+            await task
+        await client.delete(NODES, name)
+
+
+async def _gone(kubelet: Kubelet) -> bool:
+    return not kubelet.workers
+
+
+async def until(fulfilled: Callable[[], Awaitable[Any]]) -> Any:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (answer := await fulfilled()):
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        await asyncio.sleep(0.05)
+    return answer
+
+
+async def range_of(client: KubeClient, name: str) -> IPv4Network:
+    """Of a node that is ready."""
+
+    async def ready() -> Any:
+        with contextlib.suppress(LookupError, NotFound):
+            found = await client.get(NODES, name)
+            conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
+            return found["spec"]["podCIDR"] if conditions["Ready"] == "True" else None
+
+    return IPv4Network(await until(ready))
+
+
+async def run(client: KubeClient, name: str, node: str, *command: str, until_phase: str) -> dict[str, Any]:
+    """The status of a Pod that came so far."""
+    spec = {
+        "nodeName": node,
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "main", "image": "any", "command": list(command)}],
+    }
+    meta = {"name": name, "namespace": NS, "labels": {"on": node}}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    await client.create(PODS, body, NS)
+
+    async def there() -> Any:
+        status = (await client.get(PODS, name, NS))["status"]
+        return status if status["phase"] == until_phase else None
+
+    found: dict[str, Any] = await until(there)
+    return found
+
+
+async def test_pods_of_two_nodes_reach_each_other(client: KubeClient, tmp_path: Path) -> None:
+    """By their addresses, which differ, and each sees the other's own; a node with a range of theirs is refused."""
+    async with node(client, tmp_path, "one") as one, node(client, tmp_path, "two"):
+        ranges = {await range_of(client, name) for name in ("one", "two")}
+        assert ranges == set(CLUSTER.subnets(new_prefix=24)), ranges
+        served = await run(client, "serves", "one", sys.executable, "-c", SERVE, until_phase="Running")
+        log = next((one.settings.root_dir / "logs").glob("*_serves_*/main/0.log"))
+        await until(lambda: asyncio.to_thread(lambda: "listens" in log.read_text()))
+        calls = [sys.executable, "-c", CALL, served["podIP"]]
+        called = await run(client, "calls", "two", *calls, until_phase="Succeeded")
+        said = next((tmp_path / "two" / "logs").glob("*_calls_*/main/0.log")).read_text().split()[-1]
+        assert said == called["podIP"], "nobody stands between them"
+        assert served["podIP"] != called["podIP"]
+        there = KubeletSettings("three", tmp_path / "three", pod_network="namespace", pod_cidr=str(CLUSTER))
+        with pytest.raises(InvalidInput, match=r"--pod-cidr: node (one|two) has .* for its Pods\."):
+            await asyncio.wait_for(Kubelet(client, there).run(asyncio.Event()), PATIENCE_SECONDS)
