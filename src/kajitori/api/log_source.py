@@ -78,8 +78,8 @@ class LogRequest:
     attempt: int | None = None
     """Only this attempt; else the newest, and with `follow` those that come after."""
     first: int | None = None
-    """With `follow`: this attempt and those that come after, of which the Pods may be gone. `tail` and `since` are about
-    this one."""
+    """With `follow`: this attempt and those that come after, of which the Pods may be gone. `tail` and `since` are
+    about this one."""
 
 
 class Batch(NamedTuple):

@@ -253,13 +253,18 @@ async def test_who_was_cut_off_goes_on_with_the_attempt_that_he_read(
     kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
     made = put_run(world, attempt=4)
     uid = made["metadata"]["uid"]
-    for attempt, lines in {1: ["old"], 2: ["seen", "last words"], 3: ["a short life"]}.items():
-        content = "".join(f"{at(10 - attempt + number, line)}\n" for number, line in enumerate(lines))  # clocks differ
+    for attempt, said in {1: ["old"], 2: ["seen", "last words"], 3: ["a short life"]}.items():
+        content = "".join(f"{at(10 - attempt + number, line)}\n" for number, line in enumerate(said))  # clocks differ
         await kept.keep(MemberLogName("team", uid, attempt, 0), content.encode())
     last = FakeLog(at(1, "the fourth"))
     put_member(world, made, last, attempt=4)
     await world.caught_up()
-    resumed = {"follow": "true", "documents": "true", "fromAttempt": 2, "since": "2026-11-21T10:00:08.5Z"}
+    resumed: dict[str, Any] = {
+        "follow": "true",
+        "documents": "true",
+        "fromAttempt": "2",
+        "since": "2026-11-21T10:00:08.5Z",
+    }
     async with served.stream("GET", PATH, params=resumed | params) as response:
         lines = response.aiter_lines()
         told = [json.loads(await anext(lines)) for _ in range(3)]

@@ -188,7 +188,7 @@ def test_who_follows_misses_no_restart_while_a_connection_is_broken() -> None:
 
 
 def test_members_may_be_of_different_attempts_when_a_connection_breaks() -> None:
-    """All go on from the earliest that was read last of one of them; an attempt that was asked for stays the only one."""
+    """All go on from the earliest that was read last of one of them; one that was asked for stays the only one."""
     run = view("bert", spec={"replicas": 2})
     first = [*logged("2026-11-21T10:00:01Z a", attempt=1), *logged("2026-11-21T10:00:05Z b", rank=1, attempt=1)]
     first += logged("2026-11-21T10:00:09Z c", attempt=2)
