@@ -1,4 +1,5 @@
-"""The image of members' first step, without building it: what its Dockerfile copies is all that the step needs."""
+"""The image of members' first step: what its Dockerfile copies is all that the step needs. It is
+built, too, where there is buildah."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import AsyncIterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -127,28 +130,124 @@ async def test_it_does_the_first_step_as_anybody(
     given = tmp_path / "kajitori"
     given.mkdir()
     given.chmod(0o777)
-    spec = {"image": "x", "replicas": 2, "code": {"digest": packed.digest, "path": "/code"}, "resources": {"cpu": 1}}
-    policy = parse_policy({"start": {"image": "kajitori:1", "server": server}})
-    decision = decide(parse_spec(spec), policy, Facts(), run=RunIdentity("bert", "team"))
-    (step,) = decision.template["spec"]["initContainers"]
+    step, environment = first_step_of(packed, server)
     (said,) = instructions("ENV")
-    environment = dict(variable.split("=", 1) for variable in said) | {"PYTHONPATH": str(tree)}
-    environment |= {variable["name"]: variable["value"] for variable in step["env"]}
-    environment |= {"KAJI_RUN": "bert", "KAJI_ATTEMPT": "1", "KAJI_RANK": "1", "KAJI_WORLD_SIZE": "2"}
-    environment |= {first_step.TICKET_ENV: "ticket", first_step.FOLDER_ENV: str(given)}
+    environment |= dict(variable.split("=", 1) for variable in said) | {"PYTHONPATH": str(tree)}
+    environment[first_step.FOLDER_ENV] = str(given)
     command = [interpreter(user), *step["command"][1:]]
     before = hash_of(tree)
     options: dict[str, Any] = as_user(user) | {"env": environment, "cwd": "/", "capture_output": True, "text": True}
     done = await asyncio.to_thread(lambda: subprocess.run(command, **options, timeout=60, check=False))
+    check_done(done, given)
+    assert hash_of(tree) == before
+
+
+def first_step_of(packed: Pack, server: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The init container of a member of two, and all variables that a kubelet gives it."""
+    spec = {"image": "x", "replicas": 2, "code": {"digest": packed.digest, "path": "/code"}, "resources": {"cpu": 1}}
+    policy = parse_policy({"start": {"image": "kajitori:1", "server": server}})
+    decision = decide(parse_spec(spec), policy, Facts(), run=RunIdentity("bert", "team"))
+    (step,) = decision.template["spec"]["initContainers"]
+    environment = {variable["name"]: variable["value"] for variable in step["env"]}
+    environment |= {"KAJI_RUN": "bert", "KAJI_ATTEMPT": "1", "KAJI_RANK": "1", "KAJI_WORLD_SIZE": "2"}
+    return step, environment | {first_step.TICKET_ENV: "ticket"}
+
+
+def check_done(done: subprocess.CompletedProcess[str], given: Path) -> None:
+    """Host list and code are where the program will look for them."""
     assert done.returncode == 0, done
     assert (given / first_step.HOSTS_FILE).read_text().startswith("bert-1-0.bert slots=1\n")
     assert (given / first_step.CODE_FOLDER / "train.py").read_text() == "print('hello')\n"
-    assert hash_of(tree) == before
 
 
 def hash_of(tree: Path) -> str:
     names = sorted(str(path) for path in tree.rglob("*"))
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+
+class Buildah:
+    """Builds and runs images below a folder. No network: this machine's own /usr stands for what an image of Python
+    holds, and an index of packages in a folder for the one that pip asks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        trusting = folder / "policy.json"
+        trusting.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+        self._building = ["--isolation=chroot", f"--signature-policy={trusting}", "--volume=/usr:/usr:ro"]
+
+    async def __call__(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+        places = [f"--root={self._folder}/root", f"--runroot={self._folder}/run", "--storage-driver=vfs"]
+        command = ["buildah", *places, verb, *words]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self._folder)}
+        options: dict[str, Any] = {"env": environment, "cwd": ROOT, "capture_output": True, "text": True}
+        return await asyncio.to_thread(lambda: subprocess.run(command, **options, timeout=120, check=False))
+
+    async def build(self, file: Path, name: str, **arguments: str) -> None:
+        given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+        done = await self("build-using-dockerfile", *self._building, *given, f"--file={file}", f"--tag={name}", ".")
+        assert done.returncode == 0, done.stderr
+
+    async def base(self, name: str) -> None:
+        """An image with folders and links only, and the index."""
+        base = self._folder / "base"
+        for folder in ("usr", "etc", "proc", "dev", "sys", "tmp", "simple/zstandard"):
+            (base / folder).mkdir(parents=True)
+        for link in ("bin", "lib", "lib64", "sbin"):
+            (base / link).symlink_to(f"usr/{link}")
+        (base / "tmp").chmod(0o1777)
+        version = "cp{}{}".format(*sys.version_info[:2])
+        wheel = f"zstandard-{zstandard.__version__}-{version}-{version}-linux_{os.uname().machine}.whl"
+        (base / "simple" / "zstandard" / "index.html").write_text(f'<a href="{wheel}">{wheel}</a>')
+        self._pack_installed("zstandard", base / "simple" / "zstandard" / wheel)
+        file = self._folder / "Base"
+        file.write_text("FROM scratch\nCOPY . /\nENV PATH=/usr/bin\n")
+        done = await self("build-using-dockerfile", f"--file={file}", f"--tag={name}", str(base))
+        assert done.returncode == 0, done.stderr
+
+    @staticmethod
+    def _pack_installed(package: str, wheel: Path) -> None:
+        """A wheel of what is installed here, without what only other interpreters load."""
+        with zipfile.ZipFile(wheel, "w") as packed:
+            for file in metadata.files(package) or ():
+                if "cffi" not in file.name and "__pycache__" not in file.parts and ".." not in file.parts:
+                    packed.write(file.locate(), str(file))
+
+
+@pytest.fixture
+def buildah(tmp_path: Path) -> Buildah:
+    """Skips where nothing can be built."""
+    if shutil.which("buildah") is None:
+        pytest.skip("no buildah")
+    if os.geteuid() != 0:
+        pytest.skip("only root can build without user namespaces")
+    try:
+        asked = ["/usr/bin/python3", "-I", "-c", "import pip, sys; print(*sys.version_info[:2])"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        said = ""
+    if said.split() != [str(number) for number in sys.version_info[:2]]:
+        pytest.skip("no /usr/bin/python3 of this version with pip")
+    let_in(tmp_path)
+    return Buildah(tmp_path)
+
+
+async def test_built_it_does_the_first_step_as_anybody(
+    buildah: Buildah, packed: Pack, server: str, tmp_path: Path
+) -> None:
+    """By the recipe as it stands; run with nothing but what a Pod gives it. Nobody may write to it."""
+    given = tmp_path / "kajitori"
+    given.mkdir()
+    given.chmod(0o777)
+    await buildah.base("localhost/python")
+    await buildah.build(DOCKERFILE, "localhost/start", PYTHON="localhost/python", INDEX="file:///simple")
+    made = await buildah("from", "localhost/start")
+    step, environment = first_step_of(packed, server)
+    variables = [f"--env={name}={value}" for name, value in environment.items()]
+    places = ["--volume=/usr:/usr:ro", f"--volume={given}:{environment[first_step.FOLDER_ENV]}"]
+    words = ["--isolation=chroot", f"--user={NOBODY}:{NOBODY}", *variables, *places, made.stdout.strip(), "--"]
+    check_done(await buildah("run", *words, "/usr/bin/env", *step["command"]), given)
+    writable = await buildah("run", *words, "/usr/bin/find", PLACE, "!", "-type", "l", "-writable")
+    assert (writable.returncode, writable.stdout) == (0, ""), writable
 
 
 def test_it_starts_as_pods_start_it_and_as_nobody_in_particular() -> None:
