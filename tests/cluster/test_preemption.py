@@ -12,7 +12,6 @@ from tests.helpers.world import GPUS, SIM, World, this_machine
 
 from kajitori.controllers.statuses import write_status
 from kajitori.core import gang, names
-from kajitori.core.gang.progress import words_of
 from kajitori.core.nodelist import expand_ranks
 from kajitori.core.policy_model import Policy
 from kajitori.core.preemption_policy import Preemption
@@ -110,28 +109,37 @@ async def test_just_those_give_way_that_have_to_and_what_they_leave_is_nobody_el
 
 
 async def test_of_a_sweep_as_many_members_give_way_as_are_needed(world: World) -> None:
-    """The youngest, whose controller is killed in between; the others notice nothing, and no restart is counted."""
+    """The youngest, for two runs that come while nobody leads, and under a controller that is killed in between; the
+    others notice nothing, and no restart is counted."""
     world.use_policy(preemption={"minimumRunTime": "0s"}, inject=SLOW_END)
     task = world.start_controller()
     await world.submit("grid", array="0-7", restarts=0, resources=WHOLE, priority="low")
     await world.until(lambda: world.status("grid").members.running == 8, "all members run")
     before = {pod.metadata.name: pod.metadata.uid for pod in world.pods("grid")}
-    await world.submit("urgent", replicas=3, resources=WHOLE)
-    asked = await world.until(lambda: world.status("grid").gives_way, "some of it are asked")
+    await world.kill_controller(task)
+    await world.submit("urgent", replicas=3, resources=WHOLE, priority="high")
+    await world.submit("second", replicas=1, resources=WHOLE)
+    task = world.start_controller()
+    asks = await world.until(lambda: len(a := gang.asks_of(world.status("grid"))) == 2 and a, "some of it are asked")
     await world.kill_controller(task)
     world.start_controller()
-    assert asked and len(expand_ranks(asked.ranks)) == 3
-    assert words_of(asked).startswith(f"members {asked.ranks} give way to {world.namespace}/urgent (normal)")
-    await world.reaches("urgent", Phase.RUNNING)
+    assert asks and {(each.to, len(expand_ranks(each.ranks))) for each in asks} == {
+        (f"{world.namespace}/urgent", 3),
+        (f"{world.namespace}/second", 1),
+    }
+    assert f"way to {world.namespace}/urgent (high)" in world.status("grid").message
+    for name in ("urgent", "second"):
+        await world.reaches(name, Phase.RUNNING)
     await world.until(lambda: world.status("grid").gives_way is None, "it is told that this is over")
     status = world.status("grid")
-    assert (status.phase, status.interruptions, status.restarts, status.members.running) == (Phase.RUNNING, 1, 0, 5)
+    assert (status.phase, status.restarts, status.members.running) == (Phase.RUNNING, 0, 4)
     left = {pod.metadata.name: pod.metadata.uid for pod in world.pods("grid")}
-    assert left.items() <= before.items() and len(left) == 5
-    await world.succeed("urgent")
+    assert left.items() <= before.items() and len(left) == 4
+    for name in ("urgent", "second"):
+        await world.succeed(name)
     await world.until(lambda: world.status("grid").members.running == 8, "all members run again")
     anew = {pod.member.rank for pod in world.pods("grid") if pod.metadata.name not in before and pod.member}
-    assert anew == set(expand_ranks(asked.ranks))
+    assert anew == {rank for each in asks for rank in expand_ranks(each.ranks)}
 
 
 async def test_a_controller_that_is_killed_before_it_told_anybody_is_followed_by_one_that_does(world: World) -> None:

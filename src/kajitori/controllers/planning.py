@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -168,8 +168,7 @@ class Planning:
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
         self._begin_all(cycle)
-        for request in cycle.requests.requests:
-            self._make_way(request)
+        self._make_way(cycle.requests.requests)
         if cycle.requests.look_again_in_seconds < math.inf:
             self._plan_at(self._now() + timedelta(seconds=cycle.requests.look_again_in_seconds))
         if cycle.look_again_at is not None:
@@ -235,18 +234,23 @@ class Planning:
 
     # ------------------------------------------------------------------------------------------ who gives way
 
-    def _make_way(self, request: Request) -> None:
-        """Has all of these give way; nobody for now if one of them is being worked on, and may be another soon."""
-        waiting = self._mirror.runs.get(key_of(request.key))
-        busy = self._work.busy & {key_of(victim.key) for victim in request.victims}
-        if busy or waiting is None:
-            self._passed_over.update(busy)
-            return
-        for key, asked in self._queue.giving_way.intents(request, waiting, self._now()).items():
-            run = self._mirror.runs.get(key)
-            if run is not None:
-                self._queue.giving_way.note_asking(key, asked)
-                self._work.begin(key, partial(self._give_way, key, run, asked))
+    def _make_way(self, requests: Iterable[Request]) -> None:
+        """Has others give way, to each all that it asks; nobody for now if one of these is being worked on, and may be
+        another soon. A sweep of which several ask members is told of all at once."""
+        told: dict[Key, tuple[RunObject, GivesWay]] = {}
+        for request in requests:
+            waiting = self._mirror.runs.get(key_of(request.key))
+            busy = self._work.busy & {key_of(victim.key) for victim in request.victims}
+            if busy or waiting is None:
+                self._passed_over.update(busy)
+                continue
+            for key, asked in self._queue.giving_way.intents(request, waiting, self._now()).items():
+                run = self._mirror.runs.get(key)
+                if run is not None:
+                    self._queue.giving_way.note_asking(key, asked)
+                    told[key] = run, asked
+        for key, (run, asked) in told.items():
+            self._work.begin(key, partial(self._give_way, key, run, asked))
 
     async def _give_way(self, key: Key, run: RunObject, asked: GivesWay) -> None:
         """Writes that this run gives way; its life does the rest."""

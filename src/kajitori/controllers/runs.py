@@ -280,11 +280,10 @@ class RunController:
                 await self._put_right(run, pod)
         seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, spared)) is not None]
         members = [self._patient(key, member) for _, member in seen]
-        asked = status.gives_way
         life = replace(
             admitted.life,
             status=self._peaks.noted(run, admitted.life.status, seen),
-            wanted=asked is None or still_waits(self._mirror, asked),
+            unwanted=frozenset(each.waiting for each in gang.asks_of(status) if not still_waits(self._mirror, each)),
         )
         if gang.lacks_its_ledger(life):
             kept = await self._results.succeeded(run.metadata.namespace, run.metadata.uid)

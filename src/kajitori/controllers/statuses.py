@@ -11,7 +11,7 @@ import msgspec
 from kajitori.controllers.workqueue import Key
 from kajitori.core import names
 from kajitori.core.node_request import RequestState, says
-from kajitori.core.reasons import Phase
+from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import RunStatus, to_document
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
@@ -77,7 +77,7 @@ class Statuses:
         """Turns of a run, and of what it asked an autoscaler for, as Events."""
         meta, old = run.metadata, before or RunStatus(phase=Phase.QUEUED, queued_at="-")
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
-        if (status.phase, status.reason) != (old.phase, old.reason) or run.status is None:
+        if _told(status) != _told(old) or run.status is None:
             setbacks = (status.interruptions, status.restarts) != (old.interruptions, old.restarts)
             kind = "Warning" if status.phase is Phase.FAILED or setbacks else "Normal"
             reason = status.reason.value or status.phase.value
@@ -177,6 +177,12 @@ def _without_start(status: RunStatus) -> tuple[object, ...]:
         return _turning_point(status)
     number = status.attempt.number if status.attempt else 0
     return (status.restarts, status.interruptions, number)
+
+
+def _told(status: RunStatus) -> tuple[object, ...]:
+    """What of a status is told in an Event where it changes; of members that give way to another run, too."""
+    asked = status.gives_way if status.reason is Reason.PREEMPTED else None
+    return status.phase, status.reason, asked.uid if asked is not None else ""
 
 
 def _turning_point(status: RunStatus) -> tuple[object, ...]:

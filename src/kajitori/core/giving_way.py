@@ -147,8 +147,8 @@ class _Round:
             if not victims:
                 self._waited_for |= eligible
                 return None
-            gone = {victim.key for victim in victims}
-            self._running = [each for each in self._running if each.key not in gone]
+            gone = {(victim.key, victim.rank) for victim in victims}
+            self._running = [each for each in self._running if (each.key, each.rank) not in gone]
             self._then = without(self._then, victims)
             room = place(self._then, gang)
             assert isinstance(room, Placement), "those chosen are enough"

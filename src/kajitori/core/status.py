@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -104,8 +104,8 @@ class MemoryPeak(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     """A member was ended because it used more than it may."""
 
 
-class GivesWay(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """Whom a run was asked to give way to: written before any of its members is told, kept until it starts again."""
+class GivesWayTo(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """One run that another gives way to."""
 
     to: str
     """`namespace/name` of the run that waits."""
@@ -121,6 +121,33 @@ class GivesWay(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, 
     """Of a sweep: the members that do, as ranges; the others go on. Empty: all of the run."""
     attempt: int = 0
     """With these: the last attempt then. Members of later ones are not meant."""
+
+    @property
+    def waiting(self) -> tuple[str, int]:
+        """UID and attempts of the run that waits: another start of it is another one here."""
+        return self.uid, self.attempts
+
+
+class GivesWay(GivesWayTo, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """Whom a run was asked to give way to: written before any of its members is told, kept until it starts again."""
+
+    others: tuple[GivesWayTo, ...] = ()
+    """Of a sweep: whom other members were asked to give way to before, the last of them first."""
+
+    @classmethod
+    def of(cls, asks: Sequence[GivesWayTo]) -> GivesWay:
+        """These together, one at least."""
+        first, *others = asks
+        return cls(**_fields(first), others=tuple(others))
+
+    @property
+    def each(self) -> tuple[GivesWayTo, ...]:
+        """All of it, one by one."""
+        return GivesWayTo(**_fields(self)), *self.others
+
+
+def _fields(asked: GivesWayTo) -> dict[str, Any]:
+    return {name: getattr(asked, name) for name in GivesWayTo.__struct_fields__}
 
 
 class Resize(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -190,7 +217,7 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     memory: MemoryPeak | None = None
     """What members needed; None until somebody has seen it."""
     gives_way: GivesWay | None = None
-    """Whom it was asked to give way to; until it starts again."""
+    """Whom it was asked to give way to; until it starts again. Members of a sweep may give way to several."""
     resize: Resize | None = None
     """Of an elastic gang that is about to go on with another size."""
     ran: Ran | None = None

@@ -90,11 +90,13 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _time_faults(name, getattr(status, name))
     if status.memory is not None:
         yield from _memory_faults(status.memory)
-    if status.gives_way is not None:
-        if not 0 <= status.gives_way.attempts < _LARGEST:
-            yield f"givesWay.attempts is {status.gives_way.attempts}"
-        yield from _ranks_faults("givesWay.ranks", status.gives_way.ranks)
-        yield from _time_faults("givesWay.since", status.gives_way.since)
+    for asked in status.gives_way.each if status.gives_way is not None else ():
+        if not 0 <= asked.attempts < _LARGEST:
+            yield f"givesWay.attempts is {asked.attempts}"
+        yield from _ranks_faults("givesWay.ranks", asked.ranks)
+        yield from _time_faults("givesWay.since", asked.since)
+    if status.gives_way is not None and any(not other.ranks for other in status.gives_way.others):
+        yield "givesWay.others are not of members"
     if status.resize is not None:
         yield from _resize_faults(status.resize)
     if status.ran is not None:

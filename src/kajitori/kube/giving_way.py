@@ -25,7 +25,7 @@ from kajitori.core.preemption import Running
 from kajitori.core.quantity import parse_duration_seconds
 from kajitori.core.reasons import Phase
 from kajitori.core.snapshot import Snapshot
-from kajitori.core.status import GivesWay
+from kajitori.core.status import GivesWay, GivesWayTo
 from kajitori.core.times import format_time, parse_time
 from kajitori.kube.cluster import ClusterView, keeps_nodes, member_of_template, type_of
 from kajitori.kube.kin import owner_of
@@ -42,6 +42,10 @@ _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
 _DEFAULT_GRACE_SECONDS = 30
 """Kubernetes' own."""
 
+
+ASKED_OF_A_SWEEP = 16
+"""For so many runs at a time members of one sweep are asked, and at one look for a few more: each stands in its status,
+and takes half a kilobyte there beside the members' indices."""
 
 ASKS = "asks "
 """What is said of a run for which others are on their way out begins so."""
@@ -76,8 +80,9 @@ class GivingWay:
         self._mirror = mirror
         self._cluster = cluster
         self._outlook = outlook
-        self._asked: dict[Key, GivesWay] = {}
-        """Runs that give way: their status says so, or will as soon as the mirror shows what is being written."""
+        self._asked: dict[Key, tuple[GivesWayTo, ...]] = {}
+        """Runs that give way, and to whom: their status says so, or will as soon as the mirror shows what is being
+        written."""
         self._facts: dict[Key, _Facts] = {}
         for key in mirror.runs:
             self._look_at(key)
@@ -96,12 +101,12 @@ class GivingWay:
         if run is None or run.status is None or run.status.gives_way is None:
             self._asked.pop(key, None)
         else:
-            self._asked[key] = run.status.gives_way
+            self._asked[key] = run.status.gives_way.each
 
     def note_asking(self, key: Key, asked: GivesWay) -> None:
         """It is being written that this run gives way; until the mirror shows another version of it that counts as
         done."""
-        self._asked[key] = asked
+        self._asked[key] = asked.each
 
     def note_failed(self, key: Key) -> None:
         """It could not be written."""
@@ -112,17 +117,21 @@ class GivingWay:
         """Whether anybody gives way, or is asked to."""
         return bool(self._asked)
 
-    def givers(self, key: str) -> list[tuple[RunObject, GivesWay]]:
+    def givers(self, key: str) -> list[tuple[RunObject, GivesWayTo]]:
         """Runs that give way, or gave way, to this one (`namespace/name`), as long as it waits for what they had."""
         return [
             (run, asked) for run, asked in self._all_asked() if asked.to == key and still_waits(self._mirror, asked)
         ]
 
-    def _all_asked(self) -> Iterator[tuple[RunObject, GivesWay]]:
-        for key, asked in sorted(self._asked.items(), key=lambda item: item[0]):
+    def _all_asked(self) -> Iterator[tuple[RunObject, GivesWayTo]]:
+        for key, asks in sorted(self._asked.items(), key=lambda item: item[0]):
             run = self._mirror.runs.get(key)
             if run is not None and run.status is not None:
-                yield run, asked
+                yield from ((run, asked) for asked in asks)
+
+    def _still_asked(self, key: Key) -> list[GivesWayTo]:
+        """To whom a run gives way that still waits for it."""
+        return [asked for asked in self._asked.get(key, ()) if still_waits(self._mirror, asked)]
 
     # ------------------------------------------------------------------------------------------ for the queue
 
@@ -173,7 +182,7 @@ class GivingWay:
         its = "its" if is_one else "their"
         return f"{ASKS}{shown}{more} to give way; {its} nodes are free by {max(ends):%H:%M:%S} UTC"
 
-    def _describe_giver(self, run: RunObject, asked: GivesWay) -> str:
+    def _describe_giver(self, run: RunObject, asked: GivesWayTo) -> str:
         members = members_of(asked)
         return f"{members} of {self.describe(run)}" if members else self.describe(run)
 
@@ -184,7 +193,8 @@ class GivingWay:
         return f"{run.metadata.namespace}/{run.metadata.name} ({said})"
 
     def intents(self, request: Request, waiting: RunObject, now: datetime) -> dict[Key, GivesWay]:
-        """What is written into the status of each run that gives way, or of which some members do."""
+        """What is written into the status of each run that gives way, or of which some members do; of these with what
+        stands there of others."""
         ranks: dict[Key, list[int]] = {}
         for victim in request.victims:
             ranks.setdefault(key_of(victim.key), []).extend([] if victim.rank is None else [victim.rank])
@@ -202,7 +212,8 @@ class GivingWay:
         run = self._mirror.runs.get(key)
         if not ranks or run is None or run.status is None:
             return asked
-        return msgspec.structs.replace(asked, ranks=compress_ranks(ranks), attempt=run.status.attempts)
+        asked = msgspec.structs.replace(asked, ranks=compress_ranks(ranks), attempt=run.status.attempts)
+        return GivesWay.of([asked, *(each for each in self._still_asked(key) if each.ranks)])
 
     # ------------------------------------------------------------------------------------------ what runs
 
@@ -264,26 +275,28 @@ class GivingWay:
         )
 
     def _members_of_sweep(self, sweep: RunningGang, whole: Running, now: datetime) -> Iterator[Running]:
-        """Each by itself, and those whose Pods are still to go. While some give way nobody else of it is asked."""
+        """Each by itself, and those whose Pods are still to go. While some give way others may be asked, for so many
+        runs."""
         run, every = sweep.run, self._facts_of(sweep.run).every_seconds
         pods = self._mirror.pods_of_run(run.metadata.uid)
         there = [(member, pod) for pod in pods if (member := pod.member) is not None and not pod.is_finished]
         newest = {member.rank: (member, pod) for member, pod in sorted(there, key=lambda each: each[0].attempt)}
-        asked = self._asked[run.metadata.namespace, run.metadata.name] if whole.leaving else None
+        number = run.status.attempt.number if run.status is not None and run.status.attempt is not None else 0
+        asks = self._still_asked((run.metadata.namespace, run.metadata.name))
         for rank, row in zip(sweep.ranks, sweep.rows.tolist(), strict=True):
-            age, leaving = 0.0, False
+            age, attempt, told = 0.0, number, False
             if rank in newest:
                 member, pod = newest[rank]
                 since = parse_time(pod.metadata.creation_timestamp) or now
                 age = max(0.0, (now - since).total_seconds())
-                leaving = _is_told(pod) or (asked is not None and was_asked(asked, rank, member.attempt))
+                attempt, told = member.attempt, _is_told(pod)
             yield replace(
                 whole,
                 rank=rank,
                 rows=np.array([row], dtype=np.int64),
-                ran_seconds=whole.ran_seconds if asked is None else -1.0,
+                ran_seconds=whole.ran_seconds if len(asks) < ASKED_OF_A_SWEEP else -1.0,
                 unsaved_seconds=age % every if every else age,
-                leaving=leaving,
+                leaving=told or any(was_asked(asked, rank, attempt) for asked in asks),
             )
         held = set(sweep.ranks)
         yield from self._leaving_members(pod for member, pod in there if member.rank not in held)
@@ -320,7 +333,7 @@ class GivingWay:
     def _word(self, run: RunObject) -> str:
         return self._facts_of(run).word or self._cluster.policy.defaults.priority
 
-    def _ends_at(self, run: RunObject, asked: GivesWay) -> datetime | None:
+    def _ends_at(self, run: RunObject, asked: GivesWayTo) -> datetime | None:
         """When the last of those that give way is gone at the latest; None where none is left."""
         alive = (pod for pod in self._mirror.pods_of_run(run.metadata.uid) if not pod.is_finished)
         pods = [pod for pod in alive if (m := pod.member) is not None and was_asked(asked, m.rank, m.attempt)]
@@ -350,7 +363,7 @@ def key_of(name: str) -> Key:
     return namespace, short
 
 
-def still_waits(mirror: Mirror, asked: GivesWay) -> bool:
+def still_waits(mirror: Mirror, asked: GivesWayTo) -> bool:
     """Whether the run that was to have these nodes is still there and waits for them."""
     run = mirror.runs.get(key_of(asked.to))
     if run is None or run.metadata.uid != asked.uid or run.metadata.deletion_timestamp:

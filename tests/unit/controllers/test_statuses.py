@@ -12,9 +12,10 @@ from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving
 
 from kajitori.controllers.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
+from kajitori.core.gang import give_way
 from kajitori.core.node_request import NodeRequest, RequestState
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror import Mirror
@@ -181,3 +182,14 @@ async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) ->
         await statuses.write(run_of("9", before), again)
         await statuses.write(run_of("9", again), msgspec.structs.replace(again, phase=Phase.FAILED))
         assert told == [("Warning", "NodeLost"), ("Warning", "NodeLost")]
+        told.clear()
+        first = give_way(RUNNING, GivesWay(to="team/a", uid="a", ranks="1"))
+        assert first.gives_way is not None
+        second = give_way(first, GivesWay(to="team/b", uid="b", ranks="2", others=first.gives_way.each))
+        for before, after in (
+            (RUNNING, first),
+            (first, second),
+            (second, msgspec.structs.replace(second, message="x")),
+        ):
+            await statuses.write(run_of("9", before), after)
+        assert told == [("Normal", "Preempted"), ("Normal", "Preempted")]

@@ -76,12 +76,15 @@ def waits(key: str, members: int, *, priority: int = NORMAL, team: str = "team",
 
 
 def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
-    """The youngest of them; nobody else of it is asked for another one meanwhile."""
+    """The youngest of them; then the next youngest for whoever comes next."""
     cluster = Cluster(nodes=5)
     for row, age in enumerate((500.0, 100.0, 300.0, 200.0, 400.0)):
         cluster.runs("sweep", row, rank=row, unsaved_seconds=age)
     asked = cluster.ask(waits("urgent", 2), waits("other", 1)).requests
-    assert [(each.key, sorted(victim.rank or 0 for victim in each.victims)) for each in asked] == [("urgent", [1, 3])]
+    assert [(each.key, sorted(victim.rank or 0 for victim in each.victims)) for each in asked] == [
+        ("urgent", [1, 3]),
+        ("other", [2]),
+    ]
 
 
 def test_of_a_sweep_the_oldest_members_stand_within_what_a_team_is_guaranteed() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from kajitori.core.node_request import NodeRequest
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus, template_text
+from kajitori.core.status import Attempt, GivesWay, GivesWayTo, MemberCounts, Ran, RunStatus, template_text
 from kajitori.core.status_check import damage, damaged
 
+ASKED = GivesWayTo(to="a/b", uid="u", ranks="0", since="2026-11-21T12:00:00Z")
 TEMPLATE = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "8", "nvidia.com/gpu": "8"}}}]},
@@ -22,6 +23,10 @@ def attempt(**changes: Any) -> Attempt:
     return Attempt(**(given | changes))
 
 
+def others(**changes: Any) -> GivesWay:
+    return GivesWay.of([ASKED, GivesWayTo(to="a/b", uid="u", **changes)])
+
+
 @pytest.mark.parametrize(
     "status",
     [
@@ -29,6 +34,7 @@ def attempt(**changes: Any) -> Attempt:
         RunStatus(phase=Phase.RUNNING, attempt=attempt(), attempts=2, started_at="2026-11-21T12:00:00Z"),
         RunStatus(attempt=attempt(template=""), attempts=7),
         RunStatus(attempt=attempt(ranks="0,5-7"), attempts=2),
+        RunStatus(gives_way=GivesWay.of([ASKED, ASKED])),
     ],
 )
 def test_what_kajitori_writes_makes_sense(status: RunStatus) -> None:
@@ -45,6 +51,10 @@ def test_what_kajitori_writes_makes_sense(status: RunStatus) -> None:
         (RunStatus(ran=Ran(seconds=-1, until="")), "ran.seconds"),
         (RunStatus(ran=Ran(seconds=1, until="yesterday")), "ran.until"),
         (RunStatus(not_before="2026-11-21T12:00:00"), "not_before"),
+        (RunStatus(gives_way=GivesWay(to="a/b", uid="u", attempts=-1)), "givesWay.attempts"),
+        (RunStatus(gives_way=others(ranks="9-1")), "givesWay.ranks"),
+        (RunStatus(gives_way=others(since="now", ranks="1")), "givesWay.since"),
+        (RunStatus(gives_way=others()), "givesWay.others"),
         (RunStatus(node_request=NodeRequest(pool="spot", nodes=-1, attempt=1)), "nodeRequest.nodes"),
         (RunStatus(node_request=NodeRequest(pool="spot", nodes=1, attempt=1, since="now")), "nodeRequest.since"),
         (RunStatus(started_at="9999-12-31T23:59:59Z"), "started_at"),

@@ -26,6 +26,7 @@ from kajitori.core.gang import (
     next_step,
 )
 from kajitori.core.gang.ledger import Ledger
+from kajitori.core.gang.progress import asks_of
 from kajitori.core.nodelist import compress, compress_ranks
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import GivesWay, RunStatus
@@ -42,6 +43,8 @@ class World:
     made: set[str] = field(default_factory=set)
     ended: dict[int, list[MemberState]] = field(default_factory=dict)
     """How each member ended, of those whose end nobody took back."""
+    asked: int = 0
+    """How often some of its members were asked to give way."""
 
     def look(self, *, room: int, cut_off: int | None = None) -> None:
         """One look of a controller; one that is `cut_off` dies after so many of its writes."""
@@ -104,14 +107,19 @@ class World:
             self.pods[name] = replace(pod, terminating=True)
 
     def ask(self, place: int) -> None:
-        """Some of its members are asked to give way; or whoever they were asked for does not wait any more."""
+        """Some of its members are asked to give way, maybe beside others; or one of those that they were asked for does
+        not wait any more."""
         status, alive = self.run.status, sorted({pod.rank for pod in self.pods.values() if not pod.is_over})
-        if status.gives_way is not None:
-            self.run = replace(self.run, wanted=False)
+        waiting = [each for each in asks_of(status) if self.run.is_wanted(each)]
+        if waiting and place % 2:
+            self.run = replace(self.run, unwanted=self.run.unwanted | {waiting[place % len(waiting)].waiting})
         elif alive and not status.phase.is_final:
             ranks = compress_ranks(alive[place % len(alive) :][: 1 + place % 3])
-            asked = GivesWay(to="vision/bert", uid="u", ranks=ranks, attempt=status.attempts)
-            self.run = replace(self.run, status=gang.give_way(status, asked), wanted=True)
+            asked = GivesWay(to=f"vision/{place}", uid=f"u{self.asked}", ranks=ranks, attempt=status.attempts)
+            self.asked += 1
+            self.run = replace(
+                self.run, status=gang.give_way(status, msgspec.structs.replace(asked, others=tuple(waiting)))
+            )
 
     def happen(self, what: str, place: int) -> None:
         """Something happens to one of the Pods."""
@@ -181,7 +189,7 @@ def test_every_member_ends_exactly_once_whatever_happens(
             world.happen(*event)
         world.now += timedelta(seconds=seconds)
         look(room, cut_off)
-    world.run = replace(world.run, wanted=False)
+    world.run = replace(world.run, unwanted=frozenset(each.waiting for each in asks_of(world.run.status)))
     for _ in range(60 + 4 * count):
         for name in sorted(world.pods):
             if name in world.pods:

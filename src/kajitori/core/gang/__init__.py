@@ -15,7 +15,16 @@ progress  how a status changes
 from kajitori.core.gang.batch import failed_to_create
 from kajitori.core.gang.growing import grow
 from kajitori.core.gang.life import next_step
-from kajitori.core.gang.progress import is_told, keep_waiting, node_by_rank, outline, place_on, refuse, why_it_waits
+from kajitori.core.gang.progress import (
+    asks_of,
+    is_told,
+    keep_waiting,
+    node_by_rank,
+    outline,
+    place_on,
+    refuse,
+    why_it_waits,
+)
 from kajitori.core.gang.sweep import lacks_its_ledger, made_in_part, place_sweep, sweep_refused, with_kept_results
 from kajitori.core.gang.types import (
     Action,
@@ -46,6 +55,7 @@ __all__ = [
     "Run",
     "Step",
     "Sweep",
+    "asks_of",
     "failed_to_create",
     "give_way",
     "grow",

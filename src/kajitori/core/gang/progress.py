@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -13,7 +13,17 @@ from kajitori.core.gang.ledger import indices_of, released
 from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, Sweep
 from kajitori.core.nodelist import compress_ranks, expand, expand_ranks
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import NOTABLE_LIMIT, Attempt, GivesWay, MemberCounts, Notable, Ran, RunStatus, template_text
+from kajitori.core.status import (
+    NOTABLE_LIMIT,
+    Attempt,
+    GivesWay,
+    GivesWayTo,
+    MemberCounts,
+    Notable,
+    Ran,
+    RunStatus,
+    template_text,
+)
 from kajitori.core.times import format_time, parse_time
 
 AVOID_AFTER_FAILURES = 2
@@ -24,6 +34,8 @@ UNSCHEDULED_PATIENCE_SECONDS = 30
 cache was still filling, or a foreign Pod was quicker), a new attempt comes sooner than its next look, minutes later."""
 
 _REMEMBERED_NODES = 64
+
+_ASKS_SHOWN = 3
 
 _RANKS_SHOWN = 40
 """Characters of a list of members; of a longer one their number is told."""
@@ -85,15 +97,31 @@ def why_it_waits(status: RunStatus, reason: Reason) -> Reason:
     return reason if status.gives_way is None else Reason.PREEMPTED
 
 
-def words_of(asked: GivesWay, *, past: bool = False) -> str:
-    """`gives way to vision/bert (high, of ana)`, `members 3-5 give way to …`."""
+def asks_of(status: RunStatus) -> tuple[GivesWayTo, ...]:
+    """To whom it gives way; of a sweep some members may do so to one run, some to another."""
+    return status.gives_way.each if status.gives_way is not None else ()
+
+
+def words_of(asked: GivesWay, *, past: bool = False, unwanted: Collection[tuple[str, int]] = ()) -> str:
+    """`gives way to vision/bert (high, of ana)`, `members 3-5 give way to …; member 7 gives way to …`."""
+    more = len(asked.others) + 1 - _ASKS_SHOWN
+    shown = [
+        _words_of_one(each, past=past) + (", which does not wait for it any more" if each.waiting in unwanted else "")
+        for each in asked.each[:_ASKS_SHOWN]
+    ]
+    if more > 0:
+        shown.append(f"others to {more} more {'run' if more == 1 else 'runs'}")
+    return "; ".join(shown)
+
+
+def _words_of_one(asked: GivesWayTo, *, past: bool) -> str:
     why = ", whose team is guaranteed what it asks for" if asked.guaranteed else ""
     who, several = members_of(asked), len(indices_of(asked.ranks)) > 1
     does = "gave" if past else "give" if several else "gives"
     return f"{who}{' ' if who else ''}{does} way to {asked.who}{why}"
 
 
-def members_of(asked: GivesWay) -> str:
+def members_of(asked: GivesWayTo) -> str:
     """`member 3`, `members 3-5`, `70 members`: those that give way of a sweep; nothing where all of the run does."""
     if not asked.ranks:
         return ""
@@ -103,8 +131,8 @@ def members_of(asked: GivesWay) -> str:
     return f"members {asked.ranks}" if len(asked.ranks) <= _RANKS_SHOWN else counted(count)
 
 
-def was_asked(asked: GivesWay, rank: int, attempt: int) -> bool:
-    """Whether this member of a run that gives way does; of a sweep not every one has to."""
+def was_asked(asked: GivesWayTo, rank: int, attempt: int) -> bool:
+    """Whether this member of a run that gives way does, to this one; of a sweep not every one has to."""
     return not asked.ranks or (attempt <= asked.attempt and rank in indices_of(asked.ranks))
 
 

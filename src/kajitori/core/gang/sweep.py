@@ -16,6 +16,7 @@ from kajitori.core.gang.judgement import Judgement
 from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.progress import (
     AVOID_AFTER_FAILURES,
+    asks_of,
     counted,
     earliest,
     end_members,
@@ -40,7 +41,7 @@ from kajitori.core.gang.types import (
     Step,
     Sweep,
 )
-from kajitori.core.gang.yielding import words_while_ending
+from kajitori.core.gang.yielding import words_going_on, words_while_ending
 from kajitori.core.nodelist import compress, compress_ranks
 from kajitori.core.reasons import (
     START_FAILURES,
@@ -48,7 +49,7 @@ from kajitori.core.reasons import (
     Phase,
     Reason,
 )
-from kajitori.core.status import NOTABLE_LIMIT, MemberCounts, RunStatus
+from kajitori.core.status import NOTABLE_LIMIT, GivesWay, GivesWayTo, MemberCounts, RunStatus
 from kajitori.core.times import format_time, parse_time
 
 STARTED_TOGETHER = 1000
@@ -128,32 +129,42 @@ def _gives_way(
 ) -> Step | None:
     """Those that were asked give way, with all of their grace, and are started anew when there is room. None once they
     have, and others go on."""
-    asked = status.gives_way
-    assert asked is not None
-    going = [each for each in alive if was_asked(asked, each.rank, each.attempt)]
-    if not going:
+    going, kept, taken_back = list[GivesWayTo](), list[GivesWayTo](), list[GivesWayTo]()
+    ending: dict[str, Member] = {}
+    for asked in asks_of(status):
+        theirs = [each for each in alive if was_asked(asked, each.rank, each.attempt)]
+        told = any(member.terminating or member.rank in ledger.again for member in theirs)
+        if theirs and (told or run.is_wanted(asked)):
+            going.append(asked)
+            ending |= {member.pod: member for member in theirs}
+        elif theirs:
+            taken_back.append(asked)
+        if asked in going or (not theirs and run.is_wanted(asked)):  # what they left stays promised
+            kept.append(asked)
+    status = msgspec.structs.replace(status, gives_way=GivesWay.of(kept) if kept else None)
+    if not going and not taken_back:
         return None
-    leaving = {member.rank for member in going if not ledger.has_ended(member.rank)}
-    told = any(member.terminating for member in going) or bool(leaving & ledger.again)
-    if not run.wanted and not told:
-        message = f"goes on: {asked.to} does not wait for its nodes any more"
-        return Step(msgspec.structs.replace(status, gives_way=None, reason=Reason.NONE, message=message), (*removals,))
+    if not going:
+        return Step(say(status, Reason.NONE, words_going_on(taken_back)), (*removals,))
+    leaving = {member.rank for member in ending.values() if not ledger.has_ended(member.rank)}
     if not leaving <= ledger.again:
-        ledger.is_over((member for member in going if not _is_told(ledger, member)), now)
+        ledger.is_over((member for member in ending.values() if not _is_told(ledger, member)), now)
         ledger.again |= leaving
         status.interruptions += 1
         status.sweep = ledger.state()
-    status = say(status, Reason.PREEMPTED, words_while_ending(run, asked, len(going)))
-    if asked.ranks:  # each is ended alone, once that is written
+    status = say(status, Reason.PREEMPTED, words_while_ending(run, GivesWay.of(going), len(ending)))
+    if all(asked.ranks for asked in going):  # each is ended alone, once that is written
         return Step(status, (*removals,))
-    return Step(status, (*removals, *end_members(going, run.limits.grace_seconds)))
+    return Step(status, (*removals, *end_members(list(ending.values()), run.limits.grace_seconds)))
 
 
 def _others_go_on(run: Run, status: RunStatus) -> RunStatus:
     """The status once those are gone that gave way. What they left stays promised to whoever waits for it."""
-    asked = status.gives_way if run.wanted else None
+    asked = [each for each in asks_of(status) if run.is_wanted(each)]
     reason, message = (Reason.NONE, "") if status.reason is Reason.PREEMPTED else (status.reason, status.message)
-    return msgspec.structs.replace(status, gives_way=asked, reason=reason, message=message)
+    return msgspec.structs.replace(
+        status, gives_way=GivesWay.of(asked) if asked else None, reason=reason, message=message
+    )
 
 
 def _is_told(ledger: Ledger, member: Member) -> bool:

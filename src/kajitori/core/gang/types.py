@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from kajitori.core.reasons import Reason
-from kajitori.core.status import RunStatus
+from kajitori.core.status import GivesWayTo, RunStatus
 
 
 class MemberState(StrEnum):
@@ -95,12 +95,16 @@ class Run:
     deleting: bool = False
     resumes: int = 0
     generation: int = 0
-    wanted: bool = True
-    """Whoever it gives way to, if anybody, still waits for its nodes."""
+    unwanted: frozenset[tuple[str, int]] = frozenset()
+    """Of those that it gives way to (`GivesWayTo.waiting`): who does not wait for its nodes any more."""
     sweep: Sweep | None = None
     """Its members are independent of each other; `replicas` is their number."""
     fewest: int | None = None
     """Of an elastic gang: so many members are enough to start with, `replicas` are the most."""
+
+    def is_wanted(self, asked: GivesWayTo) -> bool:
+        """Whether whoever it gives way to so still waits for its nodes."""
+        return asked.waiting not in self.unwanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import msgspec
 from kajitori.core.gang.progress import counted, end_members, say, words_of
 from kajitori.core.gang.types import Action, DeleteMembers, Member, Run, Step
 from kajitori.core.reasons import NEVER_RESTARTED, Phase, Reason
-from kajitori.core.status import GivesWay, RunStatus
+from kajitori.core.status import GivesWay, GivesWayTo, RunStatus
 
 
 def give_way(status: RunStatus, asked: GivesWay) -> RunStatus:
@@ -61,8 +61,15 @@ def service_gives_way(run: Run, status: RunStatus, members: Sequence[Member]) ->
 
 def words_while_ending(run: Run, asked: GivesWay, alive: int) -> str:
     """What is said until so many members have ended."""
-    gone = "" if run.wanted else ", which does not wait for it any more"
-    return f"{words_of(asked)}{gone}; {counted(alive)} still ending, within {run.limits.grace_seconds} s"
+    words = words_of(asked, unwanted=run.unwanted)
+    return f"{words}; {counted(alive)} still ending, within {run.limits.grace_seconds} s"
+
+
+def words_going_on(asked: Sequence[GivesWayTo]) -> str:
+    """What is said where it goes on, since none of these waits any more."""
+    *names, last = sorted({each.to for each in asked})
+    who = f"{', '.join(names)} and {last} do" if names else f"{last} does"
+    return f"goes on: {who} not wait for its nodes any more"
 
 
 def end_told(run: Run, status: RunStatus, members: Sequence[Member]) -> tuple[Action, ...]:
@@ -75,8 +82,8 @@ def end_told(run: Run, status: RunStatus, members: Sequence[Member]) -> tuple[Ac
 
 def _tell(run: Run, status: RunStatus, asked: GivesWay) -> Step:
     """Nobody, or not everybody, was told yet."""
-    if run.wanted:
+    if run.is_wanted(asked):
         status = say(status, Reason.PREEMPTED, words_of(asked))
         return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
-    message = f"goes on: {asked.to} does not wait for its nodes any more"
-    return Step(msgspec.structs.replace(status, gives_way=None, reason=Reason.NONE, message=message))
+    status = msgspec.structs.replace(status, gives_way=None)
+    return Step(say(status, Reason.NONE, words_going_on((asked,))))
