@@ -64,7 +64,7 @@ def image_step(member: Mapping[str, Any], step: Mapping[str, Any]) -> Manifest:
 
 def tell(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:
     """What a user of this launcher may not expect."""
-    if not spec.command:
+    if spec.args and not spec.command:
         message = f"the program is {spec.args[0]}: with launcher mpi the image's own entrypoint is left out"
         findings.add("EntrypointLeftOut", message, "spec.args")
     if spec.host_network:

@@ -101,3 +101,10 @@ def test_anything_may_have_been_written(document: Any) -> None:
     draft = read_draft(document)
     assert draft.faults
     assert objections(draft, parse_policy({}), Facts(), run=RUN) == []
+
+
+def test_a_program_of_mpi_that_is_not_named() -> None:
+    """Neither words for the program nor a policy with which any starts: both are told."""
+    spec = {"image": "x", "launcher": "mpi"}
+    assert [fault.field for fault in read_draft(spec).faults] == ["spec.command"]
+    assert objected(spec) == [("spec.launcher", "NoFirstStep")]
