@@ -274,7 +274,7 @@ async def _dry_run(api: Api, user: User, submission: Submission, decision: Decis
     if not submission.name:  # what policy derives from the name
         decision = await _decide(api, user, submission, name)
     run = msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))
-    start, placement = await waiting.start_of_new(api, run, submission.spec, decision)
+    start, placement = await waiting.start_of_new(api, user, run, submission.spec, decision)
     return DryRun(
         run=run_view(run),
         manifests=_manifests(api, submission, decision, run, placement.nodes[0] if placement else ""),

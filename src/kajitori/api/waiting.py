@@ -12,7 +12,7 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller
+from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.pools import tell_of_pools
@@ -28,17 +28,19 @@ from kajitori.core.gang.progress import words_of
 from kajitori.core.giving_way import LOOKED_AT
 from kajitori.core.planner import Placement
 from kajitori.core.quantity import format_duration
+from kajitori.core.quota import members_within, quota_shortage
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY
 from kajitori.core.status import RunStatus
 from kajitori.core.times import format_time
 from kajitori.core.what_if import Answer, ask
-from kajitori.errors import InvalidInput
+from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.growable import growable, may_grow, size_of
 from kajitori.kube.kin import owner_of
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Look
+from kajitori.kube.resources import RESOURCE_QUOTAS
 
 router = APIRouter(tags=["runs"])
 
@@ -123,10 +125,10 @@ def _would_ask(api: Api, now: Standing, found: Answer, key: str) -> list[str]:
 
 
 async def start_of_new(
-    api: Api, run: RunObject, spec: RunSpec, decision: Decision
+    api: Api, user: User, run: RunObject, spec: RunSpec, decision: Decision
 ) -> tuple[ExplanationView, Placement | None]:
-    """The same for a run that is not made yet, and where it would start. With the name of a run that waits it is asked
-    in that one's place."""
+    """The same for a run that is not made yet, and where it would start; as far as the namespace's quotas have room,
+    where its user may see them. With the name of a run that waits it is asked in that one's place."""
     meta = run.metadata
     key = f"{meta.namespace}/{meta.name}"
     # Whatever is remembered of runs by their names, of this one nothing is true of the next.
@@ -136,7 +138,17 @@ async def start_of_new(
         return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
     applicant = replace(applicant, request=replace(applicant.request, key=key))
     view, found = await start_of(api, applicant)
-    return view, found.placement
+    try:
+        quotas = (await user.client.list(RESOURCE_QUOTAS, run.metadata.namespace)).items
+    except Forbidden:
+        return view, found.placement
+    pod, placement = decision.template.get("spec", {}), found.placement
+    if lacks := quota_shortage(quotas, pod, applicant.request.least):
+        return ExplanationView(phase=view.phase, reason=Reason.QUOTA.value, message=lacks), None
+    if placement is not None:
+        view.fit_now = members_within(quotas, pod, len(placement.ranks))
+        placement = replace(placement, ranks=placement.ranks[: view.fit_now], nodes=placement.nodes[: view.fit_now])
+    return view, placement
 
 
 def _gave_way(run: RunObject) -> str:

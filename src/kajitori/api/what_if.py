@@ -38,7 +38,7 @@ async def what_if(api: Shared, user: Caller, request: Request) -> Response:
     decision = await decide_or_refuse(api, user, submission)
     name = submission.name or _NAMELESS
     run = run_object(run_document(submission, name, user, api.now()))
-    start, placement = await waiting.start_of_new(api, run, submission.spec, decision)
+    start, placement = await waiting.start_of_new(api, user, run, submission.spec, decision)
     return answer(
         WhatIf(
             namespace=submission.namespace,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -14,7 +13,7 @@ from kajitori.controllers.belongings import ensure_of_run
 from kajitori.controllers.networks import NetworkKeeper
 from kajitori.core import first_step, manifests, names
 from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
-from kajitori.core.quota import quota_shortage
+from kajitori.core.quota import members_within, quota_shortage
 from kajitori.core.reasons import Reason
 from kajitori.core.refused_pods import is_said_by_webhook, may_be_limit_range, name_limit_ranges, reason_of_refusal
 from kajitori.core.run import RunSpec
@@ -144,11 +143,7 @@ async def quota_room(client: KubeClient, namespace: str, template: Mapping[str, 
         quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
     except Forbidden:
         return members  # not ours to see; the API server judges each Pod
-    return _room_in(quotas, template.get("spec", {}), members) if quotas else members
-
-
-def _room_in(quotas: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], members: int) -> int:
-    return bisect_left(range(members), True, key=lambda count: bool(quota_shortage(quotas, pod, count + 1)))
+    return members_within(quotas, template.get("spec", {}), members) if quotas else members
 
 
 async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int]) -> Sequence[int]:
@@ -169,7 +164,7 @@ async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ra
     if not shortage:
         return ranks
     if attempt.launcher == manifests.SWEEP:
-        left = set(missing[_room_in(quotas, template, len(missing)) :])
+        left = set(missing[members_within(quotas, template, len(missing)) :])
         if left != set(ranks):
             return [rank for rank in ranks if rank not in left]
     raise StartRefused(Reason.QUOTA, shortage)

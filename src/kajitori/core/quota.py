@@ -6,7 +6,8 @@ server, which judges each Pod anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kajitori.core.quantity import QuantityError, format_cpu, format_memory, parse_cpu_millis, parse_memory_bytes
@@ -35,6 +36,11 @@ def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, A
                     f"quota {quota_name}, {name}: needs {_shown(name, needed[name])}, {left} of {all_of_it} left"
                 )
     return "; ".join(said)
+
+
+def members_within(quotas: Sequence[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> int:
+    """For how many of so many more members there is room."""
+    return bisect_left(range(members), True, key=lambda count: bool(quota_shortage(quotas, template, count + 1)))
 
 
 def _needs_of_one(spec: Mapping[str, Any]) -> dict[str, int]:

@@ -170,6 +170,8 @@ class FakeKubernetes:
         plural, namespace = request.match_info["plural"], request.match_info.get("namespace", "")
         if "watch" in request.query:
             return await self._watch(request, plural, namespace)
+        if not self._may(request, "list", plural, namespace):
+            return _status(403, "Forbidden", f"may not list {plural}")
         items = [
             each for key, each in self.objects.items() if key[0] == plural and (not namespace or key[1] == namespace)
         ]

@@ -113,8 +113,8 @@ async def test_what_is_expected_before_such_an_end_is_told(world: World) -> None
 
 
 async def test_of_a_sweep_no_member_has_an_end_that_was_assumed(world: World) -> None:
-    attempt = {"number": 1, "nodes": "g[1-2]", "ranks": "0-1", "created": True, "template": TEMPLATE}
-    attempt |= {"startedAt": ago(10), "launcher": "sweep"}
+    attempt = {"number": 1, "nodes": "g[1-2]", "ranks": "0-1", "created": True}
+    attempt |= {"template": template_text(TEMPLATE), "startedAt": ago(10), "launcher": "sweep"}
     status = {"phase": "Running", "attempts": 1, "attempt": attempt, "startedAt": ago(10), "sweep": {}}
     made = world.kubernetes.put("runs", run("grid", **WANTS, array="0-3") | {"status": status})
     for rank in (0, 1):

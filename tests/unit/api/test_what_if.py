@@ -53,6 +53,23 @@ async def test_a_run_that_would_wait_is_explained_like_one_that_waits(world: Wor
     assert [(each["kind"], each["name"]) for each in there["start"]["toFree"]] == [("run", "team/big")]
 
 
+async def test_a_quota_of_the_namespace_is_in_the_way_before_the_run_is_submitted(world: World) -> None:
+    """As it would be afterwards: a gang does not start, one that takes what fits starts with less. Who may not see
+    quotas is told what nodes there are."""
+    hard = {"requests.nvidia.com/gpu": "12"}
+    quota = {"metadata": {"name": "q", "namespace": "team"}, "spec": {"hard": hard}, "status": {"hard": hard}}
+    world.kubernetes.put("resourcequotas", quota)
+    found = (await what_if(world, WANTS)).json()
+    assert (found["starts"], found["nodes"], found["start"]["reason"]) == (False, "", "Quota")
+    assert found["start"]["message"] == "quota q, requests.nvidia.com/gpu: needs 16, 12 of 12 left"
+    dry = await world.http.post("/v1/runs", json={"spec": WANTS}, params={"dryRun": "true"})
+    assert dry.json()["start"] == found["start"]
+    elastic = (await what_if(world, WANTS | {"minReplicas": 1})).json()
+    assert (elastic["starts"], elastic["nodes"], elastic["start"]["fitNow"]) == (True, "g1", 1)
+    world.kubernetes.denied.add(("ada", "list", "resourcequotas", "team"))
+    assert (await what_if(world, WANTS)).json()["starts"] is True
+
+
 async def test_whom_it_would_ask_to_give_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of high priority does not wait for the end of one of low priority; one of low priority does. While nodes
     come and go nobody is named."""
