@@ -35,6 +35,9 @@ from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 MOST_RANKS = 64
 """Of a larger run only rank 0 is shown unless its ranks are asked for: nobody can read a thousand logs at once."""
+MOST_MERGED = 256
+"""Of more a server merges no logs into one."""
+TOO_MANY = f"at most {MOST_MERGED} logs are merged into one"
 
 _BEFORE_RUNNING = frozenset({"Queued", "Starting"})
 
@@ -62,7 +65,9 @@ class Follower(threading.Thread):
         self._progress = Progress(cli, self._say, quiet=quiet)
         replicas = members_asked_for(run)
         self._counts_only = is_sweep(run) and rank is None and not all_ranks
-        several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
+        if all_ranks and replicas > MOST_MERGED:
+            say(f"note: {TOO_MANY}")
+        several = rank is None and 1 < replicas <= (MOST_MERGED if all_ranks else MOST_RANKS)
         if rank is None and replicas > 1 and not several and not quiet and not self._counts_only:
             say(f"{run['name']}: the log of rank 0 of {replicas}; others: kaji logs --rank R {run['name']}")
         self._reader = LogReader(api, run, rank=rank, all_ranks=several, follow=True, first=1)

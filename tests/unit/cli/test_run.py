@@ -175,6 +175,9 @@ def test_a_large_gang_shows_rank_0() -> None:
     assert result.stdout == "x\n"
     assert "rank 0 of 1000" in result.stderr
     assert "allRanks" not in api.calls_to("GET", "/logs")[0].query
+    result = invoke(api, "run", "--all-ranks", "-n", "1000", "x")
+    assert (result.exit_code, result.stdout) == (0, "x\n")
+    assert "note: at most 256 logs are merged into one\n" in result.stderr
 
 
 def test_restarts_are_told_while_the_log_goes_on() -> None:

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import FakeWebApi, cut_after, invoke, logged, ndjson, problem, view
 
+from kajitori.api.logs import MAX_RANKS
+from kajitori.cli.follow import MOST_MERGED
+
 BERT, GPT, GPT2 = view("bert"), view("gpt-small", "Succeeded"), view("gpt-large", "Stopped")
 OTHER = view("bert", namespace="nlp", uid="other")
 
@@ -211,6 +214,50 @@ def test_a_very_long_line_is_one_line() -> None:
     )
     api = FakeWebApi([view("bert", spec={"replicas": 2})], answers={"GET /v1/runs/vision/bert/logs": told})
     assert invoke(api, "logs", "bert").stdout == "[1] xy\n[0] abc\n"
+
+
+def test_more_logs_than_a_server_merges() -> None:
+    """It is said at once, and not recommended where it can't be done."""
+    api = FakeWebApi([view("bert", spec={"replicas": MOST_MERGED + 1})])
+    result = invoke(api, "logs", "--all-ranks", "bert")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "kaji: --all-ranks: bert has 257 members; at most 256 logs are merged into one\n"
+        "      choose one of them: --rank R\n"
+    )
+    assert invoke(api, "logs", "bert").stderr == "bert: rank 0 of 257; others with --rank R\n"
+    assert MOST_MERGED == MAX_RANKS
+
+
+@pytest.mark.parametrize(
+    ("status", "flags", "said"),
+    [
+        ({"phase": "Stopped"}, [], "ranks 0,2-3"),
+        ({"phase": "Running", "attempt": {"number": 3}}, ["--attempt", "2"], "ranks 0,2-3"),
+        ({"phase": "Running", "attempt": {"number": 3}}, ["--attempt", "3"], ""),
+        ({"phase": "Running", "attempt": {"number": 3}}, [], ""),
+    ],
+)
+def test_whose_log_is_gone_is_said(status: dict[str, Any], flags: list[str], said: str) -> None:
+    """What was not kept must not look like members that said nothing."""
+    run = view("bert", spec={"replicas": 4}, status=status)
+    api = FakeWebApi([run], answers={"GET /v1/runs/vision/bert/logs": logged("2026-11-21T10:00:01Z a", rank=1)})
+    result = invoke(api, "logs", *flags, "bert")
+    assert (result.exit_code, result.stdout) == (0, "[1] a\n")
+    assert result.stderr == (
+        f"bert: nothing of {said}: of members whose Pods are gone, the end of the log is kept of rank 0 and of those "
+        "that failed\n"
+        if said
+        else ""
+    )
+
+
+def test_what_a_server_finds_wrong_is_said_in_the_words_of_the_command_line() -> None:
+    faults = [{"field": "rank", "message": "bert has 1 member", "hint": "its only rank is 0"}]
+    refused = problem(422, "InvalidInput", "wrong", faults=faults)
+    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": refused})
+    result = invoke(api, "logs", "--rank", "3", "bert")
+    assert (result.exit_code, result.stderr) == (2, "kaji: --rank: bert has 1 member\n      its only rank is 0\n")
 
 
 def test_wrong_log_options_are_refused() -> None:

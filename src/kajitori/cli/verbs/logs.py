@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import line_count, namespace_option, run_argument, server_options
+from kajitori.errors import InvalidInput
 
 
 @click.command(
@@ -21,7 +23,7 @@ from kajitori.cli.options import line_count, namespace_option, run_argument, ser
 @click.option("-t", "--timestamps", is_flag=True, help="With the time of each line.")
 @click.option("--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Its Nth start only; else the latest.")
-@click.option("--all-ranks", is_flag=True, help="Every member, however many.")
+@click.option("--all-ranks", is_flag=True, help="All members, up to 256.")
 @namespace_option()
 @server_options
 @click.pass_obj
@@ -42,12 +44,13 @@ def command(
     Of a run with several members each line begins with the member's rank. Of earlier starts, and of members whose Pods
     are gone, it is the end of the log as it was kept: of rank 0 and of those that failed, of a sweep of all.
     """
-    from kajitori.cli.follow import MOST_RANKS
+    from kajitori.cli.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
     from kajitori.cli.logprint import LogPrinter
     from kajitori.cli.lookup import find_run
     from kajitori.cli.problems import say
     from kajitori.cli.streams import LogReader
     from kajitori.cli.words import has_started, is_sweep, members_asked_for, progress_words
+    from kajitori.core.nodelist import compress_ranks
 
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
@@ -56,23 +59,52 @@ def command(
         view = find_run(api, run, namespace)
         replicas = members_asked_for(view)
         several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
+        if several and replicas > MOST_MERGED:
+            message, hint = f"{view['name']} has {replicas} members; {TOO_MANY}", "choose one of them: --rank R"
+            raise InvalidInput.one("--all-ranks", message, hint=hint)
         if rank is None and replicas > 1 and not several:
             which = "the first" if is_sweep(view) else "rank 0"
-            say(f"{view['name']}: {which} of {replicas}; others with --rank R or --all-ranks")
+            more = " or --all-ranks" if replicas <= MOST_MERGED else ""
+            say(f"{view['name']}: {which} of {replicas}; others with --rank R{more}")
         if not has_started(view):
             say(f"{view['name']}: no log: {progress_words(view)}")
         reader = LogReader(
             api, view, rank=rank, all_ranks=several, follow=follow, tail=last, since=oldest, attempt=attempt
         )
         printer = LogPrinter(prefix=several, timestamps=timestamps, colour=cli.colour)
+        all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")
+        silent = set(range(replicas)) if all_of_them else set()
         try:
             for line in reader.lines():
                 printer.print(line)
+                silent.discard(line.rank)
+        except InvalidInput as error:
+            raise _in_options(error) from None
         except KeyboardInterrupt:
             if cli.has_person and follow:
                 say(f"\n{view['name']} is not touched. Stop it: kaji stop {view['name']}")
             return 130
+    if silent and _are_pods_gone(view, attempt):
+        ranks = f"rank{'s' if len(silent) > 1 else ''} {compress_ranks(sorted(silent))}"
+        kept = "of members whose Pods are gone, the end of the log is kept of rank 0 and of those that failed"
+        say(f"{view['name']}: nothing of {ranks}: {kept}")
     return 0
+
+
+def _are_pods_gone(view: dict[str, Any], attempt: int | None) -> bool:
+    """Whether what is asked for is an earlier start, or the run was stopped: what is there was kept."""
+    from kajitori.cli.words import phase_of, status_of
+
+    newest = (status_of(view).get("attempt") or {}).get("number", 0)
+    return phase_of(view) == "Stopped" or (attempt is not None and attempt < newest)
+
+
+def _in_options(error: InvalidInput) -> InvalidInput:
+    """What a server finds wrong, in the words of the command line."""
+    from dataclasses import replace
+
+    words = {"rank": "--rank", "attempt": "--attempt", "since": "--since", "tail": "--tail"}
+    return type(error)([replace(fault, field=words.get(fault.field, fault.field)) for fault in error.faults])
 
 
 def _since(text: str | None) -> str:
@@ -80,7 +112,6 @@ def _since(text: str | None) -> str:
     if text is None or re.match(r"\d{4}-\d\d-\d\d", text):
         return text or ""
     from kajitori.core.quantity import QuantityError, parse_duration_seconds
-    from kajitori.errors import InvalidInput
 
     try:
         return f"{parse_duration_seconds(text)}s"

@@ -113,7 +113,7 @@ def _words(*known: str) -> Any:
 @click.option(
     "--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="Follow this member's log only."
 )
-@click.option("--all-ranks", is_flag=True, help="Follow every member's log, however many.")
+@click.option("--all-ranks", is_flag=True, help="Follow the logs of all members, up to 256.")
 @click.option("-q", "--quiet", is_flag=True, help="No notes and no progress.")
 @click.option("--dry-run", is_flag=True, help="Show what would be made and when it could start; make nothing.")
 @click.option(
