@@ -29,6 +29,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from kajitori.controllers.runs import RunController
 from kajitori.core import names
 from kajitori.core.policy import parse_policy
 from kajitori.core.reasons import Phase
+from kajitori.entrypoints.process import look_for_garbage_seldom
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
@@ -253,6 +255,7 @@ async def _submit(client: KubeClient, each: Class, pool: int, number: int, share
 async def measure(cluster: RealCluster, share: float, *, pods: bool) -> Outcome:
     """All runs, from the first submission to the last end."""
     stop = asyncio.Event()
+    look_for_garbage_seldom()  # as the process of a controller does
     async with KubeClient(cluster.config) as admin:
         await install(admin)
         for pool in range(POOLS):
@@ -366,7 +369,8 @@ def run_kueue(folder: Path) -> Outcome:
         subprocess.run(program, check=True, env={**os.environ, "KUBEBUILDER_ASSETS": assets})
         summary = yaml.safe_load((Path(out) / "summary.yaml").read_text())
     queue = summary["clusterQueueClasses"]["cq"]
-    seconds = (queue["lastEventTime"] - queue["firstEventTime"]).total_seconds()
+    first, last = (datetime.fromisoformat(str(queue[name])) for name in ("firstEventTime", "lastEventTime"))
+    seconds = (last - first).total_seconds()
     work = sum(each.count * each.seconds * each.units for each in CLASSES) * POOLS * SUBMITTERS
     waits = {name: found["averageTimeToAdmissionMs"] / 1000 for name, found in summary["workloadClasses"].items()}
     return Outcome(seconds, work / (CAPACITY * seconds), waits, "measured")

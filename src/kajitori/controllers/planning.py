@@ -84,7 +84,7 @@ class Planning:
         self._being_told: set[Key] = set()
         self._asked_under = 0
         """The version of the policy that all who wait were asked about last."""
-        self.look_again_at: datetime | None = None
+        self._look_again_at: datetime | None = None
         """When the queue is looked at again though nothing changes."""
 
     # ------------------------------------------------------------------------------------------ who waits
@@ -125,13 +125,20 @@ class Planning:
             self._changed = True
 
     def rest_seconds(self) -> float | None:
-        """How long until it is time to plan what changed; None where nothing did."""
+        """How long until it is time to plan: what changed, or what time alone changes; None where neither is."""
         if first := self.first_look.seconds_left():
             return first
-        if not len(self._queue) or not (self._changed or self._only_heads_seen):
+        if not len(self._queue):
             return None
-        until = min(self._rests_until, self._heads_rest_until if self._changed else math.inf)
-        return until - asyncio.get_running_loop().time()
+        time = asyncio.get_running_loop().time()
+        whole = self._rests_until - time
+        if self._changed:
+            return min(whole, self._heads_rest_until - time)
+        if self._only_heads_seen:
+            return whole
+        if self._look_again_at is None:
+            return None
+        return max(whole, (self._look_again_at - self._now()).total_seconds())
 
     # ------------------------------------------------------------------------------------------ planning
 
@@ -140,8 +147,8 @@ class Planning:
         for a multiple of what it takes."""
         if not len(self._queue) or self.first_look.seconds_left():
             return
-        loop, is_due = asyncio.get_running_loop(), self.look_again_at is not None and self._now() >= self.look_again_at
-        began = loop.time()
+        loop, again = asyncio.get_running_loop(), self._look_again_at
+        began, is_due = loop.time(), again is not None and self._now() >= again
         if began >= self._rests_until:
             if self._changed or self._only_heads_seen or is_due:
                 self._changed = self._only_heads_seen = False
@@ -157,7 +164,7 @@ class Planning:
 
     def _plan_all(self) -> None:
         """Starts what fits, and tells the others why they wait."""
-        self.look_again_at = None
+        self._look_again_at = None
         in_force = self._cluster.policy_version
         outdated = self._queue.decided_before(in_force)
         if outdated and in_force != self._asked_under:  # policy is asked for each attempt, and it is another one now
@@ -192,7 +199,7 @@ class Planning:
 
     def _plan_at(self, moment: datetime) -> None:
         """The queue is looked at again then, or earlier."""
-        self.look_again_at = min(moment, self.look_again_at or moment)
+        self._look_again_at = min(moment, self._look_again_at or moment)
 
     def _time_of_facts(self) -> datetime:
         return self._mirror.shown_until(self._now())

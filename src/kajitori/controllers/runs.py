@@ -231,7 +231,7 @@ class RunController:
         self._planning.note_done(key)
 
     async def _wait(self, stopping: asyncio.Task[bool]) -> None:
-        moments = (each for each in (self._planning.look_again_at, self._catch_up_at) if each)
+        moments = () if self._catch_up_at is None else (self._catch_up_at,)
         await self._work.wait(stopping, moments, self._planning.rest_seconds())
 
     def _catch_up(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 from collections.abc import Callable, Coroutine, Iterable, KeysView
 from datetime import datetime, timedelta
@@ -19,6 +20,9 @@ REST = 4
 """Looking at one thing that is large rests for this many times as long as it took: at most a fifth of a core."""
 
 RETRY_MAX_SECONDS = 30.0
+
+MOST_STALE = 1024
+"""Alarms that do not count any more are thrown away when they are so many and as many as those that do."""
 
 Key = tuple[str, str]
 """Namespace and name of a Run."""
@@ -37,6 +41,8 @@ class WorkQueue:
         self._changed: set[Key] = set()
         self._changed_meanwhile: set[Key] = set()
         self._wake_at: dict[Key, datetime] = {}
+        self._alarms: list[tuple[datetime, Key]] = []
+        """A heap of these, and of some that do not count any more."""
         self._working: dict[Key, asyncio.Task[None]] = {}
         self._failures: dict[Key, int] = {}
         """In a row."""
@@ -64,7 +70,13 @@ class WorkQueue:
 
     def wake_at(self, key: Key, moment: datetime) -> None:
         """It is looked at again at that moment, or earlier."""
-        self._wake_at[key] = min(moment, self._wake_at.get(key, moment))
+        known = self._wake_at.get(key)
+        if known is None or moment < known:
+            self._wake_at[key] = moment
+            heapq.heappush(self._alarms, (moment, key))
+            if len(self._alarms) > MOST_STALE + 2 * len(self._wake_at):
+                self._alarms = [(due, each) for each, due in self._wake_at.items()]
+                heapq.heapify(self._alarms)
 
     def rest(self, key: Key, seconds: float) -> None:
         """Looking at it took so long: it is left alone for a multiple of that."""
@@ -78,7 +90,7 @@ class WorkQueue:
     async def wait(self, stopping: asyncio.Task[bool], moments: Iterable[datetime], seconds: float | None) -> None:
         """Until something changed or is due, at one of `moments` or after `seconds` at the latest, or until `stopping`
         is done; then for the burst to settle."""
-        due = [*self._wake_at.values(), *moments]
+        due = [each for each in (self._first_alarm(), *moments) if each is not None]
         timeouts = [(min(due) - self._now()).total_seconds()] if due else []
         timeouts += [] if seconds is None else [seconds]
         waiting = asyncio.create_task(self._something.wait())
@@ -94,7 +106,8 @@ class WorkQueue:
     def take(self) -> set[Key]:
         """What changed or is due, but what is still being worked on or rests: these come later."""
         now, moment = self._now(), asyncio.get_running_loop().time()
-        for key in [key for key, due in self._wake_at.items() if due <= now]:
+        while (first := self._first_alarm()) is not None and first <= now:
+            key = heapq.heappop(self._alarms)[1]
             del self._wake_at[key]
             self._changed.add(key)
         taken, self._changed = self._changed, set()
@@ -104,6 +117,12 @@ class WorkQueue:
             self.wake(key, timedelta(seconds=self._rests_until[key] - moment))
             taken.discard(key)
         return taken
+
+    def _first_alarm(self) -> datetime | None:
+        """When something is due next."""
+        while self._alarms and self._wake_at.get(self._alarms[0][1]) != self._alarms[0][0]:
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
 
     def begin(self, key: Key, work: Work) -> None:
         """Begins a piece of work; there is none in progress on this key."""

@@ -24,6 +24,7 @@ from kajitori.kube.resources import NAMESPACES
 log = logging.getLogger("kajitori")
 
 GPU_TYPE_LABEL = "kajitori.dev/gpu-type"
+ALLOCATIONS_BETWEEN_COLLECTIONS = 20_000
 RESTART_PAUSE_SECONDS = 1.0
 RESTART_PAUSE_MAX_SECONDS = 30.0
 
@@ -36,7 +37,7 @@ def run_until_told(work: Coroutine[Any, Any, None], log_level: str, *, may_lead:
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    gc.freeze()  # what was imported stays: it need not be looked at again and again
+    look_for_garbage_seldom()
     try:
         run_loop(work, may_lead=may_lead)
     except BaseExceptionGroup as group:
@@ -48,6 +49,13 @@ def run_until_told(work: Coroutine[Any, Any, None], log_level: str, *, may_lead:
             raise first from group
         raise
     return 0
+
+
+def look_for_garbage_seldom() -> None:
+    """What was imported stays: it need not be looked at again and again. With Python's own 700 allocations between two
+    collections a controller that has much to do spends a tenth of its time on them."""
+    gc.freeze()
+    gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
 
 
 def run_loop(work: Coroutine[Any, Any, None], *, may_lead: bool) -> None:

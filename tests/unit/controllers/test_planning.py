@@ -6,11 +6,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.controllers.planning import Planning
 from kajitori.controllers.provisioning import Provisioning
-from kajitori.controllers.queue import Admitted, Waiting
+from kajitori.controllers.queue import LONGEST_PAUSE, Admitted, Waiting
 from kajitori.controllers.starting import Starter
 from kajitori.controllers.statuses import Statuses
 from kajitori.controllers.workqueue import WorkQueue
@@ -50,11 +51,13 @@ class Scene(QueueScene):
         statuses = cast(Statuses, SimpleNamespace(written_at=lambda key: None))
         provisioning = Provisioning(cast(KubeClient, None), self.cluster, lambda key: None)
         starter = cast(Starter, self.slow)
-        self.planning = Planning(self.mirror, self.cluster, self.work, statuses, starter, provisioning, lambda: NOW)
+        self.now = NOW
+        clock = lambda: self.now  # noqa: E731
+        self.planning = Planning(self.mirror, self.cluster, self.work, statuses, starter, provisioning, clock)
 
-    def wait(self, name: str, since: str) -> None:
+    def wait(self, name: str, since: str, **spec: Any) -> None:
         """This run needs a node."""
-        waits = self.waits(name, 1, since=since)
+        waits = self.waits(name, 1, since=since, **spec)
         spec, decision = self.cluster.decide(waits.run)
         life = life_of(waits.run, spec, decision, waits.run.standing)
         admitted = Admitted(life, spec, decision, self.cluster.policy_version)
@@ -108,6 +111,23 @@ async def test_nothing_starts_before_all_runs_were_looked_at_once() -> None:
     assert (scene.planning.rest_seconds() or 0) > 0 and not scene.work.busy
     scene.planning.leave(("team", "over"))
     assert await scene.plan() == ["first"]
+    await scene.work.close()
+
+
+async def test_while_nothing_but_time_passes_the_queue_is_looked_at_again_once_that_has_rested_or_not_at_all() -> None:
+    """A moment that has come is no reason to look for it over and over, least of all where nobody waits any more."""
+    scene = Scene(1, turns=8)
+    scene.runs("runs", "n0", since=ago(minutes=5), timeLimit="1h")
+    scene.wait("waits", ago(minutes=1), resources={"gpu": 8})
+    scene.planning.plan()
+    assert scene.planning.rest_seconds() == pytest.approx(LONGEST_PAUSE.total_seconds())
+    scene.now += LONGEST_PAUSE
+    assert (scene.planning.rest_seconds() or 0) > 0  # it has just been looked at
+    assert await scene.plan() == []
+    assert scene.planning.rest_seconds() == pytest.approx(LONGEST_PAUSE.total_seconds())
+    scene.now += LONGEST_PAUSE
+    scene.planning.leave(("team", "waits"))
+    assert scene.planning.rest_seconds() is None
     await scene.work.close()
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kajitori.controllers import workqueue
 from kajitori.controllers.workqueue import RETRY_MAX_SECONDS, Key, WorkQueue
 from kajitori.errors import Conflict, KajitoriError, NotFound, Unavailable
 
@@ -108,6 +112,34 @@ async def test_it_waits_until_something_is_due_or_changes() -> None:
     clock.now += timedelta(hours=1)
     assert work.take() == {KEY}
     never.cancel()
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 9), st.sampled_from(["wake", "forget", "take"]))))
+def test_each_is_due_at_the_earliest_of_its_moments(drawn: list[tuple[str, int, str]]) -> None:
+    """However often it was asked for, and whatever was forgotten meanwhile; what does not count is thrown away."""
+
+    async def checked() -> None:
+        with mock.patch.object(workqueue, "MOST_STALE", 2):
+            clock = Clock()
+            work, due = WorkQueue(clock), dict[Key, datetime]()
+            for name, seconds, act in drawn:
+                key, moment = ("team", name), clock.now + timedelta(seconds=seconds)
+                if act == "wake":
+                    work.wake_at(key, moment)
+                    due[key] = min(moment, due.get(key, moment))
+                elif act == "forget":
+                    work.forget(key)
+                    due.pop(key, None)
+                else:
+                    clock.now = moment
+                    expected = {each for each, at in due.items() if at <= moment}
+                    assert work.take() == expected
+                    due = {each: at for each, at in due.items() if each not in expected}
+                assert len(work._alarms) <= 3 + 2 * max(1, len(due)) + sum(each[2] == "forget" for each in drawn)
+            clock.now += timedelta(hours=1)
+            assert work.take() == set(due)
+
+    asyncio.run(checked())
 
 
 async def test_closing_gives_up_what_was_begun() -> None:
