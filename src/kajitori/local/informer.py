@@ -41,11 +41,17 @@ class Informer(Generic[T]):
         self._type = type_
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._listeners: list[Callable[[Key, T | None, T | None], None]] = []
+        self._list_listeners: list[Callable[[], None]] = []
         self._keep = keep
 
     def listen(self, listener: Callable[[Key, T | None, T | None], None]) -> None:
         """Call `listener(key, old, new)` for each change: None stands for what is not there."""
         self._listeners.append(listener)
+
+    def listen_to_lists(self, listener: Callable[[], None]) -> None:
+        """Call it whenever everything was listed: what is in `items` then is so, also where it is older than an answer
+        that somebody had before."""
+        self._list_listeners.append(listener)
 
     async def run(self) -> None:
         """Follow the watch until cancelled. Raises ApiError where the server refuses for good."""
@@ -53,6 +59,8 @@ class Informer(Generic[T]):
             match event:
                 case Synced():
                     self.synced.set()
+                    for listener in self._list_listeners:
+                        listener()
                 case Added(new):
                     self._tell(None, new)
                 case Modified(new, old):

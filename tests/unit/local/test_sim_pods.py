@@ -76,6 +76,27 @@ async def test_an_answer_says_nothing_of_a_pod_that_is_gone_meanwhile(comes_agai
     assert server.written == ["first", "second"][: 1 + comes_again]
 
 
+async def test_what_a_backup_lacks_is_written_again() -> None:
+    """A list of all is believed, though it knows less than an answer; single news that come late are not."""
+    server = LateServer()
+    server.answers.set()
+    pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
+    pods.see(KEY, pod("first", "3"))
+    task = asyncio.create_task(pods.work())
+    await _all_done()
+    assert pods.pods[KEY].status.phase == "Running"
+    writes = len(server.written)
+    pods.see(KEY, pod("first", "3"))
+    pods.listed({KEY: pods.pods[KEY]})
+    await _all_done()
+    assert len(server.written) == writes
+    pods.listed({KEY: pod("first", "3"), ("space", "of another pool"): pod("other", "4")})
+    await _all_done()
+    task.cancel()
+    assert len(server.written) > writes
+    assert list(pods.pods) == [KEY]
+
+
 async def _all_done() -> None:
     """Whatever can be done without an answer is done."""
     for _ in range(20):

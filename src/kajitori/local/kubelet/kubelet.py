@@ -193,7 +193,10 @@ class Kubelet:
             if uid not in {pods.uid(pod) for pod in listed}:
                 worker.removed()
         for pod in listed:
-            self._take(pod)
+            if (known := self.workers.get(pods.uid(pod))) is not None:
+                known.listed(pod)
+            else:
+                self._add(pod)
         if not self._listed:
             self._listed = True
             self._remove_strangers()

@@ -143,6 +143,7 @@ class NodeStatus:
         try:
             await cluster.patch(resources.LEASES, self._name, {"spec": spec}, LEASE_NAMESPACE)
         except NotFound:
+            self.changed()  # the Node may be gone, too, where an API server was given a backup's data
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": self._uid}
             lease = {
                 "apiVersion": "coordination.k8s.io/v1",

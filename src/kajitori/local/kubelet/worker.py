@@ -74,6 +74,16 @@ class PodWorker:
         if self._take(pod):
             self.wake()
 
+    def listed(self, pod: Manifest) -> None:
+        """The Pod as it stands in a list of all: so it is, however old. An API server that was given a backup's data
+        does not know what was reported since: that is reported again. (If an answer was quicker than the list, the
+        watch tells it at once, too.)"""
+        if _version(pod) < _version(self.pod):
+            self.pod, self._reported = pod, {}
+            self.wake()
+        else:
+            self.update(pod)
+
     def _take(self, pod: Manifest) -> bool:
         """Whether it is not older than what is known: an answer may come after the news of what happened since."""
         if _version(pod) < _version(self.pod):

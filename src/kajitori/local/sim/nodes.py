@@ -72,6 +72,7 @@ class SimulatedNodes:
         self._sim = SimulatedPods(client, settings, self.numbers, clock)
         self._pods = Informer(client, PODS, SimPod, field_selector="spec.nodeName!=", keep=self._is_ours)
         self._pods.listen(self._see_pod)
+        self._pods.listen_to_lists(lambda: self._sim.listed(self._pods.items))
         selector = f"{manifest.LABEL_POOL}={manifest.pool_label(settings)}"
         self._nodes = Informer(client, NODES, Node, label_selector=selector)
         self._nodes.listen(self._see_node)

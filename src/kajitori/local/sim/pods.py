@@ -65,6 +65,15 @@ class SimulatedPods:
         self._remember(key, pod)
         self._look_at(key)
 
+    def listed(self, pods: Mapping[Key, SimPod]) -> None:
+        """All Pods as they are, however old: an API server that was given a backup's data does not know what was
+        written since. (If an answer was quicker than the list, the watch tells it at once, too.)"""
+        for key, pod in pods.items():
+            old = self.pods.get(key)
+            if old is not None and old.metadata.uid == pod.metadata.uid and _is_news(old, pod):
+                self._remember(key, pod)
+                self._look_at(key)
+
     def set_silent(self, node: str, silent: bool) -> None:
         """A silent node's Pods are neither updated nor deleted."""
         if silent:

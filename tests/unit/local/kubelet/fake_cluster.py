@@ -121,6 +121,15 @@ class FakeCluster:
             queue.put_nowait(PodGone(gone))
         self._tell()
 
+    def restore(self, objects: Mapping[Key, Object]) -> None:
+        """Goes on with what it held once, as after a backup was restored; watches begin anew."""
+        self.objects = {key: copy.deepcopy(one) for key, one in objects.items()}
+        self._version = max((int(one["metadata"]["resourceVersion"]) for one in objects.values()), default=0)
+        there = tuple(copy.deepcopy(one) for key, one in self.objects.items() if key[0] == "pods")
+        for queue in self._watchers:
+            queue.put_nowait(PodsListed(there))
+        self._tell()
+
     def pod(self, name: str, namespace: str = "default") -> Object | None:
         return self.objects.get(("pods", namespace, name))
 

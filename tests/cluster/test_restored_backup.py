@@ -1,0 +1,159 @@
+"""Nodes beside an API server that comes back with the data of a backup: its resource versions have gone back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tests.helpers.real_cluster import free_port
+
+from kajitori.errors import NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.resources import NODES, PODS
+from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
+from kajitori.local.kubelet.kubelet import Kubelet
+from kajitori.local.kubelet.settings import KubeletSettings
+from kajitori.local.sim import SimSettings, SimulatedNodes
+
+NS = "default"
+HERE, SIM = "here", "sim-1"
+PATIENCE_SECONDS = 60.0
+
+
+class Scene:
+    """A server that is stopped and started under its nodes, which are never told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = EmbeddedSettings(folder / "cluster", port=free_port())
+        self.client: KubeClient
+        self.kubelet: Kubelet
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Scene]:
+        stop = asyncio.Event()
+        self._server = await EmbeddedCluster(self.settings).__aenter__()
+        async with KubeClient(self._server.client_config()) as self.client:
+            self.kubelet = Kubelet(self.client, KubeletSettings(HERE, self.folder / "kubelet", address="127.0.0.1"))
+            sim = SimulatedNodes(self.client, SimSettings(count=1, digits=1))
+            nodes = [asyncio.create_task(self.kubelet.run(stop)), asyncio.create_task(sim.run(stop))]
+            await asyncio.wait_for(asyncio.gather(self.kubelet.registered.wait(), sim.ready.wait()), PATIENCE_SECONDS)
+            try:
+                yield self
+            finally:
+                for worker in self.kubelet.workers.values():
+                    worker.removed()
+                await until(self._nothing_runs)
+                stop.set()
+                await asyncio.gather(*nodes)
+                await self._server.__aexit__(None, None, None)
+
+    async def _nothing_runs(self) -> bool:
+        return not self.kubelet.workers
+
+    async def restart(self, *, backup: bool = False, restore: bool = False) -> None:
+        """With the data that it had, which are copied to a backup or replaced by it."""
+        await self._server.__aexit__(None, None, None)
+        data, copy = self.settings.folder / "objects", self.folder / "backup"
+        if restore:
+            await asyncio.to_thread(shutil.rmtree, data)
+            await asyncio.to_thread(copy.rename, data)
+        if backup:
+            await asyncio.to_thread(shutil.copytree, data, copy)
+        self._server = await EmbeddedCluster(self.settings).__aenter__()
+
+    async def run(self, name: str, node: str, script: str = "") -> None:
+        spec = {
+            "nodeName": node,
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "any", "command": ["sh", "-c", script]}],
+        }
+        meta = {"name": name, "namespace": NS}
+        await self.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, NS)
+
+    async def phase(self, name: str, phase: str) -> dict[str, Any]:
+        """The status of a Pod that is in that phase now."""
+
+        async def there() -> Any:
+            status = (await self.client.get(PODS, name, NS))["status"]
+            return status if status.get("phase") == phase else None
+
+        found: dict[str, Any] = await until(there, f"{name} is {phase}")
+        return found
+
+    async def is_gone(self, name: str) -> bool:
+        with contextlib.suppress(NotFound):
+            await self.client.get(PODS, name, NS)
+            return False
+        return True
+
+    async def ends_soon(self, name: str) -> None:
+        """A simulated Pod that ran until now."""
+        patch = {"metadata": {"annotations": {"sim.kajitori.dev/duration": "0s"}}}
+        await self.client.patch(PODS, name, patch, NS)
+
+    def said(self, name: str) -> list[str]:
+        """What the Pod's program wrote."""
+        files = (self.folder / "kubelet" / "logs").glob(f"*_{name}_*/main/*.log")
+        return [line.split(" ", 3)[-1] for file in files for line in file.read_text().splitlines()]
+
+
+async def until(fulfilled: Callable[[], Awaitable[Any]], what: str = "") -> Any:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (answer := await fulfilled()):
+        assert time.monotonic() < deadline, f"it did not come to pass in time: {what}"
+        await asyncio.sleep(0.05)
+    return answer
+
+
+async def test_nodes_go_on_where_the_backup_has_them(tmp_path: Path) -> None:
+    """What ended since is told again and not run again, what runs goes on, what came since is ended, what was deleted
+    since is given up, and news of all is heard from then on."""
+    async with Scene(tmp_path).running() as scene:
+        gate, starts = tmp_path / "gate", tmp_path / "starts"
+        await scene.run("ends", HERE, f"echo once >>{starts}; until [ -e {gate} ]; do sleep 0.05; done")
+        for name in ("stays", "leaves"):
+            await scene.run(name, HERE, "echo $$$$; exec sleep 1000")
+        for name in ("sim-ends", "sim-stays", "sim-leaves"):
+            await scene.run(name, SIM)
+        for name in ("ends", "stays", "leaves", "sim-ends", "sim-stays", "sim-leaves"):
+            await scene.phase(name, "Running")
+        await scene.restart(backup=True)
+        gate.touch()
+        await scene.phase("ends", "Succeeded")
+        await scene.ends_soon("sim-ends")
+        await scene.phase("sim-ends", "Succeeded")
+        for name in ("leaves", "sim-leaves"):
+            await scene.client.delete(PODS, name, NS, grace_seconds=1)
+            await until(partial(scene.is_gone, name), f"{name} is gone")
+        for name, node in (("since", HERE), ("sim-since", SIM)):
+            await scene.run(name, node, "echo $$$$; exec sleep 1000")
+            await scene.phase(name, "Running")
+        before = await scene.phase("stays", "Running")
+        pids = {name: int(scene.said(name)[-1]) for name in ("stays", "since")}
+        await scene.client.patch(NODES, HERE, {"metadata": {"labels": {"many": "more"}}})
+
+        await scene.restart(restore=True)
+        await scene.phase("ends", "Succeeded")
+        assert starts.read_text() == "once\n"
+        await until(lambda: asyncio.to_thread(lambda: not psutil.pid_exists(pids["since"])), "since is ended")
+        after = await scene.phase("stays", "Running")
+        assert after["containerStatuses"] == before["containerStatuses"]
+        assert psutil.pid_exists(pids["stays"])
+        lost = await scene.phase("leaves", "Failed")
+        assert lost["reason"] == "ContainerStatusUnknown", "it ran, and nobody knows how it ended"
+        assert len(scene.said("leaves")) <= 1, "it is not begun anew"
+        await scene.phase("sim-leaves", "Running")
+        for name in ("sim-ends", "sim-stays"):
+            await scene.ends_soon(name)
+            await scene.phase(name, "Succeeded")
+        await scene.client.delete(PODS, "stays", NS, grace_seconds=1)
+        await until(lambda: scene.is_gone("stays"), "it is deleted")
+        assert not psutil.pid_exists(pids["stays"])
