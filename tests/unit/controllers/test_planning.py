@@ -55,9 +55,9 @@ class Scene(QueueScene):
         clock = lambda: self.now  # noqa: E731
         self.planning = Planning(self.mirror, self.cluster, self.work, statuses, starter, provisioning, clock)
 
-    def wait(self, name: str, since: str, **spec: Any) -> None:
+    def wait(self, name: str, since: str, **asked: Any) -> None:
         """This run needs a node."""
-        waits = self.waits(name, 1, since=since, **spec)
+        waits = self.waits(name, 1, since=since, **asked)
         spec, decision = self.cluster.decide(waits.run)
         life = life_of(waits.run, spec, decision, waits.run.standing)
         admitted = Admitted(life, spec, decision, self.cluster.policy_version)
