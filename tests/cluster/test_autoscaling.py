@@ -179,7 +179,7 @@ async def test_whoever_leads_next_asks_for_nothing_twice(world: World) -> None:
         scaler.behaves = ignore
         for number, (kind, after) in enumerate([(POD_TEMPLATES, False), (POD_TEMPLATES, True), (REQUESTS, True)]):
             name, reached = f"bert{number}", asyncio.Event()
-            async with _Stopping(world.client.config, kind, after, reached) as client:
+            async with _Stopping(world.controllers, kind, after, reached) as client:
                 controller = world.start_controller(client=client)
                 await submit(world, name, 1)
                 await asyncio.wait_for(reached.wait(), 60)

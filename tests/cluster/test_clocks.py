@@ -28,7 +28,7 @@ SOON = timedelta(minutes=2)
 async def leading(world: World, *, hours_fast: int = 0) -> AsyncIterator[None]:
     """A controller at work, on a machine whose clock is wrong by so much; killed at the end."""
     environment = Environment(wall=lambda: time.time() + 3600 * hours_fast)
-    async with KubeClient(world.client.config, environment=environment) as client, Mirror(client) as mirror:
+    async with KubeClient(world.controllers, environment=environment) as client, Mirror(client) as mirror:
         controller = RunController(client, mirror, ClusterView(mirror, world.policy))
         task = asyncio.create_task(controller.run(asyncio.Event()))
         try:

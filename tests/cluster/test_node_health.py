@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
+from tests.helpers.deployed import grant_tests
+from tests.helpers.real_cluster import CONTROLLER
 from tests.helpers.world import GPUS, World
 
 from kajitori.api.app import create_app
@@ -70,8 +72,10 @@ def members_testing(world: World, name: str) -> list[Pod]:
     return found
 
 
-def use_tests(world: World, **rules: Any) -> None:
-    """A policy with a test, whose runs live in this test's namespace."""
+async def use_tests(world: World, **rules: Any) -> None:
+    """A policy with a test, whose runs live in this test's namespace; controllers may make them there."""
+    if world.controllers is not world.client.config:
+        await grant_tests(world.client, CONTROLLER, world.namespace)
     preflight = {"image": "registry/preflight:1", "namespace": world.namespace, "cpu": 1, "memory": "1Gi", **rules}
     world.use_policy(nodeHealth=QUICK, preflight=preflight)
 
@@ -179,7 +183,7 @@ async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(wo
 
 async def test_a_new_node_is_tested_before_it_takes_work(world: World) -> None:
     """Once, though the controller was killed meanwhile."""
-    use_tests(world)
+    await use_tests(world)
     name = "gpu-00003"
     async with restored(world, name):
         new = {"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"}
@@ -202,7 +206,7 @@ async def test_a_new_node_is_tested_before_it_takes_work(world: World) -> None:
 
 async def test_a_node_that_fails_its_test_stays_out_and_comes_back_by_the_next(world: World) -> None:
     """A person asks for the next one; the runs of tests are gone when nobody needs them any more."""
-    use_tests(world)
+    await use_tests(world)
     world.start_controller()
     name = "gpu-00005"
     async with restored(world, name):

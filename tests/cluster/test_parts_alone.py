@@ -1,12 +1,13 @@
 """The parts as processes of their own, on a real kube-apiserver with a real kube-scheduler.
 
 Each has no more rights than the manifests under deploy/ give it; the API server's audit log tells who wrote what, and
-what the Web API asked.
+what each part asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -22,18 +23,20 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
+from tests.helpers.autoscaler import POOL, definition
 from tests.helpers.certificates import client_certificate
 from tests.helpers.commands import Kaji, kaji, server
+from tests.helpers.deployed import BINDINGS, Right, bindings, manifest, rights
 from tests.helpers.platform import kubectl_binary
 from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
 
+from kajitori.core import names
 from kajitori.core.tickets import Ticket, sign
 from kajitori.kube.install import install
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 60.0
-SERVER = "kajitori-server"
-"""The service account of deploy/server.yaml."""
+SERVER, RELAY = "kajitori-server", "kajitori-relay"
+"""The service accounts of deploy/server.yaml and deploy/relay.yaml."""
 CONTROLLERS = ("c1", "c2")
 """Each has an account of its own here, with the rights of deploy/controller.yaml, so that it is told who wrote."""
 ROLES = {
@@ -45,22 +48,36 @@ ROLES = {
 }
 """Service accounts beside those of the parts, and the roles of each: of people in their namespace, else everywhere."""
 PEOPLE = ("ada", "grace", "eve")
+PARTS = (SERVER, RELAY, *CONTROLLERS)
+INSTALLING = ("scheduling.k8s.io", "priorityclasses", "patch", "")
+"""What each part tries first in case that it may; `kajitori-installer` may."""
+ON_PURPOSE = {INSTALLING, ("", "namespaces", "create", ""), ("", "nodes/proxy", "get", "")}
+"""What a controller does without where it may not: the last is granted by a role of its own."""
+BLOCKS_ITS_OWNER = (names.GROUP, "runs/finalizers", "update", "")
+"""What the API server asks itself when a member is made, of whoever makes it: no request, so no line in a log."""
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        {"level": "Metadata", "users": [f"system:serviceaccount:kajitori:{SERVER}"]},
+        {"level": "Metadata", "users": [f"system:serviceaccount:kajitori:{name}" for name in PARTS]},
         {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
     ],
 }
 POLICY: dict[str, dict[str, Any]] = {
     "start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "restartGrace": "1s"},
     "security": {"allowRoot": True},  # the node of this machine may be root's
+    "memory": {"sampleEvery": "1s"},
 }
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("parts-alone")]
 Completed = subprocess.CompletedProcess[str]
+RUNS = f"/apis/{names.API_VERSION}/namespaces/vision/{names.PLURAL}"
+SMALL = {"cpu": 1, "memory": "1Gi", "gpu": 1}
+CORE = "/api/v1/namespaces/vision"
+POLICY_GROUP = "/apis/policy/v1/namespaces/vision/poddisruptionbudgets"
+NETWORK_GROUP = "/apis/networking.k8s.io/v1/namespaces/vision/networkpolicies"
+REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/vision/provisioningrequests"
 
 
 class Site:
@@ -116,8 +133,10 @@ class Site:
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("kajitori", "vision")
         ]
         documents += manifest("rbac.yaml")
-        documents += [each for each in manifest("server.yaml") if each["kind"] in ("ServiceAccount", *BINDINGS)]
-        for binding in (each for each in manifest("controller.yaml") if each["kind"] in BINDINGS):
+        for part in ("server.yaml", "relay.yaml"):
+            kinds = ("ServiceAccount", "ClusterRole", *BINDINGS)
+            documents += [each for each in manifest(part) if each["kind"] in kinds]
+        for binding in bindings("controller.yaml"):
             (subject,) = binding["subjects"]
             documents.append(binding | {"subjects": [subject | {"name": name} for name in CONTROLLERS]})
         documents += [_account(name) for name in (*CONTROLLERS, *ROLES)]
@@ -137,7 +156,7 @@ class Site:
             self.processes[name] = server(verb, *given, env=self.environment(), cwd=self.folder, log=log)
 
     def start_all(self) -> None:
-        """Two controllers, of which one leads; a Web API; this machine as a node, and four simulated ones."""
+        """Two controllers, of which one leads; Web API and relay; this machine as a node, and four simulated ones."""
         self.start("sim", "sim", "nodes", "--nodes", "4", "--gpus", "8", "--gpu-type", "h100", "--untaint")
         self.start(
             "node", "node", "nodes", "--data", str(self.folder / "node"), "--name", "here", "--port", "0",
@@ -147,6 +166,7 @@ class Site:
         for name in ("c1", "c2"):
             self.start(name, "controller", name, *shared, "--identity", name)
         self.start("server", "server", SERVER, *shared, "--port", "0", "-N", "vision")
+        self.start("relay", "relay", RELAY, "--port", "0", "--agent-account", names.AGENT_ACCOUNT)
         self.until(lambda: "Web API: http" in self.log("server"), "the Web API listens")
         self.url = self.log("server").split("Web API: ")[1].split()[0]
         self.until(lambda: self.leader() in ("c1", "c2"), "somebody leads")
@@ -182,9 +202,9 @@ class Site:
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"{late}: {late.stdout!r} {late.stderr!r}\n{self.explain()}") from late
 
-    def refusal(self, path: str, token: str, body: bytes | None = None) -> int:
-        """The status of what the Web API refuses to whoever shows this."""
-        request = urllib.request.Request(self.url + path, body, {"Authorization": f"Bearer {token}"})
+    def refusal(self, path: str, token: str, body: bytes | None = None, *, url: str = "") -> int:
+        """The status of what the Web API, or whoever is there, refuses to whoever shows this."""
+        request = urllib.request.Request((url or self.url) + path, body, {"Authorization": f"Bearer {token}"})
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request, timeout=PATIENCE_SECONDS)
         return refused.value.code
@@ -198,9 +218,23 @@ class Site:
         found: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
         return found
 
+    def change(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Creates, patches or deletes something as an administrator; answers what the API server says."""
+        headers = {"Content-Type": f"application/{'merge-patch+' if method == 'PATCH' else ''}json"}
+        answer = self.api.request(method, path, headers=headers, content=json.dumps(body or {}))
+        assert answer.is_success, answer.text
+        said: dict[str, Any] = answer.json()
+        return said
+
+    def submit(self, name: str, **spec: Any) -> None:
+        """A Run as `kubectl apply` makes it, on simulated nodes unless the spec says otherwise."""
+        defaults = {"image": "busybox", "command": ["train"], "resources": SMALL, "grace": "1s"}
+        run = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": name}}
+        self.change("POST", RUNS, run | {"spec": {**defaults, **spec}})
+
     def run(self, name: str) -> dict[str, Any]:
         """The status of a run."""
-        found = self.get(f"/apis/kajitori.dev/v1alpha1/namespaces/vision/runs/{name}")
+        found = self.get(f"{RUNS}/{name}")
         status: dict[str, Any] = found.get("status", {})
         return status
 
@@ -224,6 +258,21 @@ class Site:
         lines = (self.folder / "audit.log").read_text().splitlines()
         entries = [json.loads(line) for line in lines if name in line and line.endswith("}")]
         return [one for one in entries if one["user"]["username"] == name and "impersonatedUser" not in one]
+
+    def used_by(self, *users: str, of: set[Right]) -> tuple[set[Right], set[Right]]:
+        """What parts have used of these rights, and what they did, or were refused, without any that everybody has."""
+        used: set[Right] = set()
+        beyond: set[Right] = set()
+        for one in (each for user in users for each in self.asked_by(user) if "objectRef" in each):
+            what = one["objectRef"]
+            resource = "/".join(filter(None, (what.get("resource", ""), what.get("subresource", ""))))
+            right = (what.get("apiGroup", ""), resource, one["verb"], what.get("name", ""))
+            right = right if right in of else (*right[:3], "")
+            if "kajitori" in one["annotations"].get("authorization.k8s.io/reason", ""):
+                used.add(right)
+            elif one["annotations"]["authorization.k8s.io/decision"] == "forbid":
+                beyond.add(right)
+        return used, beyond | used - of
 
     def leader(self) -> str:
         lease = self.get("/apis/coordination.k8s.io/v1/namespaces/kajitori/leases/kajitori-controller")
@@ -250,14 +299,6 @@ async def _install(cluster: RealCluster) -> None:
         await install(client)
 
 
-def manifest(name: str) -> list[dict[str, Any]]:
-    """The documents of a file under deploy/."""
-    return [each for each in yaml.safe_load_all((ROOT / "deploy" / name).read_text()) if each]
-
-
-BINDINGS = ("ClusterRoleBinding", "RoleBinding")
-
-
 def _account(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "kajitori"}}
 
@@ -275,7 +316,7 @@ def _binding(name: str, role: str, subject: dict[str, str], namespace: str = "")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Controllers c1 and c2, a Web API, this machine as a node, and four simulated ones."""
+    """Controllers c1 and c2, a Web API, a relay, this machine as a node, and four simulated ones."""
     require_binaries("kube-apiserver", "etcd", "kube-scheduler")
     folder = tmp_path_factory.mktemp("site")
     authority = client_certificate(folder)
@@ -286,6 +327,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         f"--client-ca-file={authority}",
         f"--audit-policy-file={folder}/audit.yaml",
         f"--audit-log-path={folder}/audit.log",
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
     )
     with running_cluster(*flags) as cluster, cluster.scheduler():
         it = Site(cluster, folder)
@@ -368,24 +410,18 @@ def test_the_web_api_has_the_rights_that_it_uses_and_no_others(site: Site) -> No
     assert site.refusal("/v1/nodes/here/traffic", token, b"{}") == 401, "no agent's token, and none of the cluster's"
     ticket = sign(Ticket("vision", "nobody", "uid", 1, 2), b"another key")
     assert site.refusal("/v1/members/hosts", ticket) in (401, 503), "503 where the key was read a moment ago"
-    roles = {(each["kind"], each["metadata"]["name"]): each["rules"] for each in manifest("rbac.yaml")}
-    bound = [each["roleRef"] for each in manifest("server.yaml") if each["kind"] in BINDINGS]
-    may = {
-        (group, resource, verb, name)
-        for ref in bound
-        for rule in roles[ref["kind"], ref["name"]]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-        for name in rule.get("resourceNames", [""])
-    }
-    used = set()
-    for one in site.asked_by(SERVER):
-        what = one.get("objectRef") or {}
-        group, resource, verb = what.get("apiGroup", ""), what.get("resource", ""), one["verb"]
-        if "kajitori" in one["annotations"].get("authorization.k8s.io/reason", ""):
-            used.add((group, resource, verb, what.get("name", "") if resource == "secrets" else ""))
-    assert used == may
+    may = rights("server.yaml")
+    used, beyond = site.used_by(SERVER, of=may)
+    assert (used, beyond) == (may, {INSTALLING})
+
+
+def test_the_relay_has_the_rights_that_it_uses_and_no_others(site: Site) -> None:
+    """Those of deploy/relay.yaml: it reads what agents are told of, and asks whose their tokens are."""
+    url = site.log("relay").split("relay: ")[1].split()[0]
+    token = site.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
+    assert site.refusal("/v1/nodes/here/pods", token, url=url) == 401
+    may = rights("relay.yaml")
+    assert site.used_by(RELAY, of=may) == (may, set())
 
 
 def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(site: Site) -> None:
@@ -480,6 +516,124 @@ def test_a_leader_that_is_killed_is_followed(site: Site) -> None:
     site.until(lambda: site.phase("third") == "Running", "third runs")
     assert site.attempt("first") == (2, "Running")
     assert site.kaji("rm", "-f", "third").returncode == 0
+
+
+def test_a_controller_has_the_rights_that_it_uses_and_no_others(site: Site) -> None:
+    """All that deploy/controller.yaml lets its account do, the two have done by now or do it here, as the audit log
+    tells; what else they tried is for whoever installs, or granted on purpose."""
+    site.change("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    site.until(lambda: site.api.get(REQUESTS).status_code == 200, "the kind is served")
+    rules: dict[str, Any] = {"nodePools": {"spot": POOL}, "checkpoint": {"kind": "claim"}}
+    site.policy.write_text(yaml.safe_dump(POLICY | rules))
+    try:
+        an_earlier_run_left_what_it_had(site, "again", "grow")
+        members_nodes_and_rules_are_meddled_with(site, "again")
+        members_end_in_every_way(site)
+        a_gang_asks_for_nodes(site, "grow")
+        the_api_server_refuses(site)
+        may = rights("controller.yaml")
+        missing: set[Right] = set()
+
+        def all_is_used() -> bool:
+            missing.clear()
+            missing.update(may - {BLOCKS_ITS_OWNER} - site.used_by(*CONTROLLERS, of=may)[0])
+            return not missing
+
+        with contextlib.suppress(AssertionError):
+            site.until(all_is_used, "all is used")
+        assert not missing
+        assert site.used_by(*CONTROLLERS, of=may)[1] == ON_PURPOSE
+    finally:
+        site.policy.write_text(yaml.safe_dump(POLICY))
+    for name in ("again", "hog", "sweep", "grow", "kept"):
+        site.change("DELETE", f"{RUNS}/{name}")
+    site.until(lambda: not any(site.run(name) for name in ("again", "hog", "sweep", "grow", "kept")), "they are gone")
+
+
+def an_earlier_run_left_what_it_had(site: Site, run: str, grown: str) -> None:
+    """Of the same name, and nobody has collected it yet: its successor makes it way."""
+    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run, "uid": "gone"}
+
+    def left(path: str, name: str, **rest: Any) -> None:
+        site.change("POST", path, {"metadata": {"name": name, "ownerReferences": [owner]}, **rest})
+
+    left(f"{CORE}/services", run, spec={"clusterIP": "None", "ports": [{"port": 1}]})
+    left(POLICY_GROUP, run, spec={"minAvailable": 1, "selector": {"matchLabels": {"of": "gone"}}})
+    left(NETWORK_GROUP, run, spec={"podSelector": {"matchLabels": {"of": "gone"}}})
+    template = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
+    left(f"{CORE}/podtemplates", f"{grown}-1-1", template=template)
+    left(
+        REQUESTS,
+        f"{grown}-1-1",
+        apiVersion="autoscaling.x-k8s.io/v1",
+        kind="ProvisioningRequest",
+        spec={
+            "provisioningClassName": "check-capacity.autoscaling.x-k8s.io",
+            "podSets": [{"count": 1, "podTemplateRef": {"name": f"{grown}-1-1"}}],
+        },
+    )
+    site.submit(run, replicas=2, resources=SMALL | {"gpu": 5}, network={"from": [], "to": []}, restarts=3)
+    site.until(lambda: site.phase(run) == "Running", f"{run} runs")
+
+
+def members_nodes_and_rules_are_meddled_with(site: Site, run: str) -> None:
+    """Somebody takes a member's owner away, edits what restricts the gang, cordons a node of it: all is put right."""
+    site.change("PATCH", f"{CORE}/pods/{run}-1-0", {"metadata": {"ownerReferences": None}})
+    restricts = site.get(f"{NETWORK_GROUP}/{run}")["spec"]
+    site.change("PATCH", f"{NETWORK_GROUP}/{run}", {"spec": {"ingress": [{}]}})
+    member = site.get(f"{CORE}/pods/{run}-1-1")
+    node = f"/api/v1/nodes/{member['spec']['nodeName']}"
+    site.change("PATCH", node, {"spec": {"unschedulable": True}})
+    site.until(lambda: bool(site.get(f"{CORE}/pods/{run}-1-0")["metadata"].get("ownerReferences")), "its owner is back")
+    site.until(lambda: site.get(f"{NETWORK_GROUP}/{run}")["spec"] == restricts, "what restricts it is as it was")
+    site.until(lambda: site.get(f"{POLICY_GROUP}/{run}")["spec"]["minAvailable"] == 1, "one may be evicted")
+    site.change("PATCH", node, {"spec": {"unschedulable": None}})
+
+
+def members_end_in_every_way(site: Site) -> None:
+    """A gang that starts anew says again what it said; the kernel ends a member; of a sweep each goes when it is done;
+    a Pod is left of a run that nobody knows."""
+    site.change("PATCH", f"{CORE}/pods/again-1-0", ends("exit-code", "1"))
+    site.submit("hog")
+    site.submit("sweep", array="0-1")
+    site.until(lambda: {site.phase("hog"), site.phase("sweep")} == {"Running"}, "both run")
+    site.change("PATCH", f"{CORE}/pods/hog-1-0", ends("oom", "true"))
+    site.change("PATCH", f"{CORE}/pods/sweep-1-0", ends("exit-code", "0"))
+    site.until(lambda: not site.get(f"{CORE}/pods/sweep-1-0"), "it went")
+    labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY} | names.member_labels("ghost", "gone", 1, 0)
+    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "ghost", "uid": "gone", "controller": True}
+    ghost = {"metadata": {"name": "ghost-1-0", "labels": labels, "ownerReferences": [owner]}}
+    site.change("POST", f"{CORE}/pods", ghost | {"spec": {"containers": [{"name": "main", "image": "x"}]}})
+    site.until(lambda: not site.get(f"{CORE}/pods/ghost-1-0"), "nothing is left of it")
+    site.until(lambda: site.attempt("again") == (2, "Running"), "again runs again")
+
+
+def ends(how: str, value: str) -> dict[str, Any]:
+    """What a simulated Pod's metadata say to it."""
+    return {"metadata": {"annotations": {f"sim.kajitori.dev/{how}": value}}}
+
+
+def a_gang_asks_for_nodes(site: Site, run: str) -> None:
+    """Of a kind that only comes when somebody asks; it is taken back when nobody wants it any more."""
+    site.submit(run, resources=SMALL | {"gpu": 8, "gpuType": "a100", "wholeNode": True})
+
+    def asked_for() -> bool:
+        (owner,) = site.get(f"{REQUESTS}/{run}-1-1").get("metadata", {}).get("ownerReferences", [{}])
+        return bool(owner.get("controller"))
+
+    site.until(asked_for, "it asks")
+    site.change("PATCH", f"{RUNS}/{run}", {"spec": {"stopped": True}})
+    site.until(lambda: not site.get(f"{REQUESTS}/{run}-1-1"), "it is taken back")
+
+
+def the_api_server_refuses(site: Site) -> None:
+    """A member that is larger than a LimitRange allows, which is named; its checkpoint's claim stays."""
+    limits = [{"type": "Container", "max": {"memory": "2Gi"}}]
+    site.change("POST", f"{CORE}/limitranges", {"metadata": {"name": "small"}, "spec": {"limits": limits}})
+    checkpoint = {"path": "/ckpt", "size": "1Gi"}
+    site.submit("kept", resources=SMALL | {"memory": "3Gi"}, checkpoint=checkpoint)
+    site.until(lambda: "LimitRange small" in str(site.run("kept").get("message")), "it is named")
+    site.change("DELETE", f"{CORE}/limitranges/small")
 
 
 def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_one_is(site: Site) -> None:

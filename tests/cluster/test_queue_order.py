@@ -71,7 +71,7 @@ async def test_who_leads_anew_starts_nobody_before_he_knows_of_all_who_wait(worl
     await world.succeed("now")
     await world.until(lambda: all(pod.is_finished for pod in world.pods("now")), "its nodes are free")
     world.use_policy(defaults={"restarts": 5})  # which is told of everybody
-    async with Refusing(world.client.config, "first") as client:
+    async with Refusing(world.controllers, "first") as client:
         task = world.start_controller(client=client)
         await world.reaches("first", Phase.RUNNING)
         assert world.status("second").attempts == 0

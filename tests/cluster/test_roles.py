@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import yaml
+from tests.helpers import deployed
 from tests.helpers.real_cluster import RealCluster
 from tests.helpers.stage import Completed, Stage, manifest, staged
 
@@ -25,7 +25,6 @@ from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, NODES, PODS, PRIOR
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
-ROLES = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
 PEOPLE = {
     "vera": ("kajitori-viewer",),
     "ada": ("kajitori-user", "kajitori-user-checkpoints"),
@@ -64,7 +63,7 @@ async def town(runs_server: RealCluster, tmp_path_factory: pytest.TempPathFactor
     policy = {"checkpoint": {"kind": "claim"}}
     async with staged(tmp_path_factory.mktemp("town"), runs_server, policy=policy) as stage:
         namespace = stage.world.namespace
-        documents = [each for each in yaml.safe_load_all(ROLES.read_text()) if each and each["kind"] == "ClusterRole"]
+        documents = [each for each in deployed.manifest("rbac.yaml") if each["kind"] == "ClusterRole"]
         bindings = [("RoleBinding", person, role) for person, roles in PEOPLE.items() for role in roles]
         for kind, person, role in (*bindings, ("ClusterRoleBinding", "ines", "kajitori-installer")):
             documents.append(_binding(kind, person, role, namespace))

@@ -32,7 +32,7 @@ async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(world: World
             said.setdefault(status.failed_starts, status.message)
 
     world.mirror.on_change(note)
-    async with MeddlingClient(world.client.config, spoil) as client:
+    async with MeddlingClient(world.controllers, spoil) as client:
         controller = world.start_controller(client=client)
         await world.submit("big", replicas=NODES_COUNT, resources=WHOLE, restarts=0)
         await world.until(lambda: world.pods("big"), "its members")
@@ -64,7 +64,7 @@ async def test_a_foreign_pod_that_was_quicker(world: World, bind: str) -> None:
         spec = {"nodeName": taken[0], "containers": [container]}
         await world.client.create(PODS, {"metadata": {"name": "quicker"}, "spec": spec}, world.namespace)
 
-    async with MeddlingClient(world.client.config, be_quicker) as client:
+    async with MeddlingClient(world.controllers, be_quicker) as client:
         controller = world.start_controller(client=client)
         await world.submit("bert", replicas=3, resources=WHOLE, restarts=0)
         status = await world.until(lambda: (s := world.status("bert")).failed_starts and s, "a failed start")

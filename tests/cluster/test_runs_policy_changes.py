@@ -72,7 +72,7 @@ async def test_what_is_under_way_is_kept_and_can_be_ended(world: World) -> None:
             held_up.set()
             await asyncio.Event().wait()
 
-    async with MeddlingClient(world.client.config, hold_up) as client:
+    async with MeddlingClient(world.controllers, hold_up) as client:
         first = world.start_controller(client=client)
         for name in ("stopped", "limited", "failing"):
             limit = {"timeLimit": "4s"} if name == "limited" else {}

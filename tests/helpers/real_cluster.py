@@ -34,6 +34,8 @@ from kajitori.kube.resources import NAMESPACES, PODS
 START_SECONDS = 180.0
 USERS = ("ada", "grace")
 """Plain users that may do nothing until somebody lets them; `RealCluster.config_of` knows their tokens."""
+CONTROLLER = "controller"
+"""Who controllers of runs are where deploy/ says what they may; nothing, until somebody lets them."""
 
 REAL = (pytest.mark.real, pytest.mark.xdist_group("real"))
 """For tests that need a real API server: all on one worker, so that only one is started."""
@@ -76,7 +78,7 @@ class RealCluster:
         return _is_well(int(self.config.server.rpartition(":")[2]), "/readyz", self.tokens["admin"])
 
     def config_of(self, user: str) -> KubeConfig:
-        """The same server as one of USERS."""
+        """The same server as one of USERS, or as CONTROLLER."""
         return self.config.with_token(self.tokens[user])
 
     def client(self, user: str | None = None) -> KubeClient:
@@ -269,9 +271,10 @@ def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) 
     )
     processes.append(etcd)
     key, public = _service_account_keys(folder)
-    tokens = {user: secrets.token_urlsafe(24) for user in ("admin", *USERS)}
+    tokens = {user: secrets.token_urlsafe(24) for user in ("admin", CONTROLLER, *USERS)}
     token_file = folder / "tokens.csv"
     lines = [f"{tokens['admin']},admin,admin,system:masters"]
+    lines += [f"{tokens[CONTROLLER]},{CONTROLLER},{CONTROLLER}"]
     lines += [f"{tokens[user]},{user},{user},researchers" for user in USERS]
     token_file.write_text("\n".join(lines) + "\n")
     token_file.chmod(0o600)

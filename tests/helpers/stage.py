@@ -16,7 +16,7 @@ from tests.helpers.apiserver import embedded_apiserver
 from tests.helpers.commands import kaji
 from tests.helpers.faulty_proxy import FaultyProxy
 from tests.helpers.platform import kubectl_binary
-from tests.helpers.real_cluster import RealCluster
+from tests.helpers.real_cluster import CONTROLLER, RealCluster
 from tests.helpers.world import POLICY, World
 
 from kajitori.api.app import create_app
@@ -140,18 +140,20 @@ async def staged(
             client = await closing.enter_async_context(KubeClient(KubeConfig.from_file(kubeconfig)))
             managing = Manager(client, folder / "volumes")
             await closing.enter_async_context(working(managing.run))
-        world = await closing.enter_async_context(World(client, kubeconfig, folder).running())
+        controllers = real.config_of(CONTROLLER) if real is not None else client.config
+        world = await closing.enter_async_context(World(client, kubeconfig, folder, controllers=controllers).running())
         policy_file = folder / "policy.yaml"
         policy_file.write_text(yaml.safe_dump(POLICY | policy))
         policies = PolicyFile(policy_file)
         proxy: FaultyProxy | None = None
         ours, mirror = client, world.mirror
+        theirs = await closing.enter_async_context(KubeClient(controllers))
         if faulty:
             proxy = await closing.enter_async_context(FaultyProxy(client.config).running())
-            ours = await closing.enter_async_context(KubeClient(proxy.config))
+            ours = theirs = await closing.enter_async_context(KubeClient(proxy.config))
             mirror = await closing.enter_async_context(Mirror(ours, settings=IMPATIENT))
             await mirror.wait_synced()
-        controller = RunController(ours, mirror, ClusterView(mirror, policies))
+        controller = RunController(theirs, mirror, ClusterView(mirror, policies))
         await closing.enter_async_context(working(controller.run))
         app = create_app(ApiDependencies(client=ours, mirror=mirror, policy=policies, namespace=world.namespace))
         server = await closing.enter_async_context(ApiServer(app))

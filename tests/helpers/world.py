@@ -11,6 +11,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +19,8 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 from tests.helpers.apiserver import embedded_apiserver
-from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster, unicast_address
+from tests.helpers.deployed import grant_controller
+from tests.helpers.real_cluster import CONTROLLER, RealCluster, require_binaries, running_cluster, unicast_address
 
 from kajitori.controllers.runs import RunController
 from kajitori.core import names
@@ -69,9 +71,17 @@ class World:
     """One test's view of a cluster: its own namespace, eight nodes of eight GPUs, one controller or several."""
 
     def __init__(
-        self, client: KubeClient, kubeconfig: Path, folder: Path, *, watching: WatchSettings | None = None
+        self,
+        client: KubeClient,
+        kubeconfig: Path,
+        folder: Path,
+        *,
+        controllers: KubeConfig | None = None,
+        watching: WatchSettings | None = None,
     ) -> None:
+        """`controllers`: who controllers are that are not given a client of their own, if not who the client is."""
         self.client = client
+        self.controllers = controllers or client.config
         self.kubeconfig = kubeconfig
         self.folder = folder
         self.namespace = f"test-{secrets.token_hex(4)}"
@@ -85,6 +95,7 @@ class World:
         self.use_policy()
         self._changed = asyncio.Event()
         self._controllers: dict[asyncio.Task[None], asyncio.Event] = {}
+        self._theirs = client
         self._silenced: set[str] = set()
 
     # ---------------------------------------------------------------------------------------------- life
@@ -107,7 +118,7 @@ class World:
         sim = SimulatedNodes(self.client, settings, serving=self.serving)
         playing = asyncio.create_task(sim.run(stop))
         try:
-            async with self.mirror:
+            async with KubeClient(self.controllers) as self._theirs, self.mirror:
                 self.mirror.on_change(self._note)
                 await asyncio.wait_for(self.mirror.wait_synced(), PATIENCE_SECONDS)
                 await self.until(
@@ -158,7 +169,7 @@ class World:
         stop = asyncio.Event()
         view = ClusterView(self.mirror, self.policy)
         controller = RunController(
-            client or self.client, self.mirror, view, node_patience=node_patience, kept_logs=self.kept_logs
+            client or self._theirs, self.mirror, view, node_patience=node_patience, kept_logs=self.kept_logs
         )
         task = asyncio.create_task(controller.run(stop))
         self._controllers[task] = stop
@@ -334,6 +345,7 @@ async def this_machine(
 @pytest.fixture(scope="session")
 def runs_server() -> Iterator[RealCluster]:
     """A real API server, scheduler and controller manager, for these tests alone: they count what is free on all nodes.
+    Controllers of runs have no more rights there than the manifests under deploy/ give them.
 
     Nodes that do not renew their leases are noticed after 20 s, where Kubernetes' default is 50.
     """
@@ -341,7 +353,14 @@ def runs_server() -> Iterator[RealCluster]:
     fast = ("--kube-api-qps=500", "--kube-api-burst=1000")
     manager = (f"--controllers={','.join(CONTROLLERS)}", "--node-monitor-grace-period=20s")
     with running_cluster() as cluster, cluster.scheduler(*fast), cluster.controller_manager(*manager, *fast):
+        with ThreadPoolExecutor(1) as thread:  # whoever asks for this may have an event loop at work in his
+            thread.submit(asyncio.run, _let_control(cluster)).result()
         yield cluster
+
+
+async def _let_control(cluster: RealCluster) -> None:
+    async with cluster.client() as client:
+        await grant_controller(client, CONTROLLER)
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
@@ -350,7 +369,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "real":
         real: RealCluster = request.getfixturevalue("runs_server")
         async with real.client() as client:
-            there = World(client, real.kubeconfig, tmp_path)
+            there = World(client, real.kubeconfig, tmp_path, controllers=real.config_of(CONTROLLER))
             there.address = unicast_address()
             async with there.running():
                 yield there

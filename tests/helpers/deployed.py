@@ -1,0 +1,97 @@
+"""The manifests under deploy/: what is in them, and which rights a part has by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kajitori.core import names
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, Resource
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+BINDINGS = ("ClusterRoleBinding", "RoleBinding")
+CONTROLLER = "kajitori-controller"
+"""The service account of deploy/controller.yaml."""
+_GROUP = "rbac.authorization.k8s.io"
+_KINDS = {
+    each.kind: each
+    for each in (
+        NAMESPACES,
+        CLUSTER_ROLES,
+        CLUSTER_ROLE_BINDINGS,
+        Resource(_GROUP, "v1", "roles", "Role"),
+        Resource(_GROUP, "v1", "rolebindings", "RoleBinding"),
+    )
+}
+
+Right = tuple[str, str, str, str]
+"""API group, resource, verb, and the name of the only object where it is for that one."""
+
+
+def manifest(name: str) -> list[dict[str, Any]]:
+    """The documents of a file under deploy/."""
+    return [each for each in yaml.safe_load_all((DEPLOY / name).read_text()) if each]
+
+
+def bindings(name: str) -> list[dict[str, Any]]:
+    """Those of them that give a part its rights."""
+    return [each for each in manifest(name) if each["kind"] in BINDINGS]
+
+
+def roles() -> dict[tuple[str, str], dict[str, Any]]:
+    """Every role, by kind and name, wherever it stands."""
+    return {
+        (each["kind"], each["metadata"]["name"]): each
+        for path in DEPLOY.glob("*.yaml")
+        for each in manifest(path.name)
+        if each["kind"] in ("ClusterRole", "Role")
+    }
+
+
+def rights(name: str) -> set[Right]:
+    """All that the account of a file under deploy/ is bound to."""
+    known = roles()
+    return {
+        (group, resource, verb, one)
+        for binding in bindings(name)
+        for rule in known[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for one in rule.get("resourceNames", [""])
+    }
+
+
+async def grant_controller(client: KubeClient, user: str) -> None:
+    """Lets a user do what the controller may, and ask kubelets, which is to be granted on purpose; nothing else."""
+    known, bound = roles(), bindings("controller.yaml")
+    kubelets = f"{CONTROLLER}-kubelets"
+    bound.append(bound[0] | {"metadata": {"name": kubelets}, "roleRef": bound[0]["roleRef"] | {"name": kubelets}})
+    await _apply(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}})
+    for each in bound:
+        await _apply(client, known[each["roleRef"]["kind"], each["roleRef"]["name"]])
+        await _apply(client, each | {"subjects": [_user(user)]})
+
+
+async def grant_tests(client: KubeClient, user: str, namespace: str) -> None:
+    """Lets the controller test nodes by runs in another namespace: as rbac.yaml says, by the last rule of its Role."""
+    role = roles()["Role", "kajitori-leader"]
+    meta = {"name": "kajitori-tests", "namespace": namespace}
+    ref = {"apiGroup": _GROUP, "kind": "Role", "name": meta["name"]}
+    await _apply(client, role | {"metadata": meta, "rules": role["rules"][-1:]})
+    binding = {"apiVersion": f"{_GROUP}/v1", "kind": "RoleBinding", "metadata": meta, "roleRef": ref}
+    await _apply(client, binding | {"subjects": [_user(user)]})
+
+
+def _user(name: str) -> dict[str, str]:
+    return {"apiGroup": _GROUP, "kind": "User", "name": name}
+
+
+async def _apply(client: KubeClient, document: Mapping[str, Any]) -> None:
+    name, namespace = document["metadata"]["name"], document["metadata"].get("namespace")
+    kind, apply = _KINDS[document["kind"]], PatchKind.APPLY
+    await client.patch(kind, name, document, namespace, kind=apply, field_manager="test", force=True)
