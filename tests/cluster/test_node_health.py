@@ -140,23 +140,25 @@ async def web_api(world: World) -> AsyncIterator[httpx2.AsyncClient]:
         yield http
 
 
-async def fail_on(world: World, run: str, sick: str) -> None:
-    """The run's member on this node fails, until the run is elsewhere."""
+async def fail_on(world: World, run: str, sick: str, exit_code: str) -> None:
+    """The run's member on this node fails, or is refused by its kubelet where that is no number, until the run is
+    elsewhere."""
     while sick in world.nodes_of(run):
         status = await world.reaches(run, Phase.RUNNING)
-        await world.behave(names.pod_name(run, status.attempts, world.nodes_of(run).index(sick)), exit_code="139")
+        await world.behave(names.pod_name(run, status.attempts, world.nodes_of(run).index(sick)), exit_code=exit_code)
         await world.reaches(run, Phase.RUNNING, attempt=status.attempts + 1)
 
 
 async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(world: World) -> None:
-    """And by hand it comes back, for good: what was before does not count any more."""
-    world.use_policy(nodeHealth=QUICK)
+    """One of them could not start there. And by hand it comes back, for good: what was before does not count any
+    more."""
+    world.use_policy(nodeHealth=QUICK, start={"pause": "1s", "longestPause": "1s"})
     world.start_controller()
     await world.submit("bert", replicas=1, resources=WHOLE, restarts=5)
     await world.reaches("bert", Phase.RUNNING)
     sick = world.nodes_of("bert")[0]
     async with restored(world, sick):
-        for name, owner in (("bert", "ada"), ("gpt", "ben")):
+        for name, owner, exit_code in (("bert", "ada", "139"), ("gpt", "ben", "refused")):
             if name == "gpt":
                 await world.submit(
                     name, replicas=1, resources=WHOLE, restarts=5, nodeSelector={"kubernetes.io/hostname": sick}
@@ -167,11 +169,12 @@ async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(wo
                 RUNS, name, {"metadata": {"annotations": {names.ANNOTATION_OWNER: owner}}}, world.namespace
             )
             assert names.TAINT_UNHEALTHY not in taints(world, sick)
-            await fail_on(world, name, sick)
+            await fail_on(world, name, sick, exit_code)
         await world.until(lambda: names.TAINT_UNHEALTHY in taints(world, sick), f"{sick} is out")
         (out,) = trail(world, sick)
         assert (out.reason, len(out.evidence)) == (MEMBERS_FAIL, 2)
         assert "bert (ada): member 0 of attempt 2 failed" in out.evidence[0], out.evidence
+        assert "gpt (ben): member 0 of attempt 2 could not start" in out.evidence[1], out.evidence
         async with web_api(world) as http:
             answer = await http.post(f"/v1/nodes/{sick}/healthy")
             assert (answer.status_code, answer.json()["why"]) == (200, ""), answer.text

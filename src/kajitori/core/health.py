@@ -57,6 +57,8 @@ class Failure:
     """Whose it is; where nobody knows, its namespace."""
     at: datetime
     says: str
+    at_start: bool = False
+    """It could not start there, and started elsewhere."""
 
 
 class TrialState(StrEnum):

@@ -224,6 +224,9 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     """Of attempts that are over; None until one is that had started."""
     avoid_nodes: dict[str, int] = {}
     """Nodes on which members of this run failed, with how often; at two the run avoids the node."""
+    unstarted: list[Notable] = []
+    """Nodes that alone kept an attempt from starting: the last member of each that did not come up there, and when. If
+    the run then starts elsewhere, that tells something about the node."""
     node_request: NodeRequest | None = None
     """What it asked an autoscaler for last, while it waits."""
     queued_at: str = ""

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from kajitori.core import names
 from kajitori.core.health import BUSY, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
-from kajitori.core.health_evidence import failures_of, proven_at
+from kajitori.core.health_evidence import failures_of, proven_at, unstarted_on, without_outages
 from kajitori.core.health_trail import Entry, read_trail
 from kajitori.core.policy import Policy
 from kajitori.core.quantity import format_duration
@@ -118,7 +118,8 @@ class HealthView:
     def _failures(self, now: datetime) -> tuple[Mapping[str, list[Failure]], datetime | None]:
         """By node; and when a run that failed will have done well elsewhere."""
         found: dict[str, list[Failure]] = defaultdict(list)
-        moments = []
+        moments: list[datetime] = []
+        unstarted: list[tuple[str, datetime]] = []
         health = self._cluster.policy.node_health
         for (namespace, name), run in self._mirror.runs.items():
             status = run.status
@@ -127,10 +128,11 @@ class HealthView:
             whose = owner_of(run) or namespace
             for node, failure in failures_of(f"{namespace}/{name}", whose, status, health, now):
                 found[node].append(failure)
+            unstarted += unstarted_on(status)
             proven = proven_at(status, health)
             if proven is not None and proven > now:
                 moments.append(proven)
-        return found, min(moments, default=None)
+        return without_outages(found, unstarted, len(self._mirror.nodes)), min(moments, default=None)
 
     def _trial(self, run: RunObject, signs: Signs, now: datetime) -> Trial:
         status, name = run.standing, run.metadata.name

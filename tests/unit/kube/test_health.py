@@ -239,6 +239,64 @@ def test_which_failures_tell_something_about_a_node(status: RunStatus, counts: b
         assert "run team/asked (ben): member 3 of attempt 1 failed" in " ".join(changes[0].entry.evidence)
 
 
+def unstarted(node: str = "n1", *, elsewhere: str = "n2", at: str = AN_HOUR_AGO, **more: Any) -> RunStatus:
+    """A run that could not start on a node, and is in its second attempt."""
+    note = Notable(rank=3, node=node, reason=Reason.VOLUME.value, message="no such server", attempt=1, since=at)
+    attempt = Attempt(number=2, nodes=elsewhere, started_at=format_time(NOW))
+    fields: dict[str, Any] = {"phase": Phase.RUNNING, "attempts": 2, "avoid_nodes": {node: 2}} | more
+    return RunStatus(attempt=attempt, unstarted=[note], **fields)
+
+
+@pytest.mark.parametrize(
+    ("status", "counts"),
+    [
+        (unstarted(), True),
+        (unstarted(phase=Phase.FAILED), True),
+        (unstarted(failed_starts=1), False),
+        (unstarted(elsewhere="n[1-2]"), False),
+        (unstarted(avoid_nodes={"n1": 2, "n3": 2}), False),
+        (unstarted(avoid_nodes={"n1": 2, "n3": 1}), True),
+        (unstarted(at=""), False),
+        (unstarted(at=format_time(NOW - timedelta(days=2))), False),
+    ],
+    ids=[
+        "started elsewhere",
+        "and failed there",
+        "has not started since",
+        "started there as well",
+        "could not start elsewhere, either",
+        "hardly elsewhere",
+        "nobody knows when",
+        "long ago",
+    ],
+)
+def test_starts_that_failed_on_one_node_alone_tell_something_about_it(status: RunStatus, counts: bool) -> None:
+    """Of runs of several people, as other failures do."""
+    cluster = Cluster(nodeHealth={"failedRuns": 2})
+    for name in ("n1", "n2"):
+        cluster.node(name)
+    cluster.run("sure", failed_then(Phase.SUCCEEDED), owner="ada")
+    cluster.run("asked", status, owner="ben")
+    changes = cluster.view.verdict(NOW).changes
+    assert [(change.node, change.entry.reason) for change in changes] == [("n1", MEMBERS_FAIL)] * counts
+    if counts:
+        said = f"run team/asked (ben): member 3 of attempt 1 could not start at {AN_HOUR_AGO}: no such server"
+        assert said in changes[0].entry.evidence
+
+
+@pytest.mark.parametrize(("minutes", "counts"), [(10, False), (50, True)])
+def test_starts_that_failed_while_they_did_on_other_nodes_tell_nothing(minutes: int, counts: bool) -> None:
+    """Though these runs have not started since: a file server was gone, say."""
+    cluster = Cluster(nodeHealth={"failedRuns": 2})
+    for name in ("n1", "n2", "n3"):
+        cluster.node(name)
+    for name in ("ada", "ben"):
+        cluster.run(name, unstarted(), owner=name)
+    when = format_time(NOW - timedelta(hours=1) + timedelta(minutes=minutes))
+    cluster.run("other", unstarted("n3", at=when, phase=Phase.QUEUED, failed_starts=1), owner="eve")
+    assert [change.node for change in cluster.view.verdict(NOW).changes] == ["n1"] * counts
+
+
 def test_it_is_looked_again_when_a_run_will_have_done_well() -> None:
     cluster = Cluster()
     cluster.node("n1")

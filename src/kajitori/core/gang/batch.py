@@ -22,6 +22,7 @@ from kajitori.core.gang.progress import (
     finish,
     needs_nodes,
     node_by_rank,
+    note_unstarted,
     pause,
     running,
     say,
@@ -207,6 +208,9 @@ def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member
             return Step(finish(status, Phase.FAILED, cause.reason, message + tail, now, exit_code=cause.exit_code))
         status.restarts += 1
     elif cause.reason in START_FAILURES:
+        others = [each for each in current if each.state is MemberState.FAILED and each.rank != cause.rank]
+        if status.attempt is not None:
+            status = note_unstarted(status, status.attempt, [cause, *others], now)
         return failed_start(run, status, cause.reason, message, now)
     else:
         status.interruptions += 1
@@ -272,4 +276,6 @@ def _within_deadline(run: Run, step: Step, waiting: Sequence[Member], now: datet
     message = f"did not start within {patience} s: {what}"
     culprits = [member for member in waiting if member is worst or member.reason is Reason.UNSCHEDULED]
     status = blame_late(step.status, attempt, culprits)
+    if worst is not None and attempt.created:  # else it is the API server that is slow
+        status = note_unstarted(status, attempt, [worst, *waiting], now)
     return failed_start(run, status, reason, message, now)

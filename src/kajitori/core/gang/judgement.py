@@ -10,6 +10,7 @@ from kajitori.core.gang.progress import (
     blame_node,
     earliest,
     node_by_rank,
+    note_unstarted,
     notes_of,
     pause,
     say,
@@ -148,6 +149,8 @@ class Judgement:
         if not_before is not None and self._now < not_before:
             return  # others of the same start were quicker to fail
         self.status, seconds = pause(self.status, self._run.limits, self._now)
+        if self.status.attempt is not None:
+            self.status = note_unstarted(self.status, self.status.attempt, failed, self._now)
         first = failed[0]
         reason = first.reason if first.reason in START_FAILURES else Reason.START_DEADLINE
         what = first.message or reason.value

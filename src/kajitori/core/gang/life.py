@@ -91,6 +91,7 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
         exit_code=None,
         notable=[],
         avoid_nodes={},
+        unstarted=[],
         queued_at=format_time(now),
         started_at="",
         finished_at="",

@@ -34,6 +34,7 @@ UNSCHEDULED_PATIENCE_SECONDS = 30
 cache was still filling, or a foreign Pod was quicker), a new attempt comes sooner than its next look, minutes later."""
 
 _REMEMBERED_NODES = 64
+_REMEMBERED_STARTS = 8
 
 _ASKS_SHOWN = 3
 
@@ -324,6 +325,34 @@ def blame_late(status: RunStatus, attempt: Attempt, late: Iterable[Member]) -> R
         status = blame_node(status, replace(member, node=member.node or planned.get(member.rank, "")))
     return status
 
+
+def note_unstarted(status: RunStatus, attempt: Attempt, failed: Sequence[Member], now: datetime) -> RunStatus:
+    """Remembers which node alone kept an attempt from starting. failed: all members that did not come up, the worst
+    first; where these are on several nodes it is none's fault, nor where another Pod was quicker."""
+    planned = node_by_rank(attempt)
+    nodes = {member.node or planned.get(member.rank, "") for member in failed}
+    if len(nodes) != 1 or "" in nodes:
+        return status
+    (node,), worst = nodes, failed[0]
+    reason = Reason.START_DEADLINE if worst.reason in (Reason.NONE, Reason.CREATING) else worst.reason
+    if reason not in _MAY_BE_THE_NODE or any(said in worst.message for said in _OTHERS_WERE_QUICKER):
+        return status
+    (note,) = notes_of([replace(worst, node=node, reason=reason, ended_at=format_time(now))])
+    others = [each for each in status.unstarted if each.node != node]
+    return msgspec.structs.replace(status, unstarted=[*others, note][-_REMEMBERED_STARTS:])
+
+
+_MAY_BE_THE_NODE = (
+    Reason.START_DEADLINE,
+    Reason.IMAGE_PULL,
+    Reason.VOLUME,
+    Reason.CONTAINER_CONFIG,
+    Reason.KUBELET_REFUSED,
+    Reason.FIRST_STEP_FAILED,
+)
+
+_OTHERS_WERE_QUICKER = ("Node didn't have enough resource", "Predicate ")
+"""In what a kubelet says that took another Pod meanwhile, or whose node was changed."""
 
 _NOT_THE_NODE = (
     Reason.OUT_OF_MEMORY,

@@ -14,6 +14,7 @@ from kajitori.core.gang.progress import (
     counted,
     finish,
     needs_nodes,
+    note_unstarted,
     pause,
     running,
     say,
@@ -65,7 +66,9 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     newly_late = [member for member in late if not member.terminating]
     if not is_pausing and (refused or newly_late):
         status, _ = pause(status, run.limits, now)
-        status = blame_late(status, attempt, newly_late) if attempt else status
+        if attempt is not None:
+            status = blame_late(status, attempt, newly_late)
+            status = note_unstarted(status, attempt, [*refused, *newly_late], now)
     status = count_members(run, status, [*kept.values(), *failed])
 
     covered = set(expand_ranks(attempt.ranks)) if attempt and attempt.ranks else set(range(run.replicas))

@@ -1,0 +1,107 @@
+"""Which nodes are remembered because they alone kept an attempt from starting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+from tests.helpers.gangs import FAILED, PENDING, after, member, run, step
+
+from kajitori.core.gang import Member, Run, Step, Sweep
+from kajitori.core.reasons import Phase, Reason
+from kajitori.core.status import SweepState
+
+TOO_LATE = timedelta(hours=1)
+
+
+def remembered(answer: Step) -> list[tuple[str, int, str, str]]:
+    """Node, rank, reason and since when."""
+    return [(note.node, note.rank, note.reason, note.since) for note in answer.status.unstarted]
+
+
+def refused(rank: int, reason: Reason = Reason.KUBELET_REFUSED, **more: Any) -> Member:
+    return member(rank, FAILED, reason=reason, **more)
+
+
+def starting(type: Literal["batch", "service"] = "batch", replicas: int = 3) -> Run:
+    return run(type=type, replicas=replicas, phase=Phase.STARTING)
+
+
+@pytest.mark.parametrize(
+    ("pending", "reason"),
+    [
+        ({"reason": Reason.CREATING}, Reason.START_DEADLINE),
+        ({"reason": Reason.IMAGE_PULL, "message": "no route to host"}, Reason.IMAGE_PULL),
+        ({"reason": Reason.VOLUME}, Reason.VOLUME),
+        ({"reason": Reason.CONTAINER_CONFIG}, Reason.CONTAINER_CONFIG),
+    ],
+)
+def test_a_node_on_which_a_member_is_not_ready_in_time_while_the_others_run(
+    pending: dict[str, Any], reason: Reason
+) -> None:
+    answer = step(starting(), member(0), member(1, PENDING, **pending), member(2), at=TOO_LATE)
+    assert remembered(answer) == [("n1", 1, reason, "2026-11-21T13:00:00Z")]
+    assert answer.status.unstarted[0].message == pending.get("message", "")
+
+
+@pytest.mark.parametrize("reason", [Reason.UNSCHEDULED, Reason.QUOTA])
+def test_what_the_scheduler_or_the_api_server_says_is_no_nodes_fault(reason: Reason) -> None:
+    assert remembered(step(starting(), member(0), member(1, PENDING, reason=reason), member(2), at=TOO_LATE)) == []
+
+
+def test_where_members_on_several_nodes_are_late_none_of_these_is_remembered() -> None:
+    late = [member(rank, PENDING, reason=Reason.IMAGE_PULL) for rank in range(2)]
+    assert remembered(step(starting(), *late, member(2), at=TOO_LATE)) == []
+    same = [replace(each, node="n7") for each in late]
+    assert [note[0] for note in remembered(step(starting(), *same, member(2), at=TOO_LATE))] == ["n7"]
+
+
+def test_a_node_whose_kubelet_refuses_a_member() -> None:
+    """Not where another Pod was quicker, nor where several refuse."""
+    answer = step(
+        starting(), refused(1, message="Allocate failed due to no healthy devices present"), member(0), member(2)
+    )
+    assert [note[:3] for note in remembered(answer)] == [("n1", 1, Reason.KUBELET_REFUSED)]
+    quicker = "Pod was rejected: Node didn't have enough resource: cpu, requested: 4000, used: 8000, capacity: 8000"
+    assert remembered(step(starting(), refused(1, message=quicker), member(0), member(2))) == []
+    assert remembered(step(starting(), refused(1), refused(2), member(0))) == []
+    assert remembered(step(starting(), refused(1, Reason.FIRST_STEP_NO_SERVER), member(0), member(2))) == []
+
+
+def test_of_each_node_the_last_time_is_remembered_and_of_few_nodes() -> None:
+    """A run that is resumed begins anew."""
+    subject = starting()
+    for number in range(12):
+        answer = step(subject, refused(1, node=f"m{number}"), member(0), member(2))
+        subject = replace(subject, status=answer.status)
+        subject = replace(subject, status=starting_again(subject))
+    assert [note[0] for note in remembered(answer)] == [f"m{number}" for number in range(4, 12)]
+    again = step(subject, refused(1, node="m9"), member(0), member(2), at=timedelta(hours=1))
+    assert [note[0] for note in remembered(again)][-1] == "m9" and len(remembered(again)) == 8
+    stopped = replace(after(subject, again), resumes=1)
+    stopped.status.phase = Phase.STOPPED
+    assert remembered(step(stopped)) == []
+
+
+def starting_again(subject: Run) -> Any:
+    """The status of its next start, which has the same number here."""
+    fresh = starting().status
+    fresh.unstarted = subject.status.unstarted
+    return fresh
+
+
+def test_members_of_a_service_that_could_not_start() -> None:
+    answer = step(starting("service"), refused(1), member(0), member(2))
+    assert [note[:3] for note in remembered(answer)] == [("n1", 1, Reason.KUBELET_REFUSED)]
+    late = [member(0), member(1, PENDING, reason=Reason.VOLUME), member(2)]
+    assert [note[0] for note in remembered(step(starting("service"), *late, at=TOO_LATE))] == ["n1"]
+
+
+def test_members_of_a_sweep_that_could_not_start() -> None:
+    subject = replace(starting(), sweep=Sweep((0, 1, 2), 3))
+    subject.status.sweep = SweepState()
+    answer = step(subject, refused(1), member(0), member(2))
+    assert [note[:3] for note in remembered(answer)] == [("n1", 1, Reason.KUBELET_REFUSED)]
+    assert remembered(step(subject, refused(1), refused(2), member(0))) == []
