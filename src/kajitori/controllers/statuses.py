@@ -78,7 +78,7 @@ class Statuses:
         meta, old = run.metadata, before or RunStatus(phase=Phase.QUEUED, queued_at="-")
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
         if _told(status) != _told(old) or run.status is None:
-            setbacks = (status.interruptions, status.restarts) != (old.interruptions, old.restarts)
+            setbacks = status.interruptions > old.interruptions or status.restarts > old.restarts
             kind = "Warning" if status.phase is Phase.FAILED or setbacks else "Normal"
             reason = status.reason.value or status.phase.value
             self._events.say(about, kind, reason, status.message or status.phase.value)

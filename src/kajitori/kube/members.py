@@ -245,8 +245,8 @@ def _not_as_root(said: str) -> str:
 
 
 def _program_message(exit_code: int, last_words: str) -> str:
-    """The exit code, and the last line that the program wrote."""
-    lines = [line for line in last_words.splitlines() if line.strip()]
+    """The exit code, and the last line that the program wrote; no rule, such as mpirun and torchrun end with."""
+    lines = [line for line in last_words.splitlines() if any(map(str.isalnum, line))]
     said = f": {lines[-1].strip()[:200]}" if lines else ""
     if exit_code > 128:
         return f"killed by signal {exit_code - 128}{said}"

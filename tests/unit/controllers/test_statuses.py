@@ -181,7 +181,9 @@ async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) ->
         again = msgspec.structs.replace(before, phase=Phase.QUEUED, reason=Reason.NODE_LOST, interruptions=1)
         await statuses.write(run_of("9", before), again)
         await statuses.write(run_of("9", again), msgspec.structs.replace(again, phase=Phase.FAILED))
-        assert told == [("Warning", "NodeLost"), ("Warning", "NodeLost")]
+        resumed = RunStatus(phase=Phase.QUEUED, reason=Reason.NOT_PLANNED_YET, queued_at="2026-11-21T01:00:00Z")
+        await statuses.write(run_of("9", again), resumed)  # its counts begin anew, which is no setback
+        assert told == [("Warning", "NodeLost"), ("Warning", "NodeLost"), ("Normal", "NotPlannedYet")]
         told.clear()
         first = give_way(RUNNING, GivesWay(to="team/a", uid="a", ranks="1"))
         assert first.gives_way is not None

@@ -274,6 +274,9 @@ def test_the_message_carries_the_last_words_of_the_program() -> None:
     member = seen(ended(1, message="Traceback …\nValueError: bad shape\n"))
     assert member.message == "exit code 1: ValueError: bad shape"
     assert seen(ended(139)).message == "killed by signal 11"
+    framed = "------\nPrimary job terminated; 1 process returned\na non-zero exit code.\n------\n"  # as mpirun ends
+    assert seen(ended(7, message=framed)).message == "exit code 7: a non-zero exit code."
+    assert seen(ended(7, message="=====\n")).message == "exit code 7"
 
 
 def test_a_node_that_is_gone_or_silent_is_dead() -> None:
