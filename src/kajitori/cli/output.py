@@ -57,18 +57,24 @@ def print_table(
 ) -> None:
     """A table as `docker ps` prints one: a line of titles, columns three spaces apart.
 
-    Where the terminal is too narrow and `cut` allows it, the flexible column is cut, then the lines.
+    Where the terminal is too narrow and `cut` allows it, the flexible column is cut; where that is not enough, nothing
+    is, so that the terminal folds the lines: half of a table would keep the other half from whoever looks.
     """
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     page = [[_one_line(cell) for cell in row] for row in rows]
-    console = cli.console(cut=cut)
     widths = [
         max(cell_len(column.title), *(cell_len(row[index]) for row in page)) if page else cell_len(column.title)
         for index, column in enumerate(columns)
     ]
+    narrowest = sum(
+        min(width, _NARROWEST) if column.flexible else width for column, width in zip(columns, widths, strict=True)
+    )
+    console = cli.console(cut=cut)
+    if indent + narrowest + _SPACE * (len(columns) - 1) > console.width:
+        console = cli.console(cut=False)
     table = Table(box=None, pad_edge=False, padding=(0, _SPACE, 0, 0), header_style="bold", show_edge=False)
     for index, column in enumerate(columns):
         room = console.width - indent - sum(widths) + widths[index] - _SPACE * (len(columns) - 1)

@@ -39,9 +39,12 @@ def test_ps_wide() -> None:
 
 
 def test_ps_on_a_narrow_terminal_cuts_the_reason() -> None:
-    """Names and states stay whole where there is little room."""
-    result = invoke(FakeWebApi(RUNS[:1]), "ps", width=56)
-    assert printed(result.stdout)[1] == "bert   Queued   WaitingForG…   0/4       32 h100   2 hours"[:56].rstrip()
+    """Names and states stay whole where there is little room. Where even that is too little, the terminal folds the
+    lines, and nothing is lost."""
+    cut = "bert   Queued   WaitingForG…   0/4       32 h100   2 hours"
+    assert printed(invoke(FakeWebApi(RUNS[:1]), "ps", width=len(cut)).stdout)[1] == cut
+    whole = cut.replace("WaitingForG…", "WaitingForGPU")
+    assert printed(invoke(FakeWebApi(RUNS[:1]), "ps", width=len(cut) - 1).stdout)[1] == whole
 
 
 def test_ps_no_trunc_cuts_nothing() -> None:

@@ -256,6 +256,7 @@ def test_the_queue() -> None:
         "2   vision/web    ada     4 members   2 hours   at most 15 minutes   unknown      waited longest, too long; "
         "would delay vision/bert and 1 more",
     ]
+    assert "gpu-[1-4] kept for it" in invoke(api, "queue", width=80).stdout  # notes are never what is cut off
     wide = printed(invoke(api, "queue", "-o", "wide").stdout)
     assert "PRIORITY   SIZE   USER HAD   TEAM HAD   SCORE" in wide[0]
     assert "0    12%       0.4%        50%    61.4   gpu-[1-4] kept for it" in wide[1]
