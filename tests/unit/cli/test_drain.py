@@ -76,6 +76,22 @@ def test_a_dead_node_is_said_to_be_dead() -> None:
     ]
 
 
+def test_a_node_that_is_taken_out_of_the_cluster_is_empty() -> None:
+    """As was recommended: no failure."""
+    missing = problem(404, "NotFound", "there is no node 'gpu-7'")
+    api = FakeWebApi(
+        [view("bert", "Queued", status={"message": "needs 8 h100; 0 are free"})],
+        answers={"POST /v1/nodes/gpu-7/drain": node("vision/bert", foreign=("kube-system/proxy",), ready=False)},
+        queues={"GET /v1/nodes/gpu-7": [node(), missing]},
+    )
+    result = invoke(api, "drain", "gpu-7")
+    assert (result.exit_code, result.stdout) == (0, "gpu-7\n")
+    assert result.stderr.splitlines()[1:] == [
+        "note: gpu-7 is not in the cluster any more",
+        "note: vision/bert waits for nodes: needs 8 h100; 0 are free",
+    ]
+
+
 @pytest.mark.parametrize("verb", ["drain", "uncordon"])
 def test_of_several_all_are_known_or_none_is_touched(verb: str) -> None:
     """Every unknown one is named, with the one that was probably meant."""

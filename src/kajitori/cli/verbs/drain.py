@@ -8,6 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
+from kajitori.errors import NotFound
 
 if TYPE_CHECKING:
     from kajitori.cli.http import Api
@@ -62,7 +63,11 @@ def _emptied(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
             _say(f"{name}: waiting for {waiting}")
             told = waiting
         cli.sleep(POLL_SECONDS)
-        view = api.get(node_path(name))
+        try:
+            view = api.get(node_path(name))
+        except NotFound:
+            _say(f"note: {name} is not in the cluster any more")
+            return {"name": name, "members": []}
         if not view["draining"]:
             _say(f"note: somebody lets {name} take work again")
             break
