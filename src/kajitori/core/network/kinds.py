@@ -136,6 +136,10 @@ def _overlay(key: str, title: str, encapsulation: Encapsulation, *notes: str, ip
 
 _AZURE_FLAT = Ipv6(limits.AZURE_SUBNET6, limits.AZURE_FLAT_IPV6, limits.AZURE_FLAT_IPV6)
 
+_OWN_AZURE_CLUSTER = (
+    f"AKS has {limits.AZURE_CLUSTER_NODES.value:,} nodes a cluster at most: more only where one runs Kubernetes oneself"
+)
+
 _GCP_BOUNDS = (
     Bound(limits.GCP_NODES_UNASKED, _one, limits.GCP_NODES),
     Bound(limits.GCP_PODS, _all),
@@ -154,7 +158,8 @@ KINDS: tuple[Kind, ...] = (
         _AZURE_FLAT,
         (Bound(limits.AZURE_ADDRESSES, lambda pods: 1 + pods),),
         limits.AZURE_PER_MACHINE,
-        figures=(limits.AZURE_MTU_MOST,),
+        notes=(_OWN_AZURE_CLUSTER,),
+        figures=(limits.AZURE_MTU_MOST, limits.AZURE_CLUSTER_NODES),
     ),
     Kind(
         "azure-blocks",
@@ -168,7 +173,8 @@ KINDS: tuple[Kind, ...] = (
             Bound(limits.AZURE_BLOCK_SUBNET, lambda pods: _azure_blocks(pods) * limits.AZURE_BLOCK.value),
         ),
         limits.AZURE_PER_MACHINE,
-        figures=(limits.AZURE_BLOCK, limits.AZURE_MTU_MOST),
+        notes=(_OWN_AZURE_CLUSTER,),
+        figures=(limits.AZURE_BLOCK, limits.AZURE_MTU_MOST, limits.AZURE_CLUSTER_NODES),
     ),
     Kind(
         "aws-eni",
@@ -206,6 +212,7 @@ KINDS: tuple[Kind, ...] = (
         Ipv6(limits.GCP_NODE6, _GCP_BOUNDS, (), limits.GCP_SUBNET6),
         _GCP_BOUNDS,
         limits.GCP_PODS_PER_NODE,
+        notes=(f"above {limits.GCP_NODES_UNASKED.value:,} nodes GKE has no cluster autoscaler",),
         figures=(limits.GCP_SPARE, limits.GCP_MTU_MOST),
     ),
     Kind(

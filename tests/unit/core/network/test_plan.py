@@ -59,6 +59,16 @@ def test_the_clusters_of_the_articles() -> None:
     assert (found["overlay-vxlan"].nodes_later, vxlan.pod_prefix_later) == (60_000, 8)
 
 
+def test_large_clusters_of_the_clouds_own_kubernetes() -> None:
+    """GKE has 65,000 nodes on request, while Pods are few; where AKS is smaller than its network, it is said."""
+    found = plans(nodes=65_000, pods=3, growth="1x/year")["gcp-alias"]
+    assert (found.verdict, found.most_nodes) == ("on request", 65_000)
+    assert plans(nodes=65_001, pods=3)["gcp-alias"].verdict == "no"
+    assert plans(nodes=5_000, pods=30)["gcp-alias"].verdict == "yes"
+    for key in ("azure-native", "azure-blocks"):
+        assert "AKS has 5,000 nodes" in plans()[key].kind.notes[0]
+
+
 def test_route_based_networks_stop_at_their_routes() -> None:
     """Whatever addresses are left: one node more than there are routes is too many."""
     routes = {"azure-routes": 400, "aws-routes": 1_000, "gcp-routes": 300}
