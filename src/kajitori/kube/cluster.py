@@ -14,7 +14,7 @@ import msgspec
 from kajitori.core import first_step, gang, names, nodelist
 from kajitori.core.choosing import Rows
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
-from kajitori.core.draft import read_draft
+from kajitori.core.draft import Draft, read_draft
 from kajitori.core.explain import Use
 from kajitori.core.gang.ledger import released
 from kajitori.core.kinship import kind_of
@@ -25,7 +25,7 @@ from kajitori.core.policy import Policy
 from kajitori.core.preflight import policy_for_tests
 from kajitori.core.provisioning import Pool
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.run import RunSpec
+from kajitori.core.run import RunSpec, name_fault
 from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot, Taint
 from kajitori.core.status import Attempt, RunStatus
 from kajitori.errors import InvalidInput
@@ -36,6 +36,9 @@ from kajitori.kube.objects import Node, PodSpec, RunObject
 from kajitori.kube.pools import Barred, PoolView
 from kajitori.kube.usage import amount_of, memory_limit, pod_usage
 from kajitori.policyfile import PolicyFile
+
+REMEMBERED_DECISIONS = 1024
+"""Of so many different specs it is remembered what was made of them."""
 
 _NOT_READY_TAINTS = (
     "node.kubernetes.io/not-ready",
@@ -83,6 +86,9 @@ class ClusterView:
         self._planned: dict[str, _Planned] = {}
         self._promised: set[str] = set()
         """UIDs of Runs that have nodes promised, as of the last look."""
+        self._decisions: dict[tuple[object, ...], Decision] = {}
+        """What policy makes of Runs of the same words, as of the version in `_decisions_of`."""
+        self._decisions_of = 0
         self.begun = BegunRuns(mirror)
         self._kin: KinIndex | None = None
         self._pools = PoolView(mirror, self._is_test)
@@ -279,16 +285,26 @@ class ClusterView:
         return self._kin.earlier(kind_of(spec, namespace, owner), than)
 
     def decide(self, run: RunObject) -> tuple[RunSpec, Decision]:
-        """What policy makes of a Run that stands in the cluster. Raises InvalidInput or Refused with every fault."""
-        draft = read_draft(msgspec.json.decode(run.spec))
-        earlier = self.earlier(draft.spec, run.metadata.namespace, owner_of(run), than=run)
-        facts = replace(self._facts_about(run), earlier=earlier)
-        identity = RunIdentity(run.metadata.name, run.metadata.namespace, owner_of(run))
-        policy = policy_for_tests(self.policy) if self.tested_node(run) else self.policy
+        """What policy makes of a Run that stands in the cluster. Raises InvalidInput or Refused with every fault.
+
+        People submit many runs that differ in their names alone: they share the answer, which is not for changing.
+        """
+        written, meta, owner = bytes(run.spec), run.metadata, owner_of(run)
+        draft, is_test = _draft_of(written), bool(self.tested_node(run))
+        facts = replace(self._facts_about(run), earlier=self.earlier(draft.spec, meta.namespace, owner, than=run))
+        identity = RunIdentity(meta.name, meta.namespace, owner)
+        policy = policy_for_tests(self.policy) if is_test else self.policy
         if draft.spec is None or draft.faults:
             raise InvalidInput([*draft.faults, *objections(draft, policy, facts, run=identity)])
         _check_begun_so(run.status, draft.spec)
-        return draft.spec, decide(draft.spec, policy, facts, run=identity)
+        name = meta.name if draft.spec.checkpoint is not None or name_fault(meta.name) else ""
+        key = (written, meta.namespace, owner, name, facts.admitted, facts.earlier, is_test)
+        if self._decisions_of != self.version or len(self._decisions) >= REMEMBERED_DECISIONS:
+            self._decisions, self._decisions_of = {}, self.version
+        known = self._decisions.get(key)
+        if known is None:
+            known = self._decisions[key] = decide(draft.spec, policy, facts, run=identity)
+        return draft.spec, known
 
     def tested_node(self, run: RunObject) -> str:
         """The node that a run tests; nothing where it is a run like any other."""
@@ -306,7 +322,7 @@ class ClusterView:
         """
         meta = run.metadata
         life = gang.outline(type_of(run), meta.generation, status, bool(meta.deletion_timestamp))
-        draft = read_draft(msgspec.json.decode(run.spec))
+        draft = _draft_of(bytes(run.spec))
         if draft.spec is None:
             return life, None
         spec = draft.spec
@@ -317,6 +333,11 @@ class ClusterView:
 
     def _facts_about(self, run: RunObject) -> Facts:
         return Facts(table=self.possible_table(), admitted=run.status is not None and run.status.attempts > 0)
+
+
+@lru_cache(maxsize=REMEMBERED_DECISIONS)
+def _draft_of(spec: bytes) -> Draft:
+    return read_draft(msgspec.json.decode(spec))
 
 
 def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:

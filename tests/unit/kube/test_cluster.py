@@ -57,6 +57,33 @@ def test_members_say_whose_they_are() -> None:
     assert owners == [{names.ANNOTATION_OWNER: "ada"}, None]
 
 
+def decided(scene: QueueScene, name: str, **changes: Any) -> Any:
+    """What policy makes of a run of that name."""
+    spec = {"image": "bert:3", "command": ["train"], "resources": {"cpu": 1, "memory": "1Gi"}} | changes
+    meta = ObjectMeta(name=name, namespace="team", uid=name, annotations={names.ANNOTATION_OWNER: "ada"})
+    return scene.cluster.decide(RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec))))[1]
+
+
+def test_runs_of_the_same_words_share_what_policy_makes_of_them() -> None:
+    """But for what has their name in it, and as long as the cluster is the same."""
+    scene = QueueScene(1, checkpoint={"kind": "claim"})
+    first = decided(scene, "first")
+    assert decided(scene, "second") is first
+    assert decided(scene, "second", command=["other"]).template["spec"]["containers"][0]["command"] == ["other"]
+    claims = [
+        decided(scene, name, checkpoint={"path": "/out"}).claim["metadata"]["name"] for name in ("first", "other")
+    ]
+    assert len(set(claims)) == 2
+    with pytest.raises(InvalidInput) as refused:
+        decided(scene, "No-Name")
+    assert [fault.field for fault in refused.value.faults] == ["metadata.name"]
+    node = scene.mirror.nodes["n0"]
+    scene.mirror.nodes["n0"] = msgspec.structs.replace(node, status=NodeStatus(allocatable={"cpu": "0.5"}))
+    scene.cluster.note_node("n0")
+    with pytest.raises(InvalidInput):
+        decided(scene, "second")
+
+
 def test_a_spec_that_cannot_be_read_keeps_what_can() -> None:
     """Somebody edited it to nonsense and wants the run stopped all the same."""
     life, spec = outlined({"image": "bert:3", "replicas": "many", "stopped": True})
