@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from pathlib import Path
 
 from kajitori.core.quantity import parse_cpu_millis, parse_spec_memory_bytes
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, say, stop_signal
 from kajitori.local.kubelet.kubelet import Kubelet
 from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
+from kajitori.local.kubelet.uninstall import uninstall
 from kajitori.settings import NodeOptions
 
 
@@ -23,6 +26,11 @@ def node(options: NodeOptions) -> int:
             await kubelet.run(stop)
 
     return run_until_told(work(), options.log_level)
+
+
+def remove(data: Path, force: bool) -> list[str]:
+    """Takes away what the kubelet of this folder left on this machine; says what that was."""
+    return asyncio.run(uninstall(data, force=force))
 
 
 def _kubelet_settings(options: NodeOptions) -> KubeletSettings:

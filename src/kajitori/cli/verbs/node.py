@@ -9,10 +9,24 @@ import click
 
 from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
 
+_EXAMPLES = "\b\nExamples:\n  kaji node --kubeconfig node.kubeconfig --data /var/lib/kaji-node --label zone=a\n"
+_EXAMPLES += "  kaji node uninstall --data /var/lib/kaji-node"
 
-@click.command(epilog="\b\nExample:\n  kaji node --kubeconfig node.kubeconfig --data /var/lib/kaji-node --label zone=a")
+
+def _data_option(function: Any) -> Any:
+    text = "Pods, logs, identity; else one in your home."
+    return click.option("--data", type=FILE, metavar="DIR", help=text)(function)
+
+
+def _folder(data: Path | None) -> Path:
+    from kajitori.cli.parts import data_default
+
+    return (data or data_default().with_name("node")).expanduser().absolute()
+
+
+@click.group(epilog=_EXAMPLES, invoke_without_command=True)
 @kubeconfig_options
-@click.option("--data", type=FILE, metavar="DIR", help="Pods, logs, identity; else one in your home.")
+@_data_option
 @click.option("--name", default="", metavar="NAME", help="Name of the node; else this machine's.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of the node.")
 @click.option("--taint", "taints", multiple=True, metavar="KEY[=VALUE]:EFFECT", help="Taint of a new node.")
@@ -29,16 +43,32 @@ from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
 @click.option("--pod-cidr", default="", metavar="RANGE", help="Their addresses; else the range that the cluster gives.")
 @click.option("--max-pods", type=int, default=110, show_default=True, metavar="N")
 @log_level_option("info")
-def command(data: Path | None, **options: Any) -> int | None:
+@click.pass_context
+def command(context: click.Context, /, data: Path | None, **options: Any) -> int | None:
     """Make this machine a node.
 
     A kubelet that runs Pods as processes, without a container engine. Killed and started again it adopts them.
     """
-    from kajitori.cli.parts import data_default
+    if context.invoked_subcommand is not None:
+        return None
     from kajitori.settings import NodeOptions
 
-    folder = (data or data_default().with_name("node")).expanduser().absolute()
-    settings = NodeOptions(data=folder, **options)
+    settings = NodeOptions(data=_folder(data), **options)
     from kajitori.entrypoints.node import node
 
     return node(settings)
+
+
+@command.command(epilog="\b\nExample:\n  kaji node uninstall --data /var/lib/kaji-node")
+@_data_option
+@click.option("--force", is_flag=True, help="End containers that still run.")
+def uninstall(data: Path | None, force: bool) -> None:
+    """Leave this machine as it was before.
+
+    Pods' networks, bridge and nftables table, control groups, and the folder with Pods and logs. Stop the kubelet
+    first. The Node itself is deleted with kubectl.
+    """
+    from kajitori.entrypoints.node import remove
+
+    removed = remove(_folder(data), force)
+    click.echo(f"Removed: {', '.join(removed)}." if removed else "There was nothing to remove.", err=True)

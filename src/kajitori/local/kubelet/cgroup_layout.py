@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,6 +89,22 @@ def _cpu_writes(hierarchy: Hierarchy, request_millis: int, limit_millis: int) ->
         return [*writes, ("cpu.max", f"{quota} {CPU_PERIOD_MICROSECONDS}", False)] if quota else writes
     writes = [("cpu.shares", str(shares), False)]
     return [*writes, ("cpu.cfs_quota_us", str(quota), False)] if quota else writes
+
+
+def group_name(root: Path) -> str:
+    """Names the containers' control groups: the same for every kubelet of this root folder, and no other's."""
+    return f"kajitori-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]}"
+
+
+def groups_called(name: str, proc: Path = Path("/proc")) -> list[Path]:
+    """All groups of that name, in whatever group they are: that depends on who started the kubelet."""
+    found = {
+        Path(folder, name)
+        for _, _, mount_point, _ in _mounts(proc)
+        for folder, below, _ in os.walk(mount_point)
+        if name in below
+    }
+    return sorted(found)
 
 
 def detect(name: str, may_move: Callable[[Path], bool], proc: Path = Path("/proc")) -> CgroupLayout:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
-import os
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
 
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.local.kubelet import eviction, machine, resource_metrics
 from kajitori.local.kubelet import pod as pods
+from kajitori.local.kubelet.alone import alone
+from kajitori.local.kubelet.cgroup_layout import group_name
 from kajitori.local.kubelet.cluster import Cluster, PodGone, PodSeen, PodsListed
 from kajitori.local.kubelet.context import Context
 from kajitori.local.kubelet.events import EventRecorder
@@ -32,7 +31,6 @@ from kajitori.local.kubelet.stats import Statistics
 from kajitori.local.kubelet.strays import end_strays
 from kajitori.local.kubelet.volumes import Volumes
 from kajitori.local.kubelet.worker import PodWorker
-from kajitori.privatefile import lock_alone
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +65,7 @@ class Kubelet:
         Raises Unavailable where another kubelet uses the same root folder.
         """
         self.settings.root_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
-        with _alone(self.settings.root_dir):
+        with alone(self.settings.root_dir):
             await self._run(stop)
 
     async def _run(self, stop: asyncio.Event) -> None:
@@ -88,13 +86,11 @@ class Kubelet:
     async def _prepare(self, closing: contextlib.AsyncExitStack) -> None:
         """All that is to be there before this machine is a node; taken away by `closing`, as far as it got."""
         settings = self.settings
-        # Names the containers' control groups: the same for every kubelet of this root folder, and no other's.
-        group = f"kajitori-{hashlib.sha256(str(settings.root_dir.resolve()).encode()).hexdigest()[:12]}"
         detecting = asyncio.create_task(
             asyncio.to_thread(
                 self._detect,
                 settings.root_dir,
-                group,
+                group_name(settings.root_dir),
                 namespaces=settings.namespaces,
                 cgroups=settings.cgroups,
                 gpus=settings.gpus,
@@ -309,15 +305,3 @@ async def _remove_groups(detecting: asyncio.Task[machine.Machine]) -> None:
     """Also where nobody waits any more for what is found out."""
     with contextlib.suppress(Exception):
         (await detecting).cgroups.remove()
-
-
-@contextlib.contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    fd = os.open(root / "kubelet.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if not lock_alone(fd):
-            hint = "stop it first, or give this one a root folder of its own"
-            raise Unavailable(f"another kubelet uses {root}", hint=hint)
-        yield
-    finally:
-        os.close(fd)

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
-import socket
-import struct
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, ip_network
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
-
-from kajitori.errors import InvalidInput, KajitoriError, Unsupported
+from kajitori.errors import InvalidInput, Unsupported
+from kajitori.local.kubelet.links import NetworkError, addresses, asked, hardware_address, has_interface, ip, is_up, run
 
 NAMESPACES = Path("/run/netns")
 BRIDGES = "kaji-"
 """How the bridges of all process kubelets begin."""
 ALIAS = "kaji node "
+"""What is written at a bridge, before the folder of its kubelet."""
 LONGEST_PREFIX = 29
 USABLE = f"Pods of this kubelet have addresses of IPv4, and need a range of /{LONGEST_PREFIX} or larger"
 NO_RANGE = (
@@ -34,15 +30,8 @@ OTHER_RANGE = (
     "give this node another: --pod-cidr on a new Node, or delete its Node where the cluster gives ranges, which then "
     "gives it one anew"
 )
+CLEAN_UP = "; a node that is gone for good is taken away with `kaji node uninstall --data {}`"
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
-_SIOCGIFFLAGS, _IFF_UP = 0x8913, 0x1
-"""Of Linux' if.h: what asks for an interface's flags, and one of them."""
-
-
-class NetworkError(KajitoriError):
-    """A Pod's network could not be set up; it is tried again."""
-
-    code = "FailedCreatePodSandBox"
 
 
 class PodNetwork(Protocol):
@@ -144,65 +133,66 @@ class NamespaceNetwork:
 
     async def _set_up(self, own: IPv4Network) -> None:
         await self._refuse_what_others_have(own)
-        if not _has_interface(self._bridge):
-            await _ip("link", "add", "name", self._bridge, "type", "bridge")
-            await _ip("link", "set", "dev", self._bridge, "alias", f"{ALIAS}{self._root}")
+        if not has_interface(self._bridge):
+            await ip("link", "add", "name", self._bridge, "type", "bridge")
+            await ip("link", "set", "dev", self._bridge, "alias", f"{ALIAS}{self._root}")
         gateway = _gateway(own)
-        await _ip("addr", "replace", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
+        await ip("addr", "replace", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
         # Once more: two that start at the same moment see each other now, and neither stays.
         try:
             await self._refuse_what_others_have(own)
         except InvalidInput:
-            await _ip("addr", "del", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
+            await ip("addr", "del", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
             raise
         earlier = {address for address in self._leases().values() if IPv4Address(address) not in own}
         if not earlier:
             # Else it is that of some Pod, and another one when that goes: members would not reach us for a while.
-            await _ip("link", "set", self._bridge, "address", _hardware_address(str(gateway)))
-        await _ip("link", "set", self._bridge, "up")
-        for address in await _addresses():
+            await ip("link", "set", self._bridge, "address", hardware_address(str(gateway)))
+        await ip("link", "set", self._bridge, "up")
+        for address in await addresses():
             used = address.network == own or any(IPv4Address(each) in address.network for each in earlier)
             if address.interface == self._bridge and not used:
-                await _ip("addr", "del", str(address), "dev", self._bridge)
+                await ip("addr", "del", str(address), "dev", self._bridge)
         _let_packets_through()
         if shutil.which("nft") is not None:
-            await _run(["nft", "-f", "-"], self._rules(own, earlier).encode())
+            await run(["nft", "-f", "-"], self._rules(own, earlier).encode())
         _write(self._range_file, str(own))
 
     async def _refuse_what_others_have(self, own: IPv4Network) -> None:
-        for address in await _addresses():
+        for address in await addresses():
             if address.interface == self._bridge or not address.network.overlaps(own):
                 continue
             of_a_node = address.interface.startswith(BRIDGES)
             # A network that this one is a part of is a site's: its routers may well lead here what is for Pods.
             if of_a_node or address.network.subnet_of(own):
-                whose = f", the node of {address.alias}" if address.alias else ""
+                folder = address.alias.removeprefix(ALIAS) if of_a_node else ""
+                whose = f", the node of {folder}" if folder else ""
                 raise InvalidInput.one(
                     "--pod-cidr",
                     f"this machine has the Pod addresses {own} already: {address} is on {address.interface}{whose}",
                     value=str(own),
-                    hint=OTHER_RANGE,
+                    hint=OTHER_RANGE + (CLEAN_UP.format(folder) if folder else ""),
                 )
 
     async def attach(self, uid: str) -> tuple[str, str]:
         async with self._lock:
             name, host_end = self._name(uid), self.interface(uid)
             path = NAMESPACES / name
-            if _is_up(host_end) and _is_mounted(path) and (held := self._leases().get(uid)):
+            if is_up(host_end) and _is_mounted(path) and (held := self._leases().get(uid)):
                 return str(path), held
             await self._take_down(uid)
             if self._range is None:
                 raise NetworkError(f"network is not ready: {self.waiting}")
             address, prefix = self._lease(uid, self._range), self._range.prefixlen
-            await _ip("netns", "add", name)
-            own_end = ("name", "eth0", "address", _hardware_address(address), "netns", name)
-            await _ip("link", "add", host_end, "type", "veth", "peer", *own_end)
-            await _ip("-n", name, "addr", "add", f"{address}/{prefix}", "dev", "eth0")
-            await _ip("-n", name, "link", "set", "lo", "up")
-            await _ip("-n", name, "link", "set", "eth0", "up")
-            await _ip("-n", name, "route", "add", "default", "via", str(_gateway(self._range)))
+            await ip("netns", "add", name)
+            own_end = ("name", "eth0", "address", hardware_address(address), "netns", name)
+            await ip("link", "add", host_end, "type", "veth", "peer", *own_end)
+            await ip("-n", name, "addr", "add", f"{address}/{prefix}", "dev", "eth0")
+            await ip("-n", name, "link", "set", "lo", "up")
+            await ip("-n", name, "link", "set", "eth0", "up")
+            await ip("-n", name, "route", "add", "default", "via", str(_gateway(self._range)))
             # Last, and in one step: what was left half-made by a kubelet that died is not up.
-            await _ip("link", "set", host_end, "master", self._bridge, "up")
+            await ip("link", "set", host_end, "master", self._bridge, "up")
             return str(path), address
 
     async def detach(self, uid: str) -> None:
@@ -216,7 +206,7 @@ class NamespaceNetwork:
         # answering at an address that is somebody else's by then.
         for command in (("link", "del", self.interface(uid)), ("netns", "del", self._name(uid))):
             with contextlib.suppress(NetworkError):
-                await _ip(*command)
+                await ip(*command)
 
     async def stop(self) -> None:
         # A bridge that stays answers for its addresses, also where another folder's Pods have them by then.
@@ -226,16 +216,50 @@ class NamespaceNetwork:
             self._range, self.waiting = None, NO_RANGE
             self._range_file.unlink(missing_ok=True)
             with contextlib.suppress(NetworkError):
-                await _ip("link", "del", self._bridge)
+                await ip("link", "del", self._bridge)
             if shutil.which("nft") is not None:
                 with contextlib.suppress(NetworkError):
-                    await _run(["nft", "delete", "table", "ip", self._table])
+                    await run(["nft", "delete", "table", "ip", self._table])
+
+    async def remove(self) -> list[str]:
+        """Takes away everything of this folder's, whatever hangs on it; answers what was there.
+
+        Raises Unsupported where there is something, and only root can take it away.
+        """
+        own = self._namespaces()
+        if not own and not has_interface(self._bridge) and not await self._has_table():
+            return []
+        if os.geteuid() != 0:
+            raise Unsupported(f"only root can take {self._bridge} away", hint="run it as root, such as with sudo")
+        removed = []
+        for name in own:
+            with contextlib.suppress(NetworkError):  # it is gone with its Pod, or was never made
+                await ip("link", "del", _interface(name))
+            await ip("netns", "del", name)
+            removed.append(f"network namespace {name}")
+        if has_interface(self._bridge):
+            for port in await asked("link", "show", "master", self._bridge):
+                await ip("link", "del", port["ifname"])
+            await ip("link", "del", self._bridge)
+            removed.append(f"bridge {self._bridge}")
+        if await self._has_table():
+            await run(["nft", "delete", "table", "ip", self._table])
+            removed.append(f"nftables table {self._table}")
+        return removed
+
+    def _namespaces(self) -> list[str]:
+        return [each.name for each in NAMESPACES.glob(f"{BRIDGES}{self._id}-*")]
+
+    async def _has_table(self) -> bool:
+        if os.geteuid() != 0 or shutil.which("nft") is None:
+            return False
+        return f"table ip {self._table}" in (await run(["nft", "list", "tables", "ip"])).decode().splitlines()
 
     def _name(self, uid: str) -> str:
         return f"kaji-{self._id}-{hashlib.sha256(uid.encode()).hexdigest()[:12]}"
 
     def interface(self, uid: str) -> str:
-        return f"kj{self._name(uid)[-12:]}"
+        return _interface(self._name(uid))
 
     def _leases(self) -> dict[str, str]:
         return {file.name: file.read_text() for file in self._folder.glob("*") if not file.name.endswith(".new")}
@@ -265,32 +289,9 @@ class NamespaceNetwork:
         return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True)
-class _Address:
-    """One of this machine's own addresses, and the network that is reached by it."""
-
-    interface: str
-    address: str
-    network: IPv4Network
-    alias: str
-    """Whose folder the interface belongs to, where it is a kubelet's."""
-
-    def __str__(self) -> str:
-        return f"{self.address}/{self.network.prefixlen}"
-
-
-async def _addresses() -> list[_Address]:
-    aliases = {link["ifname"]: link.get("ifalias", "") for link in await _asked("link", "show")}
-    return [
-        _Address(
-            interface=link["ifname"],
-            address=each["local"],
-            network=IPv4Network((each["local"], each["prefixlen"]), strict=False),
-            alias=aliases.get(link["ifname"], "").removeprefix(ALIAS),
-        )
-        for link in await _asked("-4", "addr", "show")
-        for each in link.get("addr_info", ())
-    ]
+def _interface(namespace: str) -> str:
+    """The end of a Pod's cable that is on the machine."""
+    return f"kj{namespace[-12:]}"
 
 
 def _usable(cidrs: Sequence[str]) -> IPv4Network | None:
@@ -319,54 +320,9 @@ def _write(file: Path, content: str) -> None:
     fresh.replace(file)
 
 
-def _hardware_address(address: str) -> str:
-    """The same for every Pod that has this address, so that what others remember of its last owner is never wrong."""
-    return "0a:58:" + IPv4Address(address).packed.hex(":")
-
-
 def _let_packets_through() -> None:
     _FORWARDING.write_text("1")
 
 
 def _is_mounted(path: Path) -> bool:
     return os.path.ismount(path)  # Path.is_mount says so of folders alone
-
-
-def _has_interface(name: str) -> bool:
-    # Not /sys/class/net: that shows the network of whoever mounted it.
-    try:
-        socket.if_nametoindex(name)
-    except OSError:
-        return False
-    return True
-
-
-def _is_up(interface: str) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        try:
-            answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, struct.pack("16sh14x", interface.encode(), 0))
-        except OSError:
-            return False
-    return bool(struct.unpack("16sh14x", answer)[1] & _IFF_UP)
-
-
-async def _ip(*arguments: str) -> None:
-    await _run(["ip", *arguments])
-
-
-async def _asked(*arguments: str) -> list[dict[str, Any]]:
-    # An interface that goes meanwhile is an empty object.
-    return [each for each in msgspec.json.decode(await _run(["ip", "-j", *arguments]) or b"[]") if each]
-
-
-async def _run(command: list[str], stdin: bytes | None = None) -> bytes:
-    """What the program printed. Raises NetworkError with what it complained of."""
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    # No pipe that nobody reads: uvloop refuses to write to it, be it nothing, where the program has ended already.
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=nothing if stdin is None else pipe, stdout=pipe, stderr=pipe
-    )
-    printed, said = await process.communicate(stdin)
-    if process.returncode:
-        raise NetworkError(f"{' '.join(command)}: {said.decode(errors='replace').strip()}")
-    return printed

@@ -29,9 +29,14 @@ def end_strays(root: Path) -> list[int]:
         if _is_same_file(f"/proc/{pid}/fd/{lock}", folder / shim.LOCK_FILE):
             continue  # a kubelet of this folder adopts it
         with contextlib.suppress(ProcessLookupError):
-            _end(pid)
+            end(pid)
             ended.append(pid)
     return ended
+
+
+def running(root: Path) -> dict[int, Path]:
+    """The folders of containers that run below this one, by the pids of their shims."""
+    return {pid: folder for pid, folder, _ in _shims_below(root)}
 
 
 def _shims_below(root: Path) -> Iterator[tuple[int, Path, str]]:
@@ -46,7 +51,8 @@ def _shims_below(root: Path) -> Iterator[tuple[int, Path, str]]:
                 yield int(entry), Path(words[-1]), words[-2]
 
 
-def _end(shim_pid: int) -> None:
+def end(shim_pid: int) -> None:
+    """Kills a container. Blocks until it is gone."""
     pidfd = os.pidfd_open(shim_pid)
     try:
         deadline = time.monotonic() + END_SECONDS

@@ -19,8 +19,8 @@ from kajitori.local.kubelet.admission import Refusal
 from kajitori.local.kubelet.context import Context
 from kajitori.local.kubelet.environment import ConfigError
 from kajitori.local.kubelet.gpus import ANNOTATION
+from kajitori.local.kubelet.links import NetworkError
 from kajitori.local.kubelet.mount_plan import MountsUnavailable
-from kajitori.local.kubelet.network import NetworkError
 from kajitori.local.kubelet.network_pods import NetworkPods
 from kajitori.local.kubelet.pod import Manifest
 from kajitori.local.kubelet.probes import ContainerProbes, check

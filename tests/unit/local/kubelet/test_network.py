@@ -13,11 +13,14 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from tests.helpers.networks import in_a_network_of_its_own, ip, nft
+from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks, nft
 
-from kajitori.errors import InvalidInput
+from kajitori.errors import InvalidInput, Unavailable, WrongState
 from kajitori.kube.resources import NODES
-from kajitori.local.kubelet.network import PodNetwork, _run
+from kajitori.local.kubelet.cgroup_layout import group_name, groups_called
+from kajitori.local.kubelet.links import run
+from kajitori.local.kubelet.network import PodNetwork
+from kajitori.local.kubelet.uninstall import uninstall
 
 from .conftest import Machine, until
 
@@ -234,7 +237,8 @@ async def two_nodes(folder: Path) -> None:
         assert said == (
             "--pod-cidr: this machine has the Pod addresses 10.77.1.0/24 already: 10.77.1.1/24 is on "
             f"{there[0]}, the node of {folder / 'one'}. give this node another: --pod-cidr on a new Node, or delete "
-            "its Node where the cluster gives ranges, which then gives it one anew"
+            "its Node where the cluster gives ranges, which then gives it one anew; a node that is gone for good is "
+            f"taken away with `kaji node uninstall --data {folder / 'one'}`"
         )
         assert f"is on {there[0]}" in await refused(folder, "10.77.1.64/26"), "a part of it"
         assert "10.77.0.1/16 is on site. " in await refused(folder, "10.77.0.0/16"), "not a node's"
@@ -246,6 +250,63 @@ async def two_nodes(folder: Path) -> None:
         assert ("nodes", "", "node") not in other.cluster.objects
     finally:
         await one.tear_down()
+
+
+@pytest.mark.root
+@needs_networks
+@in_a_network_of_its_own
+def test_what_is_left_of_a_node_that_is_gone_for_good(tmp_path: Path) -> None:
+    """Is taken away, however much it is, but nothing of another node's."""
+    ip("link set lo up")
+    asyncio.run(uninstalled(tmp_path))
+    assert bridges() == []
+
+
+async def uninstalled(folder: Path) -> None:
+    root = folder / "one"
+    other = Machine(folder / "other", pod_network="namespace", pod_cidr="10.77.2.0/24", cgroups=True)
+    gone = Machine(root, pod_network="namespace", pod_cidr="10.77.1.0/24", cgroups=True)
+    for machine in (other, gone):
+        await machine.start()
+        await machine.cluster.submit("p", "sleep", "1000")
+        await machine.phase("p", "Running")
+    try:
+        before = (namespaces(), bridges(), nft("list", "tables"), groups(other))
+        with pytest.raises(Unavailable, match=f"another kubelet uses {root}"):
+            await uninstall(root, force=True)
+        await gone.stop()
+        with pytest.raises(WrongState, match=f"containers of {root} still run: default/p"):
+            await uninstall(root)
+        assert (namespaces(), bridges(), nft("list", "tables"), groups(other)) == before, "nothing is touched yet"
+        (root / "mine").touch()
+        removed = await uninstall(root, force=True)
+        assert removed[0] == "1 container"
+        assert removed[-1] == str(root)
+        assert [file.name for file in everything_in(root)] == ["mine"]
+        assert groups(gone) == []
+        assert groups(other) == before[-1]
+        assert len(namespaces()) == len(bridges()) == len(nft("list", "tables").split("\n")) - 1 == 1
+        assert await uninstall(root) == [], "a second time there is nothing"
+        bridge = next(each for each in removed if each.startswith("bridge "))
+        name = bridge.removeprefix("bridge ")
+        ip(f"link add {name} type bridge", "link add one type veth peer name two", f"link set one master {name}")
+        assert await uninstall(root) == [bridge], "by its name alone, with what hangs on it"
+        assert (await other.phase("p", "Running"))["podIP"] == "10.77.2.2"
+        assert other.kubelet.workers
+    finally:
+        await other.tear_down()
+
+
+def namespaces() -> list[str]:
+    return [entry.name for entry in Path("/run/netns").iterdir()]
+
+
+def groups(machine: Machine) -> list[Path]:
+    return groups_called(group_name(machine.root))
+
+
+def everything_in(root: Path) -> list[Path]:
+    return list(root.iterdir())
 
 
 async def refused(folder: Path, cidr: str) -> str:
@@ -260,6 +321,6 @@ def test_a_program_that_reads_nothing_may_end_at_once() -> None:
 
     async def often() -> None:
         for _ in range(30):
-            await _run(["true"])
+            await run(["true"])
 
     uvloop.run(often())
