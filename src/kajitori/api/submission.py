@@ -39,6 +39,7 @@ from kajitori.store.code import no_such_code
 router = APIRouter(tags=["runs"])
 
 NAME_TRIES = 5
+_DOCUMENT = "send a JSON document"
 
 
 class RunRequest(Document):
@@ -135,14 +136,15 @@ def read_submission(body: bytes, default_namespace: str) -> Submission:
 def read_json(body: bytes) -> Any:
     """A JSON document. Raises InvalidInput where it is none."""
     if not body.strip():
-        raise InvalidInput.one("body", "is empty", hint="send a JSON document")
+        raise InvalidInput.one("body", "is empty", hint=_DOCUMENT)
     try:
         return msgspec.json.decode(body)
     except RecursionError:
         raise InvalidInput.one("body", "is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         text = str(error)
-        raise InvalidInput.one("body", f"is not JSON: {text[:1].lower()}{text[1:200]}") from None
+        text = text.removeprefix("JSON is malformed: ")
+        raise InvalidInput.one("body", f"is not JSON: {text[:1].lower()}{text[1:200]}", hint=_DOCUMENT) from None
 
 
 async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Decision:

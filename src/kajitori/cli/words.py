@@ -212,11 +212,13 @@ def sweep_words(run: View) -> str:
 
 
 def gpu_words(run: View) -> str:
-    """`16 h100`: the GPUs of all members together, of a sweep of those that may be there at once; of an elastic gang
-    that waits `64-256 h100`; empty for a run without any."""
+    """`16 h100`: the GPUs of all members together, of a sweep of those that are there, or, while none is, may be there
+    at once; of an elastic gang that waits `64-256 h100`; empty for a run without any."""
     spec = run.get("spec") or {}
     resources = spec.get("resources") or {}
-    replicas, gpu_type = members_at_once(run), resources.get("gpuType") or ""
+    counts = (status_of(run).get("members") or {}) if is_sweep(run) else {}
+    replicas = counts.get("running", 0) + counts.get("pending", 0) or members_at_once(run)
+    gpu_type = resources.get("gpuType") or ""
     is_range = size_words(run) and not members_there(run)
     fewest = f"{(resources.get('gpu') or 1) * spec['minReplicas']}-" if is_range else ""
     if resources.get("gpu"):

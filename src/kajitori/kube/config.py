@@ -129,7 +129,9 @@ class KubeConfig:
         return _build(entry, chosen, cluster_path, cluster, user_path, user)
 
 
-_NO_CLUSTER_HINT = "name one with --kubeconfig or $KUBECONFIG, or start one here with `kaji up`"
+_NO_CLUSTER_HINT = (
+    "name one with --kubeconfig or $KUBECONFIG; `kaji up` starts one here, and says which file is its own"
+)
 
 
 def _read(path: Path) -> dict[str, Any]:

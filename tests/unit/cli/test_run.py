@@ -167,6 +167,21 @@ def test_one_rank_alone() -> None:
     assert api.calls_to("GET", "/logs")[0].query["rank"] == ["1"]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rank", "1"], "--rank 1: the run has no such member; its only member is 0"),
+        (["-n", "2-4", "--rank", "4"], "--rank 4: the run has no such member; ranks are 0 to 3"),
+        (["--array", "0-9:3", "--index", "4"], "--index 4: no member of --array 0-9:3 has this number"),
+    ],
+)
+def test_a_member_to_follow_that_will_not_be_there(words: list[str], said: str) -> None:
+    """Is named before anything is made."""
+    api = FakeWebApi()
+    result = invoke(api, "run", *words, "x")
+    assert (result.exit_code, result.stderr.splitlines()[0], api.calls) == (2, f"kaji: {said}", [])
+
+
 def test_a_large_gang_shows_rank_0() -> None:
     """Nobody reads a thousand logs at once unless he asks for it."""
     many = {"replicas": 1000}

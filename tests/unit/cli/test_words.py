@@ -140,6 +140,12 @@ def test_a_sweep_in_words() -> None:
     assert words.member_words(run) == "5/10 ended"
     assert (words.members_asked_for(run), words.members_at_once(run)) == (10, 2)
     assert "--array 0-9%2" in words.command_line(run)
+    run["spec"] |= {"array": "0-9", "resources": {"gpu": 8, "gpuType": "h100"}}
+    assert words.gpu_words(run) == "16 h100"  # what it has, not what ten members would have
+    counts |= {"running": 0, "pending": 3}
+    assert words.gpu_words(run) == "24 h100"
+    counts |= {"pending": 0}
+    assert words.gpu_words(run) == "80 h100"
     unreadable = view("grid", spec={"array": "9-0"})
     assert (words.members_asked_for(unreadable), words.members_at_once(unreadable)) == (1, 1)
 

@@ -155,6 +155,8 @@ def command(
     )
     if request.faults:
         raise all_faults(cli, request)
+    if rank is not None:
+        _require_member(request, rank)
     with cli.api() as api, Signals() as signals:
         if dry_run:
             return _show(_submit(api, request, dry_run=True), output, quiet)
@@ -170,6 +172,23 @@ def command(
             return 0
         follower = Follower(cli, api, view, rank=rank, all_ranks=all_ranks, quiet=quiet)
         return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
+
+
+def _require_member(request: RunRequest, rank: int) -> None:
+    """Raises a usage error where the run will have no member of that rank, or index, to follow."""
+    from kajitori.core.array import parse_array
+
+    spec = request.spec
+    try:
+        array = parse_array(spec["array"]) if spec.get("array") else None
+    except (ValueError, TypeError):
+        return  # which the server names
+    replicas = spec.get("replicas", 1)
+    if array is not None and rank not in array.indices:
+        raise click.UsageError(f"--index {rank}: no member of --array {spec['array']} has this number")
+    if array is None and isinstance(replicas, int) and rank >= replicas:
+        last = f"ranks are 0 to {replicas - 1}" if replicas > 1 else "its only member is 0"
+        raise click.UsageError(f"--rank {rank}: the run has no such member; {last}")
 
 
 def all_faults(cli: Cli, request: RunRequest) -> InvalidInput:
