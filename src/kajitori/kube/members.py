@@ -74,6 +74,13 @@ _SPARED = "killed when its node ran out of memory, though it was within what it 
 _CANNOT_RUN = ("ContainerCannotRun", "StartError")
 _NOT_FOUND_EXIT_CODES = (126, 127)
 
+_HOOK_FAILED = ("running hook", "running prestart hook", "executing hook")
+"""In what runc and crun say where a hook failed that gives a container its GPUs: drivers that don't fit, a GPU that is
+gone."""
+
+_HOOK_REFUSED = ("requirement error", "mount error")
+"""In what NVIDIA's hook says where it is the image that asks for what it can't have."""
+
 
 def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) -> Member | None:
     """The member that a Pod of a run stands for, as its name says; None where that is not a member's.
@@ -217,20 +224,31 @@ def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[s
         return Reason.KUBELET_REFUSED, status.message or status.reason, None
     if terminated is None:
         return Reason.KUBELET_REFUSED, status.message or status.reason or "failed without having run", None
+    if terminated.reason in _CANNOT_RUN and _is_hooks_failure(terminated.message):
+        return Reason.CONTAINER_CONFIG, terminated.message.strip(), None
     if terminated.reason in _CANNOT_RUN or terminated.exit_code in _NOT_FOUND_EXIT_CODES:
         said = terminated.message.strip() or "the command was not found, or is not executable"
         return Reason.COMMAND_NOT_FOUND, said, terminated.exit_code
     return Reason.PROGRAM_FAILED, _program_message(terminated.exit_code, terminated.message), terminated.exit_code
 
 
+def _is_hooks_failure(said: str) -> bool:
+    """Whether it was the node that could not start a container, as far as its runtime says."""
+    return any(words in said for words in _HOOK_FAILED) and not any(words in said for words in _HOOK_REFUSED)
+
+
 def _why_init_failed(init: ContainerStatus) -> Reason:
     """Only our own steps are known to say by their exit codes what was missing."""
     if init.name not in (first_step.CONTAINER, first_step.IMAGE_STEP):
         return Reason.CONTAINER_CONFIG
-    assert init.state.terminated is not None
-    if init.name == first_step.IMAGE_STEP and init.state.terminated.reason in _CANNOT_RUN:
+    terminated = init.state.terminated
+    assert terminated is not None
+    cannot_run = terminated.reason in _CANNOT_RUN
+    if cannot_run and _is_hooks_failure(terminated.message):
+        return Reason.CONTAINER_CONFIG
+    if cannot_run and init.name == first_step.IMAGE_STEP:
         return Reason.IMAGE_UNFIT  # it has no shell
-    return _FIRST_STEP.get(init.state.terminated.exit_code, Reason.FIRST_STEP_FAILED)
+    return _FIRST_STEP.get(terminated.exit_code, Reason.FIRST_STEP_FAILED)
 
 
 def _init_message(terminated: Terminated) -> str:

@@ -118,6 +118,29 @@ def test_why_a_member_failed(status: dict[str, Any], reason: Reason) -> None:
     assert (member.state, member.reason) == (MemberState.FAILED, reason)
 
 
+RUNC = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+RUNC += "unable to start container process: error during container init: error running hook #0: error running hook: "
+RUNC += "exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: {}: unknown"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (RUNC.format("initialization error: nvml error: driver/library version mismatch"), Reason.CONTAINER_CONFIG),
+        (RUNC.format("detection error: nvml error: unknown error"), Reason.CONTAINER_CONFIG),
+        ("container_linux.go:349: running prestart hook 1 caused: exit status 1", Reason.CONTAINER_CONFIG),
+        ("error executing hook `/usr/bin/nvidia-container-runtime-hook` (exit code: 1)", Reason.CONTAINER_CONFIG),
+        (RUNC.format("requirement error: unsatisfied condition: cuda>=12.4"), Reason.COMMAND_NOT_FOUND),
+        (RUNC.format("mount error: file creation failed: libcuda.so: file exists"), Reason.COMMAND_NOT_FOUND),
+        ('exec: "trian": executable file not found in $PATH', Reason.COMMAND_NOT_FOUND),
+    ],
+)
+def test_a_node_that_cannot_give_a_container_its_gpus_is_not_the_programs_fault(message: str, reason: Reason) -> None:
+    """The program never ran, and may elsewhere; what the image asks for in vain it asks for everywhere."""
+    member = seen(ended(128, reason="StartError", message=message))
+    assert (member.state, member.reason, member.message) == (MemberState.FAILED, reason, message)
+
+
 LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. "
 LIMITED = {"containers": [{"name": "main", "resources": {"limits": {"memory": "2Gi"}}}]}
 
@@ -253,6 +276,8 @@ def test_an_image_that_lacks_what_its_launcher_needs() -> None:
     assert "no sshd" in seen(image_step_ended(first_step.UNFIT_IMAGE, message="no sshd")).message
     assert Reason.IMAGE_UNFIT in START_FAILURES & NEVER_RESTARTED
     assert seen(image_step_ended(2)).reason is Reason.FIRST_STEP_FAILED
+    no_gpus = image_step_ended(128, "StartError", RUNC.format("initialization error: nvml error: driver not loaded"))
+    assert seen(no_gpus).reason is Reason.CONTAINER_CONFIG
 
 
 def test_a_first_step_that_failed_is_a_failed_start() -> None:

@@ -351,7 +351,7 @@ _MAY_BE_THE_NODE = (
     Reason.FIRST_STEP_FAILED,
 )
 
-_OTHERS_WERE_QUICKER = ("Node didn't have enough resource", "Predicate ")
+_OTHERS_WERE_QUICKER = ("Node didn't have enough resource", "OutOf", "Predicate ")
 """In what a kubelet says that took another Pod meanwhile, or whose node was changed."""
 
 _NOT_THE_NODE = (
