@@ -63,7 +63,7 @@ class Code:
         from kajitori.codepack.uploading import upload
 
         whole = self._pack.size_bytes
-        patience = Patience(api.sleep)
+        patience = Patience(api.sleep, lambda words: None if self._quiet else say(f"code: {words}"))
         unchecked = self._pack.parts > 1
         with self._status("asking for what is there") as update:
             while True:

@@ -17,6 +17,7 @@ FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 5.0
 MAX_FAILURES = 24
 """In a row; with the pauses about two minutes: a server that is started again is waited for."""
+TOLD_AFTER = 4
 
 REMEMBERED_EVENTS = 10_000
 """So many are known again when they are told a second time after a broken connection."""
@@ -35,8 +36,10 @@ def _instant(time: str) -> str:
 class Patience:
     """Pauses between attempts to reach a server again, until it has failed too often in a row."""
 
-    def __init__(self, sleep: Callable[[float], None]) -> None:
+    def __init__(self, sleep: Callable[[float], None], tell: Callable[[str], None] | None = None) -> None:
+        """`tell` is given what is wrong once it has been so for some seconds."""
         self._sleep = sleep
+        self._tell = tell
         self._failures = 0
 
     def failed(self, error: Unavailable) -> None:
@@ -44,6 +47,8 @@ class Patience:
         self._failures += 1
         if self._failures > MAX_FAILURES:
             raise error
+        if self._failures == TOLD_AFTER and self._tell is not None:
+            self._tell(f"{error.message}; it is tried again for two minutes")
         self._sleep(min(FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1), LONGEST_PAUSE_SECONDS))
 
     def worked(self) -> None:

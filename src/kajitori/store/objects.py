@@ -37,6 +37,8 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_
 _HTTP_STATUS = re.compile(r"\bstatus(?: code)?:? (\d{3})\b|response: (\d{3})\b", re.IGNORECASE)
 _CLOUD_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_ASKED_FOR_CREDENTIALS = re.compile(r"/latest/(api/token|meta-data)|/metadata/identity|/computeMetadata/")
+"""What clouds answer to their own machines. Who asks there was given no credentials."""
 _FULL = (507,)
 _FULL_CODES = ("QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "AccountLimitExceeded")
 _EXAMPLES = {
@@ -181,6 +183,9 @@ class ObjectBlobs(Blobs):
             return no_such_blob(key, self.where)
         if code in _NO_BUCKET or isinstance(error, FileNotFoundError):
             return Unavailable(f"there is no {self.where}", hint="make the bucket or container first", code="NoBucket")
+        if _ASKED_FOR_CREDENTIALS.search(text):
+            hint = "whoever runs the platform has to give this server some, in its environment or by an identity"
+            return Unavailable(f"there are no credentials for {self.where}", hint=hint)
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
             hint = "whoever runs the platform has to give this server valid credentials and rights for it"
             return Unavailable(f"{self.where} refuses this server{_said(status, code)}", hint=hint)

@@ -113,6 +113,15 @@ def test_a_server_that_takes_no_part_is_not_asked_for_ever(store: Store, status:
     assert store.api.calls_to("POST", "/v1/runs") == []
 
 
+@pytest.mark.parametrize(("failures", "said"), [(3, 0), (6, 1)])
+def test_whoever_waits_is_told_for_what(store: Store, failures: int, said: int) -> None:
+    """Once it has lasted for some seconds, and once."""
+    store.failing = [problem(503, "Unavailable", "the store does not answer")] * failures
+    result = run(store)
+    assert (result.exit_code, store.done) == (0, True)
+    assert result.stderr.count("code: the store does not answer; it is tried again for two minutes\n") == said
+
+
 def test_an_upload_is_taken_up_where_it_was(store: Store) -> None:
     """The server fails when all parts are there: they are not sent again."""
     store.failing_at_the_end = [problem(503, "Unavailable", "the store does not answer")]

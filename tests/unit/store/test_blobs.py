@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import traceback
 from collections.abc import AsyncIterator
 
@@ -232,6 +233,20 @@ async def test_wrong_credentials_are_not_repeated(azure: Emulator) -> None:
     with pytest.raises(Unavailable, match=r"refuses this server \(HTTP 403") as failed:
         await blobs.read("key", limit_bytes=9)
     assert wrong not in "".join(traceback.format_exception(failed.value)) + repr(blobs)
+
+
+async def test_a_server_without_credentials_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not what the network says to the attempt to find some, as machines of a cloud can."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        address = "http://{}:{}".format(*nobody.getsockname())
+        options = {"region": "us-east-1", "endpoint": address, "metadata_endpoint": address}
+        blobs = await open_blobs("s3://bucket/prefix", options)
+        with pytest.raises(Unavailable, match="no credentials for s3://bucket/prefix") as failed:
+            await blobs.put("key", b"x")
+    assert "has to give this server some" in failed.value.hint
 
 
 async def test_an_upload_to_s3_that_did_not_end_leaves_no_parts(s3: Emulator) -> None:
