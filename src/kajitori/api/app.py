@@ -175,7 +175,7 @@ def _schemas() -> dict[str, Any]:
     _, requests = models_json_schema(
         [(model, "validation") for model in _REQUESTS], ref_template="#/components/schemas/{model}"
     )
-    found: dict[str, Any] = {**answers, **requests.get("$defs", {})}
+    found: dict[str, Any] = {**msgspec.json.decode(msgspec.json.encode(answers)), **requests.get("$defs", {})}
     found["RunRequest"]["properties"]["spec"] = {"$ref": "#/components/schemas/RunSpec"}
     found["RunRequest"]["required"] = sorted({*found["RunRequest"].get("required", ()), "spec"})
     return found
