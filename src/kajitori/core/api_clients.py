@@ -117,7 +117,7 @@ def book(requests: Iterable[Request]) -> Book:
     watches: list[Request] = []
     for request in requests:
         count += 1
-        first, last = min(first, request.began), max(last, request.began, request.ended or request.began)
+        first, last = min(first, request.began), max(last, request.ended or request.began)
         use = uses[request.client]
         use.instances.add(request.instance)
         if request.ask.verb == "watch":
@@ -126,7 +126,7 @@ def book(requests: Iterable[Request]) -> Book:
             use.asks[request.ask] += 1
     for watch in watches:
         ended = last if watch.ended is None else watch.ended
-        uses[watch.client].watch_seconds[watch.ask] += max(0.0, ended - max(first, watch.began))
+        uses[watch.client].watch_seconds[watch.ask] += max(0.0, ended - watch.began)
     return Book(dict(uses), count, max(0.0, last - first) if count else 0.0)
 
 
@@ -214,14 +214,14 @@ def report(
     for each in daemon_sets:
         by_user[each.user].append(each)
     growing, others = [], []
-    for client, use in known.uses.items() if known is not None else ():
+    uses, seconds = (known.uses, known.seconds) if known is not None else ({}, 0.0)
+    for client, use in uses.items():
         if client.user == KUBELETS or client.user in by_user or _is_on_every_node(use, nodes):
-            sets, seconds = by_user[client.user], known.seconds if known is not None else 0.0
-            growing.append(_growing(client, use, sets, seconds, nodes, planned_nodes))
+            growing.append(_growing(client, use, by_user[client.user], seconds, nodes, planned_nodes))
         else:
             others.append((client, use))
     growing.sort(key=lambda each: (-each.requests_per_second_then, -each.watches_then, each.client))
-    seen = {client.user for client in known.uses} if known is not None else set()
+    seen = {client.user for client in uses}
     return Report(
         nodes,
         planned_nodes,

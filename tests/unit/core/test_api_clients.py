@@ -12,6 +12,7 @@ SPY = Client("system:serviceaccount:monitoring:spy", "spy")
 LIST_PODS = Ask("list", "pods", Scope.ALL, from_store=True)
 WATCH_PODS = Ask("watch", "pods", Scope.ALL)
 OWN_PODS = Ask("watch", "pods", Scope.SELECTED)
+OWN_LIST = Ask("list", "pods", Scope.SELECTED, from_store=True)
 MINUTE = 60.0
 
 
@@ -87,6 +88,74 @@ def test_a_daemonsets_account_grows_however_few_nodes_it_was_seen_on() -> None:
     assert not found.suspects
 
 
+def test_more_instances_than_nodes_are_one_on_each() -> None:
+    """Nodes went meanwhile, or nobody counted them: never more are foretold than there will be nodes."""
+    for nodes in (50, 0):
+        pods = DaemonSet("monitoring", "spy", "spy", 100)
+        (spy,) = judged(each_minute(SPY, OWN_LIST, 100) + watches(SPY, OWN_PODS, 100), pods, nodes=nodes).growing
+        assert spy.watches_then == pytest.approx(7500)
+        assert spy.requests_per_second_then == pytest.approx(7500 * 1.1 / 60)
+
+
+def test_who_would_ask_most_comes_first() -> None:
+    """Then who would watch most, then by name; whose account several DaemonSets share names them all."""
+    chatty, quiet, other = (Client(f"system:serviceaccount:a:{name}", name) for name in ("z", "m", "b"))
+    shared = [DaemonSet("a", name, "m", 100) for name in ("two", "one")]
+    requests = each_minute(chatty, OWN_LIST, 100) + watches(quiet, OWN_PODS, 100) + watches(other, OWN_PODS, 100)
+    found = judged(requests + watches(quiet, WATCH_PODS, 100), *shared).growing
+    assert [each.client for each in found] == ["a/z (z)", "a/m (m)", "a/b (b)"]
+    assert [each.daemon_sets for each in found] == [(), ("a/one", "a/two"), ()]
+    found = judged(watches(quiet, OWN_PODS, 100) + watches(other, OWN_PODS, 100)).growing
+    assert [each.client for each in found] == ["a/b (b)", "a/m (m)"]
+
+
+def test_a_watch_counts_for_as_long_as_it_was_open() -> None:
+    """One of half the time is half a watch; one that is open still, until the log ends."""
+    half = [Request(SPY, f"node-{n}", OWN_PODS, 0.0, 300.0) for n in range(100)]
+    late = [Request(SPY, f"node-{n}", OWN_PODS, 450.0, None) for n in range(100)]
+    (spy,) = judged([*half, *late, Request(Client("bob"), "here", LIST_PODS, 600.0, 600.0)]).growing
+    assert spy.watches == pytest.approx(0.75)
+
+
+def test_what_each_kind_wants_is_said_the_worst_first() -> None:
+    """Pods, then others by name; of lists that come again and again all kinds at once; then the rest by how often."""
+    kinds = [Ask("list", kind, Scope.ALL) for kind in ("secrets", "pods", "nodes")]
+    lists = [request for ask in kinds for request in each_minute(SPY, ask, 100)]
+    done = [("get", 6), ("update", 3), ("patch", 12)]
+    often = [
+        Request(SPY, f"node-{n}", Ask(verb, "leases", Scope.SELECTED), float(second), float(second))
+        for verb, every in done
+        for n in range(100)
+        for second in range(0, 600, every)
+    ]
+    (spy,) = judged(lists + often).growing
+    assert spy.fixes == (
+        "let each instance ask for its own node's Pods: fieldSelector spec.nodeName=<its node>",
+        "let each instance ask for its own Node: fieldSelector metadata.name=<its node>",
+        "put one cache of secrets between the nodes and the API server, or ask for less than all",
+        "watch nodes and pods and secrets instead of listing again and again",
+        "update leases less often than 20 times a minute",
+        "get leases less often than 10 times a minute",
+    )
+    assert spy.reads_all == ("nodes", "pods", "secrets")
+
+
+def test_twice_is_not_again_and_again() -> None:
+    """In a log of a few seconds each start looks as if it were often."""
+    starts = [Request(SPY, f"node-{n}", OWN_LIST, moment, moment) for n in range(100) for moment in (0.0, 1.0)]
+    (spy,) = judged(starts).growing
+    assert spy.fixes == ()
+    thrice = [*starts, *(Request(SPY, f"node-{n}", OWN_LIST, 2.0, 2.0) for n in range(100))]
+    assert judged(thrice).growing[0].fixes == ("watch pods instead of listing again and again",)
+
+
+def test_a_log_of_one_moment_tells_no_rates() -> None:
+    once = [Request(SPY, f"node-{n}", OWN_LIST, 5.0, 5.0) for n in range(100)]
+    found = judged([*once, Request(Client("bob"), "here", LIST_PODS, 5.0, 5.0)])
+    assert (found.growing[0].requests_per_minute, found.growing[0].watches, found.largest) == (0.0, 0.0, ())
+    assert book([]).seconds == 0.0 and book([]).requests == 0
+
+
 def test_daemonsets_that_may_read_all_are_named_where_no_log_shows_them() -> None:
     sets = [DaemonSet("a", "reads", "reads", 9, ("pods",)), DaemonSet("a", "plain", "default", 9)]
     found = report(None, sets, {}, nodes=9, kubelets=9, planned_nodes=7500)
@@ -107,12 +176,27 @@ def test_others_are_named_by_how_much_they_ask() -> None:
         ("bob (kubectl)", 0.67),
         ("alice (kubectl)", 0.33),
     ]
+    assert found.largest[0].requests_per_second == pytest.approx(6 / 300)
+
+
+def test_five_others_are_named_and_none_who_only_watches() -> None:
+    people = [Client(name) for name in "gfedcba"]
+    asked = [request for one in people for request in each_minute(one, LIST_PODS, 1, 2)]
+    found = judged([*asked, *watches(Client("idle"), OWN_PODS, 1), *each_minute(Client("z"), LIST_PODS, 1, 3)])
+    assert [each.client for each in found.largest] == ["z", "a", "b", "c", "d"]
 
 
 def test_open_watches_are_many_beyond_those_of_kubelets() -> None:
-    counts = {"pods": 205, "nodes": 101, "secrets": 60, "configmaps": 4}
+    counts = {"configmaps": 49, "endpoints": 50, "nodes": 101, "jobs": 60, "pods": 205, "ingresses": 60}
     found = report(None, (), counts, nodes=100, kubelets=100, planned_nodes=7500).watched
-    assert [(each.resource, each.besides_kubelets) for each in found] == [("pods", 105), ("secrets", 60)]
+    assert [(each.resource, each.besides_kubelets) for each in found] == [
+        ("pods", 105),
+        ("ingresses", 60),
+        ("jobs", 60),
+        ("endpoints", 50),
+    ]
+    assert [each.open for each in found] == [205, 60, 60, 50]
+    assert report(None, (), {"jobs": 2}, nodes=3, kubelets=0, planned_nodes=9).watched
     assert not report(None, (), {"pods": 9}, nodes=2, kubelets=0, planned_nodes=9).watched
 
 
