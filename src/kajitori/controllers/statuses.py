@@ -22,6 +22,9 @@ from kajitori.kube.resources import RUNS
 STATUS_INTERVAL = timedelta(seconds=1)
 """A Run is written at most this often while only its counts change (rule 8)."""
 
+BUSY_INTERVAL = timedelta(seconds=3)
+"""And where others wait for the API server, as long as it starts, or its counts change."""
+
 UNSEEN_PATIENCE = timedelta(seconds=10)
 """How long the mirror may take to show what was just written before it is believed all the same."""
 
@@ -92,10 +95,9 @@ class Statuses:
         at = self.written_at(key)
         if old is None or at is None:
             return True
-        turns = _turning_point(old) != _turning_point(new)
-        if turns and self._client.limiter.is_full:
-            turns = _without_start(old) != _without_start(new)
-        return turns or self._now() - at >= STATUS_INTERVAL
+        if not self._client.limiter.is_full:
+            return _turning_point(old) != _turning_point(new) or self._now() - at >= STATUS_INTERVAL
+        return _without_start(old) != _without_start(new) or self._now() - at >= BUSY_INTERVAL
 
     def written_at(self, key: Key) -> datetime | None:
         """When a run's status was written last; None where it was not written here."""

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving
 
-from kajitori.controllers.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
+from kajitori.controllers.statuses import BUSY_INTERVAL, STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.core.gang import give_way
 from kajitori.core.node_request import NodeRequest, RequestState
 from kajitori.core.reasons import Phase, Reason
@@ -104,7 +104,7 @@ async def test_turning_points_are_written_at_once_and_counts_once_a_second() -> 
         assert statuses.may_write(KEY, RUNNING, more)
 
 
-async def test_how_far_a_start_has_come_waits_for_a_second_where_requests_queue_up(
+async def test_how_far_a_start_has_come_waits_for_a_moment_where_requests_queue_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its end, another attempt and what went wrong do not."""
@@ -126,10 +126,12 @@ async def test_how_far_a_start_has_come_waits_for_a_second_where_requests_queue_
             msgspec.structs.replace(runs, interruptions=1),
         ):
             assert statuses.may_write(KEY, placed, turn)
-        scene.now += STATUS_INTERVAL
+        scene.now += BUSY_INTERVAL - MOMENT
+        assert not statuses.may_write(KEY, placed, made)
+        scene.now += MOMENT
         assert statuses.may_write(KEY, placed, made)
         monkeypatch.undo()
-        scene.now -= MOMENT
+        scene.now -= BUSY_INTERVAL
         assert statuses.may_write(KEY, placed, made), "nobody waits: it is told at once"
 
 
