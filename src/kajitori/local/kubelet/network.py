@@ -123,13 +123,15 @@ class NamespaceNetwork:
 
     async def use(self, cidrs: Sequence[str]) -> None:
         own = _usable(cidrs)
-        if own is None:
-            self._range = None
-            self.waiting = f"of {', '.join(cidrs)} it can use none: {USABLE}" if cidrs else NO_RANGE
-        elif own != self._range:
-            async with self._lock:
+        async with self._lock:
+            if own is None:
+                self._range = None
+                self.waiting = f"of {', '.join(cidrs)} it can use none: {USABLE}" if cidrs else NO_RANGE
+                self._range_file.unlink(missing_ok=True)
+                await self._leave_to_others(None)
+            elif own != self._range:
                 await self._set_up(own)
-            self._range, self.waiting = own, ""
+                self._range, self.waiting = own, ""
 
     async def _set_up(self, own: IPv4Network) -> None:
         await self._refuse_what_others_have(own)
@@ -149,14 +151,19 @@ class NamespaceNetwork:
             # Else it is that of some Pod, and another one when that goes: members would not reach us for a while.
             await ip("link", "set", self._bridge, "address", hardware_address(str(gateway)))
         await ip("link", "set", self._bridge, "up")
-        for address in await addresses():
-            used = address.network == own or any(IPv4Address(each) in address.network for each in earlier)
-            if address.interface == self._bridge and not used:
-                await ip("addr", "del", str(address), "dev", self._bridge)
+        await self._leave_to_others(own)
         _let_packets_through()
         if shutil.which("nft") is not None:
             await run(["nft", "-f", "-"], self._rules(own, earlier).encode())
         _write(self._range_file, str(own))
+
+    async def _leave_to_others(self, own: IPv4Network | None) -> None:
+        """The bridge leaves ranges in which no Pod of this node has an address any more, all but its own."""
+        held = [IPv4Address(each) for each in self._leases().values()]
+        for address in await addresses():
+            used = address.network == own or any(each in address.network for each in held)
+            if address.interface == self._bridge and not used:
+                await ip("addr", "del", str(address), "dev", self._bridge)
 
     async def _refuse_what_others_have(self, own: IPv4Network) -> None:
         for address in await addresses():
@@ -181,16 +188,17 @@ class NamespaceNetwork:
             if is_up(host_end) and _is_mounted(path) and (held := self._leases().get(uid)):
                 return str(path), held
             await self._take_down(uid)
-            if self._range is None:
+            own = self._range
+            if own is None:
                 raise NetworkError(f"network is not ready: {self.waiting}")
-            address, prefix = self._lease(uid, self._range), self._range.prefixlen
+            address = self._lease(uid, own)
             await ip("netns", "add", name)
             own_end = ("name", "eth0", "address", hardware_address(address), "netns", name)
             await ip("link", "add", host_end, "type", "veth", "peer", *own_end)
-            await ip("-n", name, "addr", "add", f"{address}/{prefix}", "dev", "eth0")
+            await ip("-n", name, "addr", "add", f"{address}/{own.prefixlen}", "dev", "eth0")
             await ip("-n", name, "link", "set", "lo", "up")
             await ip("-n", name, "link", "set", "eth0", "up")
-            await ip("-n", name, "route", "add", "default", "via", str(_gateway(self._range)))
+            await ip("-n", name, "route", "add", "default", "via", str(_gateway(own)))
             # Last, and in one step: what was left half-made by a kubelet that died is not up.
             await ip("link", "set", host_end, "master", self._bridge, "up")
             return str(path), address

@@ -18,7 +18,7 @@ from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks, 
 from kajitori.errors import InvalidInput, Unavailable, WrongState
 from kajitori.kube.resources import NODES
 from kajitori.local.kubelet.cgroup_layout import group_name, groups_called
-from kajitori.local.kubelet.links import run
+from kajitori.local.kubelet.links import addresses, run
 from kajitori.local.kubelet.network import PodNetwork
 from kajitori.local.kubelet.uninstall import uninstall
 
@@ -197,12 +197,19 @@ async def ranges_that_come_and_go(folder: Path) -> None:
         machine.cluster.objects.pop(("nodes", "", "node"))
         await machine.start()
         assert ready(machine)[0] == "False", "a new Node has none"
+        assert await gateways() == ["10.99.1.1"], "for the Pod that is there"
         assert machine.cluster.status("a")["podIP"] == "10.99.1.2"
         await given(machine, "10.99.2.0/24")
         env = [{"name": "MASTER_ADDR", "value": "10.99.1.2"}]
         await machine.cluster.submit("c", sys.executable, "-c", FETCH, container={"env": env})
         await machine.phase("c", "Succeeded")
         assert machine.log("c").split()[-2:] == ["10.99.2.2", "10.99.1.2"], machine.log("c")
+        assert await gateways() == ["10.99.1.1", "10.99.2.1"]
+        for name in ("a", "c", "host"):
+            machine.cluster.vanish(name)
+        await until(lambda: not machine.kubelet.workers, "all Pods are gone")
+        await machine.kubelet.context.network.use([])
+        assert await gateways() == [], "others may have them now"
     finally:
         await machine.tear_down()
 
@@ -210,6 +217,11 @@ async def ranges_that_come_and_go(folder: Path) -> None:
 async def given(machine: Machine, *cidrs: str) -> None:
     """As a controller does; a Node's range is not changed by any."""
     await machine.cluster.patch(NODES, "node", {"spec": {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}})
+
+
+async def gateways() -> list[str]:
+    """Addresses of the bridge."""
+    return sorted(each.address for each in await addresses() if each.interface.startswith("kaji-"))
 
 
 def ready(machine: Machine) -> tuple[str, str]:
