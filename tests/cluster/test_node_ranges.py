@@ -35,9 +35,9 @@ pytestmark = [
 
 NS = "default"
 PATIENCE_SECONDS = 60.0
-_NUMBER = os.getpid() % (20 * 128)
-CLUSTER = IPv4Network(f"10.{228 + _NUMBER // 128}.{2 * (_NUMBER % 128)}.0/23")
-"""Two ranges, this process's own: the machine is shared with other tests."""
+_NUMBER = os.getpid() % (20 * 8)
+CLUSTER = IPv4Network(f"10.{228 + _NUMBER // 8}.{32 * (_NUMBER % 8)}.0/19")
+"""This process's own: the machine is shared with other tests."""
 
 SERVE = (
     "import socket\n"
@@ -48,11 +48,14 @@ SERVE = (
 CALL = "import socket, sys; s = socket.create_connection((sys.argv[1], 8000), 20); print(s.recv(99).decode())"
 
 
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+@pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("real")])])
 async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KubeClient]:
     if request.param == "real":
         require_binaries("kube-controller-manager")
         real: RealCluster = request.getfixturevalue("real_cluster")
+        async with real.client() as client:
+            for left in (await client.list(NODES)).items:  # with ranges beside this one the allocator does not start
+                await client.delete(NODES, left["metadata"]["name"])
         ranges = ("--allocate-node-cidrs", f"--cluster-cidr={CLUSTER}", "--node-cidr-mask-size=24")
         with real.controller_manager("--controllers=node-ipam-controller", *ranges):
             async with real.client() as client:
@@ -132,7 +135,8 @@ async def test_pods_of_two_nodes_reach_each_other(client: KubeClient, tmp_path: 
     """By their addresses, which differ, and each sees the other's own; a node with a range of theirs is refused."""
     async with node(client, tmp_path, "one") as one, node(client, tmp_path, "two"):
         ranges = {await range_of(client, name) for name in ("one", "two")}
-        assert ranges == set(CLUSTER.subnets(new_prefix=24)), ranges
+        assert len(ranges) == 2
+        assert ranges <= set(CLUSTER.subnets(new_prefix=24)), ranges
         served = await run(client, "serves", "one", sys.executable, "-c", SERVE, until_phase="Running")
         log = next((one.settings.root_dir / "logs").glob("*_serves_*/main/0.log"))
         await until(lambda: asyncio.to_thread(lambda: "listens" in log.read_text()))
