@@ -16,6 +16,8 @@ import msgspec
 KUBELETS = "kubelets"
 """All of them are one client, whose instances are the nodes."""
 
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+
 WATCHED_BY_KUBELETS = frozenset(
     {"pods", "nodes", "services", "runtimeclasses.node.k8s.io", "csidrivers.storage.k8s.io"}
 )
@@ -72,7 +74,9 @@ class Client:
     @property
     def name(self) -> str:
         """As people read it."""
-        account = self.user.removeprefix("system:serviceaccount:").replace(":", "/", 1)
+        account = self.user.removeprefix(_SERVICE_ACCOUNT)
+        if account != self.user:
+            account = account.replace(":", "/")
         return f"{account} ({self.program})" if self.program and self.user != KUBELETS else account
 
 
@@ -145,7 +149,7 @@ class DaemonSet(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def user(self) -> str:
         """The name by which the API server knows it."""
-        return f"system:serviceaccount:{self.namespace}:{self.account}"
+        return f"{_SERVICE_ACCOUNT}{self.namespace}:{self.account}"
 
 
 class Growing(msgspec.Struct, frozen=True, rename="camel"):

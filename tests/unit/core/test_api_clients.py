@@ -51,11 +51,35 @@ def test_who_is_on_every_node_grows_and_is_told_what_to_change() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        (Client("system:serviceaccount:monitoring:spy", "spy"), "monitoring/spy (spy)"),
+        (Client("system:serviceaccount:monitoring:spy"), "monitoring/spy"),
+        (Client("system:kube-scheduler", "kube-scheduler"), "system:kube-scheduler (kube-scheduler)"),
+        (Client("oidc:alice", "kubectl"), "oidc:alice (kubectl)"),
+    ],
+)
+def test_clients_are_named_as_people_know_them(client: Client, name: str) -> None:
+    """A service account by its namespace, everybody else as the API server knows him."""
+    assert client.name == name
+
+
+def test_one_list_past_the_memory_of_the_api_server_is_told_whatever_else_is_asked() -> None:
+    (spy,) = judged(each_minute(SPY, LIST_PODS, 100) + each_minute(SPY, Ask("get", "nodes", Scope.ALL), 100)).growing
+    assert any("resourceVersion=0" in fix for fix in spy.fixes)
+
+
 def test_who_asks_for_his_own_part_is_told_nothing() -> None:
     """One list at the start is no polling."""
     first_list = [Request(SPY, f"node-{n}", Ask("list", "pods", Scope.SELECTED), 0.0, 0.0) for n in range(100)]
     rare = each_minute(SPY, Ask("get", "nodes", Scope.SELECTED), 100)
     (spy,) = judged(watches(SPY, OWN_PODS, 100) + first_list + rare).growing
+    assert (spy.fixes, spy.reads_all) == ((), ())
+
+
+def test_who_deletes_whole_collections_reads_nothing() -> None:
+    (spy,) = judged(each_minute(SPY, Ask("deletecollection", "pods", Scope.ALL), 100)).growing
     assert (spy.fixes, spy.reads_all) == ((), ())
 
 
@@ -71,7 +95,7 @@ def test_what_is_done_often_by_each_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("instances", "nodes", "grows"),
-    [(1, 100, False), (49, 100, False), (50, 100, True), (100, 100, True), (2, 2, False), (1, 1, False), (3, 3, True)],
+    [(1, 100, False), (49, 100, False), (50, 100, True), (100, 100, True), (2, 2, False), (3, 2, False), (3, 3, True)],
 )
 def test_half_of_the_nodes_are_every_node(instances: int, nodes: int, grows: bool) -> None:
     """With fewer than three nodes nothing can be told from the number of instances."""
@@ -151,7 +175,8 @@ def test_twice_is_not_again_and_again() -> None:
 
 def test_a_log_of_one_moment_tells_no_rates() -> None:
     once = [Request(SPY, f"node-{n}", OWN_LIST, 5.0, 5.0) for n in range(100)]
-    found = judged([*once, Request(Client("bob"), "here", LIST_PODS, 5.0, 5.0)])
+    watched = [Request(SPY, f"node-{n}", OWN_PODS, 5.0, None) for n in range(100)]
+    found = judged([*once, *watched, Request(Client("bob"), "here", LIST_PODS, 5.0, 5.0)])
     assert (found.growing[0].requests_per_minute, found.growing[0].watches, found.largest) == (0.0, 0.0, ())
     assert book([]).seconds == 0.0 and book([]).requests == 0
 
@@ -184,6 +209,8 @@ def test_five_others_are_named_and_none_who_only_watches() -> None:
     asked = [request for one in people for request in each_minute(one, LIST_PODS, 1, 2)]
     found = judged([*asked, *watches(Client("idle"), OWN_PODS, 1), *each_minute(Client("z"), LIST_PODS, 1, 3)])
     assert [each.client for each in found.largest] == ["z", "a", "b", "c", "d"]
+    found = judged([*asked[:3], *watches(Client("idle"), OWN_PODS, 1)])
+    assert [each.client for each in found.largest] == ["g"]
 
 
 def test_open_watches_are_many_beyond_those_of_kubelets() -> None:

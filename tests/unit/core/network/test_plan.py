@@ -95,6 +95,8 @@ def test_a_range_that_is_there_is_full_one_day() -> None:
     assert found.prefix_years_left == pytest.approx(1.0)
     small = ranges(plans(nodes=2_048, pod_prefix=12, node_prefix=26)["overlay-vxlan"])
     assert small.prefix_nodes == 4 * 4_096
+    fixed = ranges(plans(nodes=2_048, pod_prefix=12, node_prefix=26)["azure-overlay"])
+    assert (fixed.per_node, fixed.prefix_nodes) == (256, 4_096), "its length is not ours to choose"
     assert ranges(plans(nodes=5_000, pod_prefix=12)["overlay-vxlan"]).prefix_years_left == 0
 
 
@@ -302,6 +304,54 @@ def test_what_is_no_growth_is_refused(text: str) -> None:
         parse_growth(text)
     assert caught.value.faults[0].field == "--growth"
     assert caught.value.faults[0].hint
+
+
+@pytest.mark.parametrize(
+    ("field", "option", "least", "most"),
+    [
+        ("nodes", "--nodes", 1, 100_000),
+        ("pods_per_node", "--pods-per-node", 1, 4_096),
+        ("years", "--years", 0, 50),
+        ("link_gbit", "--gbit", 0.001, 100_000),
+        ("mtu", "--mtu", 1_280, 65_535),
+        ("pod_prefix", "--pod-prefix", 4, 30),
+        ("pod_prefix6", "--pod-prefix6", 48, 126),
+        ("node_prefix", "--node-prefix", 4, 32),
+        ("node_prefix6", "--node-prefix6", 8, 128),
+    ],
+)
+def test_how_far_one_can_plan(field: str, option: str, least: float, most: float) -> None:
+    """The last value of each wish is taken, the next is refused and named. (Of IPv6 no range is so large that
+    Kubernetes would not cut a /64 from it.)"""
+    wish: dict[str, Any] = {"nodes": 1, "pods_per_node": 1, "ip_family": "dual"}
+    for value in (least, most):
+        Wanted(**wish | {field: value})
+    step = 0.0001 if field == "link_gbit" else 1
+    for value in (least - step, most + 1):
+        with pytest.raises(InvalidInput) as caught:
+            Wanted(**wish | {field: value})
+        assert [fault.field for fault in caught.value.faults] == [option]
+
+
+def test_ranges_hold_what_no_host_can_have() -> None:
+    """First and last address of a subnet, and three that clouds keep."""
+    assert [ranges(plans(nodes=nodes)["azure-native"]).node_prefix for nodes in (251, 252)] == [24, 23]
+    assert [ranges(plans(nodes=1, pods=pods)["azure-native"]).pod_prefix for pods in (11, 12)] == [28, 27]
+
+
+def test_pods_of_a_node_share_its_link() -> None:
+    """100 Gbit/s among 25 Pods, less what headers take; 10 times less of a tenth of the link."""
+    plain = plans(pods=25)["azure-native"]
+    assert plain.pod_gbit == pytest.approx(4 * plain.throughput.goodput)
+    assert plans(pods=25, link_gbit=10)["azure-native"].pod_gbit == pytest.approx(0.4 * plain.throughput.goodput)
+
+
+def test_what_stops_first_is_told_first() -> None:
+    """By what may be had on request; then by what there is unasked."""
+    few, many = plans(nodes=100, pods=100)["gcp-alias"], plans(nodes=100, pods=2)["gcp-alias"]
+    assert [stop.figure for stop in few.stops[:2]] == [limits.GCP_PODS, limits.GCP_NODES_UNASKED]
+    assert [stop.figure for stop in many.stops[:2]] == [limits.GCP_NODES_UNASKED, limits.GCP_PODS]
+    assert [stop.most for stop in few.stops] == sorted(stop.most for stop in few.stops)
 
 
 def test_growth_that_never_gets_there() -> None:
