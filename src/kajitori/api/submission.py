@@ -221,7 +221,8 @@ async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
 
 
 async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool = False) -> dict[str, Any]:
-    """The Run, made with the submitter's own credentials. Raises AlreadyExists where its name is taken."""
+    """The Run, made with the submitter's own credentials. Raises AlreadyExists where its name is taken, NotFound where
+    there is no such namespace."""
     tries = 1 if submission.name else NAME_TRIES
     for left in range(tries - 1, -1, -1):
         name = submission.name or make_name(submission.spec.image, secrets.token_hex(8))
@@ -235,6 +236,11 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
                 f"there is a run {name!r} in namespace {submission.namespace} already",
                 hint=_choose_another(name),
             ) from error
+        except NotFound as error:
+            if not error.message.startswith("namespaces "):
+                raise
+            hint = "name one that you may use; whoever runs the cluster makes new ones"
+            raise NotFound(f"there is no namespace {submission.namespace!r}", hint=hint) from error
         except (ConnectionFailed, ServerError) as error:
             if not dry_run and not isinstance(error, StorageFull) and getattr(error, "maybe_applied", True):
                 error.hint = f"it may have been made all the same; before you try again: kaji describe {name}"

@@ -58,6 +58,7 @@ class FakeKubernetes:
         self.requests: list[tuple[str, str, str]] = []
         """Method, path and user of every request but watches."""
         self.log_requests: list[dict[str, str]] = []
+        self.missing_namespaces: set[str] = set()
         self.failing = False
         self.disk_is_full = False
         self.hold_watches = False
@@ -211,6 +212,8 @@ class FakeKubernetes:
         plural, namespace = request.match_info["plural"], request.match_info.get("namespace", "")
         if not self._may(request, "create", plural, namespace):
             return _status(403, "Forbidden", f"may not create {plural}")
+        if namespace in self.missing_namespaces:
+            return _status(404, "NotFound", f'namespaces "{namespace}" not found')
         body = await request.json()
         meta = body["metadata"]
         if namespace:

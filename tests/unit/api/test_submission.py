@@ -182,6 +182,16 @@ async def test_who_may_not_create_is_told_so(world: World) -> None:
     assert response.status_code == 403
 
 
+@pytest.mark.parametrize("dry_run", ["true", "false"])
+async def test_a_namespace_that_is_not_there_is_named(world: World, dry_run: str) -> None:
+    world.kubernetes.missing_namespaces.add("elsewhere")
+    request = {"namespace": "elsewhere", "spec": {"image": "bert:3"}}
+    answer = await world.http.post("/v1/runs", json=request, params={"dryRun": dry_run})
+    problem = answer.json()
+    assert (answer.status_code, problem["detail"]) == (404, "there is no namespace 'elsewhere'")
+    assert problem["hint"] == "name one that you may use; whoever runs the cluster makes new ones"
+
+
 async def test_an_api_server_in_trouble_is_unavailable(world: World) -> None:
     await world.http.get("/v1/version")
     world.kubernetes.failing = True
