@@ -130,7 +130,8 @@ class MemberLog:
         """Connects to the log if the member has one; what the API server refuses is raised here."""
         attempts = self._run.status.attempts if self._run.status is not None else 0
         wanted = self._request.attempt
-        if wanted is not None and wanted > attempts and not self._request.follow:
+        may_come = self._request.follow and not self._is_final
+        if wanted is not None and wanted > attempts and not may_come:
             hint = f"name one of 1 to {attempts}" if attempts > 1 else "leave it out"
             message = (
                 f"{self._run.metadata.name} was started {attempts} times" if attempts != 1 else "there was only one"

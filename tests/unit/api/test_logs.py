@@ -146,6 +146,16 @@ async def test_a_log_that_went_with_its_pod_is_said_to_be_gone(world: World) -> 
         assert "gone with its Pod" in response.json()["detail"]
 
 
+async def test_an_attempt_that_will_never_be_is_not_said_to_be_gone(world: World) -> None:
+    """Of a run that is over; one that goes on may still come to it."""
+    put_member(world, put_run(world, phase="Failed"), FakeLog(at(1, "a")), phase="Failed")
+    await world.caught_up()
+    for params in ({}, {"follow": "true"}):
+        response = await world.http.get(PATH, params={"attempt": 2} | params)
+        assert response.status_code == 422
+        assert response.json()["faults"][0]["message"] == "there was only one"
+
+
 async def test_following_waits_for_the_start_and_goes_on_over_a_restart(
     world: World, served: httpx2.AsyncClient
 ) -> None:
