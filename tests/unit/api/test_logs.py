@@ -151,7 +151,7 @@ async def test_an_attempt_that_will_never_be_is_not_said_to_be_gone(world: World
     put_member(world, put_run(world, phase="Failed"), FakeLog(at(1, "a")), phase="Failed")
     await world.caught_up()
     for params in ({}, {"follow": "true"}):
-        response = await world.http.get(PATH, params={"attempt": 2} | params)
+        response = await world.http.get(PATH, params={"attempt": "2"} | params)
         assert response.status_code == 422
         assert response.json()["faults"][0]["message"] == "there was only one"
 
