@@ -47,13 +47,14 @@ class NodeRanges:
         return {other for number in self._held.get(node, ()) for other in self._holders[number]} - {node}
 
     def in_use(self, addresses: Iterable[tuple[str, str]]) -> dict[int, set[str]]:
-        """Ranges that Pods have addresses in, and on which nodes; from (node, address)."""
+        """Ranges of no node that Pods have addresses in all the same, and on which nodes; from (node, address)."""
         used: dict[int, set[str]] = {}
         for node, text in addresses:
             with contextlib.suppress(ValueError):
                 address = IPv4Address(text)
-                if address in self.cluster:
-                    used.setdefault(self._number(int(address)), set()).add(node)
+                number = self._number(int(address))
+                if address in self.cluster and number not in self._holders:
+                    used.setdefault(number, set()).add(node)
         return used
 
     def give(self, node: str, in_use: Mapping[int, Collection[str]]) -> IPv4Network | None:
