@@ -110,6 +110,57 @@ def test_late_answers_do_not_make_a_path_narrower() -> None:
         assert netbench.largest(cast(socket.socket, Late(*late)), 28, 576) == 1400
 
 
+class Echoing:
+    """A socket whose answers come with those to earlier packets before them, and for some sizes with another size."""
+
+    def __init__(self, cut: int = 65_535) -> None:
+        self.cut = cut
+        self.answers: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        if len(data) > 1472:
+            raise OSError("message too long")
+        size = len(data) if len(data) <= self.cut else 8
+        self.answers += [b"then" + size.to_bytes(4, "big"), data[:4] + size.to_bytes(4, "big")]
+
+    def recv(self, room: int) -> bytes:
+        if not self.answers:
+            raise TimeoutError
+        return self.answers.pop(0)
+
+
+def test_only_the_answer_to_a_packet_counts() -> None:
+    """Not that to an earlier one, nor to one that arrived cut; what the interface does not take does not pass."""
+    assert netbench.largest(cast(socket.socket, Echoing()), 28, 576) == 1500
+    assert netbench.largest(cast(socket.socket, Echoing(cut=1000)), 28, 576) == 1028
+
+
+def test_all_streams_together_over_the_time_of_the_slowest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the other end counted them: 3 MB in 2 s are 12 Mbit/s. Where one broke nothing is told."""
+    counted = [[1_000_000, 1.0], [2_000_000, 2.0]]
+    told: list[tuple[str, int]] = []
+
+    def send(address: str, port: int, seconds: float, found: list[object]) -> None:
+        if counted:
+            found.append(counted.pop())
+
+    monkeypatch.setattr(netbench, "_send", send)
+    monkeypatch.setattr(netbench, "path_mtu", lambda address, port: 1450)
+    monkeypatch.setattr(netbench, "end", lambda address, port: told.append((address, port)))
+    assert netbench.measure("10.8.0.4", 44, 1.0, 2) == {"mtu": 1450, "bitsPerSecond": 12_000_000}
+    assert told == [("10.8.0.4", 44)]
+    counted.append([1, 1.0])
+    with pytest.raises(SystemExit, match=r"^2 of 3 connections to 10\.8\.0\.4 port 44 broke$"):
+        netbench.measure("10.8.0.4", 44, 1.0, 3)
+    assert len(told) == 1
+
+
+def test_who_waits_in_vain_ends_and_says_so() -> None:
+    done = subprocess.run(command("serve", "0.01"), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "nobody came within 0.01 s\n")
+    assert done.stdout.startswith("listening on ")
+
+
 def test_nobody_answers() -> None:
     """Nothing is made up where no datagram comes back."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:

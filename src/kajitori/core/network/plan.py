@@ -231,9 +231,7 @@ def _ranges6(kind: Kind, wanted: Wanted, later: int) -> Ranges:
         length = own - (nodes - 1).bit_length()
         return min(length, shared.value) if shared is not None else length
 
-    held = 2 ** max(0, own - wanted.pod_prefix6) if wanted.pod_prefix6 is not None else None
-    if wanted.pod_prefix6 is not None and wanted.pod_prefix6 > own:
-        held = 0
+    held = (1 << own) >> wanted.pod_prefix6 if wanted.pod_prefix6 is not None else None
     return Ranges(
         version=6,
         node_addresses=wanted.nodes,

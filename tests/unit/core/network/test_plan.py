@@ -101,6 +101,7 @@ def test_a_range_that_is_there_is_full_one_day() -> None:
 
 
 def test_more_pods_than_a_node_may_have_stop_a_kind_at_once() -> None:
+    assert plans(nodes=10, pods=250)["azure-overlay"].verdict == "yes"
     found = plans(nodes=10, pods=251)
     assert found["azure-overlay"].most_nodes == 0
     assert found["azure-overlay"].stops[0].figure is limits.AZURE_OVERLAY_PODS
@@ -216,6 +217,8 @@ def test_an_ipv6_range_that_is_there_is_full_one_day() -> None:
     small = plans(nodes=2_048, ip_family="dual", pod_prefix6=52, node_prefix6=66)
     assert ranges(small["overlay-vxlan"], 6).prefix_nodes == 4 * 4_096
     assert ranges(small["azure-overlay"], 6).prefix_nodes == 2 ** (80 - 52), "its length is not ours to choose"
+    one = ranges(plans(nodes=1, ip_family="ipv6", pod_prefix6=64)["overlay-vxlan"], 6)
+    assert one.prefix_nodes == 1
     none = ranges(plans(ip_family="ipv6", pod_prefix6=65)["overlay-vxlan"], 6)
     assert (none.prefix_nodes, none.prefix_years_left) == (0, 0)
 
