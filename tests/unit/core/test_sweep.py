@@ -540,7 +540,10 @@ def test_members_give_way_to_several_runs_each_for_itself() -> None:
     later = step(unwanted(after(run, told), "nlp/two"), *four[:2])
     assert later.status.gives_way == first
     assert later.status.message.startswith("member 1 gives way to vision/bert (high, of ana); 1 member still ending")
-    # 3. All are gone: what they left is promised until it is taken.
+    # 3. Or they are gone, and it still waits: what they left stays promised.
+    later = step(after(run, told), *four[:2])
+    assert (later.status.gives_way, later.status.message.count("way to")) == (asked, 1)
+    # 4. All are gone.
     gone = step(after(run, told), four[0])
     assert (gone.status.gives_way, gone.status.reason, asked_of(gone)) == (asked, Reason.NONE, (1, 2, 3))
 

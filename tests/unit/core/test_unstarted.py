@@ -58,6 +58,12 @@ def test_where_members_on_several_nodes_are_late_none_of_these_is_remembered() -
     assert [note[0] for note in remembered(step(starting(), *same, member(2), at=TOO_LATE))] == ["n7"]
 
 
+def test_where_members_were_not_made_in_time_no_node_is_to_blame() -> None:
+    """It is the API server that is slow."""
+    subject = run(replicas=2, phase=Phase.STARTING, created=False)
+    assert remembered(step(subject, member(0, PENDING, reason=Reason.CREATING), at=TOO_LATE)) == []
+
+
 def test_a_node_whose_kubelet_refuses_a_member() -> None:
     """Not where another Pod was quicker, nor where several refuse."""
     answer = step(
@@ -79,7 +85,7 @@ def test_of_each_node_the_last_time_is_remembered_and_of_few_nodes() -> None:
         subject = replace(subject, status=starting_again(subject))
     assert [note[0] for note in remembered(answer)] == [f"m{number}" for number in range(4, 12)]
     again = step(subject, refused(1, node="m9"), member(0), member(2), at=timedelta(hours=1))
-    assert [note[0] for note in remembered(again)][-1] == "m9" and len(remembered(again)) == 8
+    assert [note[0] for note in remembered(again)] == [*(f"m{number}" for number in (4, 5, 6, 7, 8, 10, 11)), "m9"]
     stopped = replace(after(subject, again), resumes=1)
     stopped.status.phase = Phase.STOPPED
     assert remembered(step(stopped)) == []

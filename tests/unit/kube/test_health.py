@@ -243,8 +243,8 @@ def unstarted(node: str = "n1", *, elsewhere: str = "n2", at: str = AN_HOUR_AGO,
     """A run that could not start on a node, and is in its second attempt."""
     note = Notable(rank=3, node=node, reason=Reason.VOLUME.value, message="no such server", attempt=1, since=at)
     attempt = Attempt(number=2, nodes=elsewhere, started_at=format_time(NOW))
-    fields: dict[str, Any] = {"phase": Phase.RUNNING, "attempts": 2, "avoid_nodes": {node: 2}} | more
-    return RunStatus(attempt=attempt, unstarted=[note], **fields)
+    fields: dict[str, Any] = {"phase": Phase.RUNNING, "attempts": 2, "attempt": attempt, "avoid_nodes": {node: 2}}
+    return RunStatus(unstarted=[note], **(fields | more))
 
 
 @pytest.mark.parametrize(
@@ -254,6 +254,7 @@ def unstarted(node: str = "n1", *, elsewhere: str = "n2", at: str = AN_HOUR_AGO,
         (unstarted(phase=Phase.FAILED), True),
         (unstarted(failed_starts=1), False),
         (unstarted(elsewhere="n[1-2]"), False),
+        (unstarted(attempts=1, attempt=Attempt(number=1, nodes="n2")), False),
         (unstarted(avoid_nodes={"n1": 2, "n3": 2}), False),
         (unstarted(avoid_nodes={"n1": 2, "n3": 1}), True),
         (unstarted(at=""), False),
@@ -264,6 +265,7 @@ def unstarted(node: str = "n1", *, elsewhere: str = "n2", at: str = AN_HOUR_AGO,
         "and failed there",
         "has not started since",
         "started there as well",
+        "not since",
         "could not start elsewhere, either",
         "hardly elsewhere",
         "nobody knows when",
@@ -284,7 +286,7 @@ def test_starts_that_failed_on_one_node_alone_tell_something_about_it(status: Ru
         assert said in changes[0].entry.evidence
 
 
-@pytest.mark.parametrize(("minutes", "counts"), [(10, False), (50, True)])
+@pytest.mark.parametrize(("minutes", "counts"), [(-50, True), (-14, False), (10, False), (16, False), (50, True)])
 def test_starts_that_failed_while_they_did_on_other_nodes_tell_nothing(minutes: int, counts: bool) -> None:
     """Though these runs have not started since: a file server was gone, say."""
     cluster = Cluster(nodeHealth={"failedRuns": 2})
