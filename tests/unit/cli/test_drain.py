@@ -62,6 +62,21 @@ def test_somebody_else_takes_it_back() -> None:
     assert "take work again" in result.stderr
 
 
+def test_who_stops_waiting_is_told_that_the_node_is_emptied_all_the_same() -> None:
+    """And how to take that back."""
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    api = FakeWebApi(
+        answers={"POST /v1/nodes/gpu-7/drain": node("vision/bert"), "GET /v1/nodes/gpu-7": interrupted},
+        queues={"GET /v1/nodes/gpu-7": [node()]},
+    )
+    result = invoke(api, "drain", "gpu-7")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr.splitlines()[-1] == "runs leave all the same; to let new ones come again: kaji uncordon gpu-7"
+
+
 def test_a_dead_node_is_said_to_be_dead() -> None:
     """Its Pods are on it until it is back or is taken out of the cluster: who waits is told."""
     api = FakeWebApi(

@@ -33,9 +33,14 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
     with cli.api() as api:
         views = [api.post(node_path(node, "/drain"), {}) for node in require_nodes(api, nodes)]
         moved = {member["holder"] for view in views for member in _members(view)}
-        if wait:
-            views = [_emptied(cli, api, view) for view in views]
-            _tell_who_waits(api, moved)
+        try:
+            if wait:
+                views = [_emptied(cli, api, view) for view in views]
+                _tell_who_waits(api, moved)
+        except KeyboardInterrupt:
+            names = " ".join(view["name"] for view in views)
+            _say(f"\nruns leave all the same; to let new ones come again: kaji uncordon {names}")
+            return 130
     for view in views:
         foreign = [member["holder"] for member in view["members"] if not member["isRun"]]
         if foreign:
