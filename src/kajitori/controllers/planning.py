@@ -16,6 +16,7 @@ from kajitori.controllers.provisioning import Ask, Provisioning
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Cycle, Queue, Waiting
 from kajitori.controllers.starting import Starter
 from kajitori.controllers.statuses import STATUS_INTERVAL, Statuses
+from kajitori.controllers.turns import Turns
 from kajitori.controllers.workqueue import REST, Key, WorkQueue
 from kajitori.core import gang
 from kajitori.core.explain import Explainer
@@ -37,10 +38,6 @@ WAITING_WRITES_PER_SECOND = 10
 REST_OF_WHOLE = 9
 """A look at the whole queue rests for this many times as long as it took: its heads, looked at between, are enough to
 start what fits."""
-
-CHOSEN_TOGETHER = 4
-"""Where more could start than may at a time, the next are chosen when a quarter of the turns are free: a look for each
-one that has begun would take longer than it."""
 
 TOLD_AT_ONCE = 32
 """Waiting runs that are being told why, at a time: where many wait, what starts and what ends goes before words."""
@@ -77,10 +74,7 @@ class Planning:
         self._heads_rest_until = 0.0
         self._passed_over: set[Key] = set()
         """Runs that were being worked on when they might have been started, or asked to give way."""
-        self._starting: set[Key] = set()
-        """Runs whose attempts are being begun."""
-        self._held_back = False
-        """Others would have started with them, had they not been too many at a time."""
+        self._turns = Turns(lambda: starter.at_a_time)
         self._being_told: set[Key] = set()
         self._asked_under = 0
         """The version of the policy that all who wait were asked about last."""
@@ -156,11 +150,8 @@ class Planning:
                 self._rests_until = loop.time() + REST_OF_WHOLE * (loop.time() - began)
         elif self._changed and began >= self._heads_rest_until:
             self._changed, self._only_heads_seen = False, True
-            if room := self._room():
-                self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts(), room))
-                self._heads_rest_until = loop.time() + REST * (loop.time() - began)
-            else:
-                self._held_back = True
+            self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts(), self._turns.left))
+            self._heads_rest_until = loop.time() + REST * (loop.time() - began)
 
     def _plan_all(self) -> None:
         """Starts what fits, and tells the others why they wait."""
@@ -170,7 +161,7 @@ class Planning:
         if outdated and in_force != self._asked_under:  # policy is asked for each attempt, and it is another one now
             self._asked_under = in_force
             self._work.add(*outdated)
-        cycle = self._queue.plan(self._work.busy | outdated, self._time_of_facts(), self._room())
+        cycle = self._queue.plan(self._work.busy | outdated, self._time_of_facts(), self._turns.left)
         self._passed_over.update(cycle.busy)
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
@@ -206,18 +197,12 @@ class Planning:
 
     # ------------------------------------------------------------------------------------------ who starts
 
-    def _room(self) -> int:
-        """How many more attempts to begin now: who starts next is decided when there is a turn for it, not before."""
-        most = self._starter.at_a_time
-        free = max(0, most - len(self._starting))
-        return 0 if self._held_back and free * CHOSEN_TOGETHER < most else free
-
     def _begin_all(self, cycle: Cycle) -> None:
         """Starts what has its nodes."""
-        self._held_back = cycle.held_back
+        self._turns.hold_back(cycle.held_back)
         taken = self._starter.ports_in_use() if cycle.starts else set()
         for waiting, placement in cycle.starts:
-            self._starting.add(waiting.key)
+            self._turns.begin(waiting.key, waiting.request.priority)
             self._work.begin(waiting.key, partial(self._start, waiting, placement, taken))
 
     async def _start(self, waiting: Waiting, placement: Placement, taken: set[int]) -> None:
@@ -235,8 +220,7 @@ class Planning:
 
     def _note_begun(self, key: Key) -> None:
         """Another may begin."""
-        self._starting.discard(key)
-        if self._held_back and self._room():
+        if self._turns.end(key):
             self._changed = True
 
     # ------------------------------------------------------------------------------------------ who gives way

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -38,6 +38,10 @@ DOUBT_PATIENCE = timedelta(seconds=10)
 
 LEAST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
 """Between two looks at a queue in which nothing happens but that time passes."""
+
+
+Left = Callable[[int], int]
+"""How many more attempts of a priority, and of higher ones, may begin now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,8 @@ class Cycle:
     """What is used once those that start have what they got; there whenever some wait."""
     look_again_at: datetime | None = None
     """When the same queue may be decided about otherwise, though nothing has happened."""
-    held_back: bool = False
-    """Others would have started, too, if more were allowed to at a time."""
+    held_back: int | None = None
+    """The priority of the first that would have started, too, if more were allowed to at a time."""
 
 
 def _look_again_at(look: Look, now: datetime) -> datetime | None:
@@ -117,6 +121,20 @@ def _look_again_at(look: Look, now: datetime) -> datetime | None:
         return None
     soonest = min(reservation.starts_at for reservation in look.schedule.reservations) - look.now
     return now + min(max(timedelta(seconds=soonest), LEAST_PAUSE), LONGEST_PAUSE)
+
+
+def _first(
+    fit: Sequence[Placement], priority_of: Callable[[Placement], int], left: Left | None, own: Sequence[Placement] = ()
+) -> tuple[list[Placement], int | None]:
+    """Of those that fit, in order, as many as there are turns left for, behind their `own` that take some whatever is
+    left; and the priority of the first that is too many."""
+    begin = list(own)
+    for each in fit:
+        priority = priority_of(each)
+        if left is not None and len(begin) >= left(priority):
+            return begin, priority
+        begin.append(each)
+    return begin, None
 
 
 def _asking(request: GangRequest, queued: Queued) -> Queued:
@@ -178,10 +196,10 @@ class Queue:
         """Runs that wait as an older policy than this one had them."""
         return {key for key, waiting in self._waiting.items() if waiting.admitted.policy_version < policy_version}
 
-    def plan(self, busy: Collection[Key], now: datetime, at_most: int | None = None) -> Cycle:
+    def plan(self, busy: Collection[Key], now: datetime, left: Left | None = None) -> Cycle:
         """One cycle: all waiting runs in order, on what is free; those that are worked on (`busy`) don't start.
 
-        No more than `at_most` start, but for those that nodes were freed or kept for; the others go on waiting, without
+        No more start than have turns `left`, but for those that nodes were freed or kept for; others wait on, without
         a reason, and are looked at again by the next cycle.
         """
         self._forget_shown(now)
@@ -206,7 +224,7 @@ class Queue:
             [each for each in placements if by_key[each.key].key not in busy]
             for placements in (settled.placements, look.schedule.placements)
         )
-        begin = own + fit[: None if at_most is None else max(0, at_most - len(own))]
+        begin, held_back = _first(fit, lambda each: by_key[each.key].request.priority, left, own)
         starts = tuple(self._start(by_key[each.key], each, look.ends_at(each.key)) for each in begin)
         self._heads.order([_asking(by_key[each.gang.key].request, each) for each in look.queue])
         waits = tuple(
@@ -216,29 +234,33 @@ class Queue:
         )
         explainer = Explainer(snapshot, self._cluster.uses)
         again = _look_again_at(look, now)
-        held_back = len(own) + len(fit) > len(starts)
         return Cycle(starts, waits, look, requests, explainer, doubtful, passed_over, snapshot, again, held_back)
 
-    def plan_heads(self, busy: Collection[Key], now: datetime, at_most: int | None = None) -> Cycle:
+    def plan_heads(self, busy: Collection[Key], now: datetime, left: Left | None = None) -> Cycle:
         """What of a long queue may start at once on what has come free since the last look at the whole of it: the
         first of each shape are looked at. Nothing where nodes come free for somebody: that is for the whole look."""
         if self.giving_way.is_asked or self._returning:
             return Cycle()
         self._forget_shown(now)
-        queue = self._heads.take(self._still_waits, HEADS)
+        all_heads = self._heads.take(self._still_waits, HEADS)
+        queue = [each for each in all_heads if left is None or left(each.gang.priority)]
         if not queue:
-            return Cycle()
+            return Cycle(held_back=all_heads[0].gang.priority if all_heads else None)
         snapshot, barred = self._used(), self._cluster.barred()
         allowed = (_asking(barred(each.gang), each) for each in queue)
-        most = None if at_most is None else at_most + 1 + sum(key_of(each.gang.key) in busy for each in queue)
+        most = None if left is None else left(queue[0].gang.priority) + 1
+        if most is not None:
+            most += sum(key_of(each.gang.key) in busy for each in queue)
         found = self._outlook.schedule(allowed, snapshot, now, placed=list(self._endings(now)), most=most)
         fit = [each for each in found.placements if key_of(each.key) not in busy]
-        expected = {each.gang.key: each.expected_seconds for each in queue} if fit else {}
+        begin, held_back = _first(fit, lambda each: self._waiting[key_of(each.key)].request.priority, left)
+        expected = {each.gang.key: each.expected_seconds for each in queue} if begin else {}
         starts = tuple(
-            self._start(self._waiting[key_of(each.key)], each, now.timestamp() + expected[each.key])
-            for each in fit[:at_most]
+            self._start(self._waiting[key_of(each.key)], each, now.timestamp() + expected[each.key]) for each in begin
         )
-        return Cycle(starts, held_back=len(fit) > len(starts))
+        if held_back is None and len(queue) < len(all_heads):
+            held_back = all_heads[len(queue)].gang.priority
+        return Cycle(starts, held_back=held_back)
 
     def growing(self, growing: Growing, busy: Collection[Key], now: datetime) -> list[Grows]:
         """Elastic gangs that are to grow, into room that is nobody else's. It is theirs from now on."""

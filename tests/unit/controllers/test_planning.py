@@ -17,7 +17,8 @@ from kajitori.controllers.statuses import Statuses
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core import gang
 from kajitori.core.planner import Placement
-from kajitori.core.status import RunStatus
+from kajitori.core.reasons import Phase
+from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import life_of
 
@@ -57,12 +58,12 @@ class Scene(QueueScene):
 
     def wait(self, name: str, since: str, **asked: Any) -> None:
         """This run needs a node."""
-        waits = self.waits(name, 1, since=since, **asked)
-        spec, decision = self.cluster.decide(waits.run)
-        life = life_of(waits.run, spec, decision, waits.run.standing)
+        waits = self.show(name, RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=1)), **asked)
+        spec, decision = self.cluster.decide(waits)
+        life = life_of(waits, spec, decision, waits.standing)
         admitted = Admitted(life, spec, decision, self.cluster.policy_version)
         needs = gang.NeedsNodes((0,), {}, frozenset())
-        self.planning.add(("team", name), waits.run, admitted, waits.run.standing, needs, "1")
+        self.planning.add(("team", name), waits, admitted, waits.standing, needs, "1")
 
     async def plan(self) -> list[str]:
         """Looks once it is time to; all that were begun until then."""
@@ -81,6 +82,17 @@ async def test_so_many_attempts_begin_at_a_time_and_the_next_when_one_of_them_ha
     scene.slow.begun["run-0"].set()
     await _until(lambda: scene.planning.rest_seconds() is not None)
     assert await scene.plan() == ["run-0", "run-1", "run-2"]
+    await scene.work.close()
+
+
+async def test_one_of_higher_priority_begins_though_all_turns_are_taken() -> None:
+    """By others of lower: its nodes would be idle until one of them has begun."""
+    scene = Scene(8, turns=1)
+    scene.wait("low", ago(minutes=2))
+    assert await scene.plan() == ["low"]
+    scene.wait("next", ago(minutes=1))
+    scene.wait("urgent", ago(minutes=1), priority="high")
+    assert await scene.plan() == ["low", "urgent"]
     await scene.work.close()
 
 

@@ -157,14 +157,15 @@ def test_no_more_start_at_a_time_than_may_and_who_comes_first_is_decided_when_th
         scene.wait(name, 1)
     scene.queue.plan({("team", name) for name in ("first", "second", "third")}, NOW)  # orders them
     plan = scene.queue.plan if look == "whole" else scene.queue.plan_heads
-    cycle = plan((), NOW, 1)
+    cycle = plan((), NOW, lambda _: 1)
     assert [waiting.key[1] for waiting, _ in cycle.starts] == ["first"]
-    assert cycle.held_back and not cycle.waits
+    assert cycle.held_back == 0 and not cycle.waits
+    assert not plan((), NOW, lambda priority: priority).starts
     scene.wait("urgent", 1, priority=1)
-    cycle = plan((), NOW, 1)
+    cycle = plan((), NOW, lambda priority: priority)
     assert [waiting.key[1] for waiting, _ in cycle.starts] == ["urgent"]
-    assert cycle.held_back
-    assert plan((), NOW, 0).held_back
+    assert cycle.held_back == 0
+    assert plan((), NOW, lambda _: 0).held_back == 0
     assert [waiting.key[1] for waiting, _ in plan((), NOW).starts] == ["second"]
 
 
