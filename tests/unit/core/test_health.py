@@ -87,6 +87,7 @@ def test_it_comes_back_when_the_condition_has_been_gone_for_a_while() -> None:
     assert (verdict.changes, verdict.next_at) == ([], NOW + timedelta(minutes=1))
     later = look(gone, now=NOW + timedelta(minutes=1))
     assert only(later) == (What.BACK, CONDITION_GONE, None)
+    assert later.next_at is None
     assert not look(replace(gone, bad=(DEADLOCK,)), now=NOW + timedelta(hours=1)).changes
 
 
@@ -211,6 +212,32 @@ def test_a_node_that_failed_is_tested_again_and_comes_back() -> None:
     again = replace(out, trail=added(trail, entry(NOW, What.FAILED, run="test-2")))
     assert look(again).next_at == NOW + timedelta(hours=2)
     assert not look(replace(out, testable=False), now=NOW + timedelta(days=9)).changes, "by hand only"
+
+
+def test_a_node_that_fails_again_stays_out() -> None:
+    """It is told how the latest test ended, and why it left stays what it was; by whoever asked for the test, too."""
+    trail = (entry(LONG_AGO, What.OUT, PREFLIGHT_FAILED, run="test-1"),)
+    out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail, wanted_by="ada")
+    (again,) = look(replace(out, test=trial(TrialState.FAILED, "exit code 1"))).changes
+    assert (again.entry.what, again.unhealthy, again.answered) == (What.FAILED, PREFLIGHT_FAILED, True)
+    assert (again.entry.evidence, again.entry.by, again.entry.run) == (("exit code 1",), "ada", "test-n1")
+
+
+def test_who_is_well_is_tested_for_nobody() -> None:
+    """A node of the pool takes work; it is no test's business unless somebody asks."""
+    verdict = look(Signs("n1", testable=True), Signs("n2", testable=True, trail=(entry(LONG_AGO, What.PASSED),)))
+    assert (verdict.tests, verdict.changes, verdict.next_at) == ([], [], None)
+
+
+def test_who_says_that_it_is_broken_is_not_tested() -> None:
+    """Whatever it left for: the test would find what its kubelet tells already. Whoever asks has his test."""
+    trail = (entry(LONG_AGO, What.OUT, PREFLIGHT_FAILED, run="test-1"),)
+    out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail)
+    assert look(out).tests == ["n1"]
+    assert look(replace(out, bad=(DEADLOCK,))).tests == []
+    assert look(replace(out, bad=(DEADLOCK,), wanted_by="ada")).tests == ["n1"]
+    passed = look(replace(out, bad=(DEADLOCK,), test=trial(TrialState.PASSED)))
+    assert only(passed) == (What.PASSED, "", PREFLIGHT_FAILED)
 
 
 def test_runs_that_are_still_there_may_end_first() -> None:
