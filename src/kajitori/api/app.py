@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -139,7 +139,7 @@ def _with_routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         redirect_slashes=False,
     )
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(problems.without_parameters)])
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

@@ -12,6 +12,7 @@ import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from kajitori.core.suggest import did_you_mean
@@ -102,6 +103,18 @@ def install(app: FastAPI) -> None:
             hint = f"allowed: {(error.headers or {}).get('Allow', '')}"
         code = status.phrase.title().replace(" ", "")
         return problem_response(_problem(status.value, code, detail, hint, []), error.headers)
+
+
+def without_parameters(connection: HTTPConnection) -> None:
+    """For routes: one that takes no parameters in its query refuses those that it is given, as others do unknown ones.
+
+    Not what probes ask, who like to say `?verbose`; and WebSockets look at theirs themselves.
+    """
+    asked = connection.query_params if connection.url.path.startswith("/v1/") else {}
+    if not asked or not isinstance(connection, Request) or _known_parameters(connection):
+        return
+    hint, code = "this call takes none", "UnknownField"
+    raise InvalidInput([Fault(show(each), f"there is no parameter {show(each)!r}", "", hint, code) for each in asked])
 
 
 def parameter_faults(errors: Sequence[Mapping[str, Any]], known: Iterable[str]) -> list[Fault]:
