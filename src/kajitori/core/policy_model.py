@@ -472,7 +472,7 @@ class Policy(Document):
     """Labels of a node that tell where it stands, from the widest to the narrowest. A gang is placed in as few of these
     domains as can be."""
     priorities: dict[PriorityWord, Priority] = Field(default_factory=_priorities)
-    """What high, normal and low mean."""
+    """What high, normal and low mean; none may have more than the one before it."""
     queue: QueuePolicy = QueuePolicy()
     preemption: Preemption = Preemption()
     guarantees: list[Guarantee] = Field(default_factory=list, max_length=1000)
@@ -504,7 +504,12 @@ class Policy(Document):
     @field_validator("priorities")
     @classmethod
     def _all_words(cls, given: dict[PriorityWord, Priority]) -> dict[PriorityWord, Priority]:
-        return _priorities() | given
+        found = _priorities() | given
+        high, normal, low = (found[word].value for word in ("high", "normal", "low"))
+        if not high >= normal >= low:
+            message = f"high ({high}), normal ({normal}) and low ({low}) are not in this order"
+            raise FieldError(message, "whoever has the higher value goes first, and low ones give way to him")
+        return found
 
     @field_validator("guarantees")
     @classmethod

@@ -445,6 +445,9 @@ def test_a_dry_run_makes_nothing() -> None:
     assert (
         "Takes 8 h100.\nWould make 1 Pod, 1 Service; see them with -o yaml.\nStart: nothing fits now\n" in result.stdout
     )
+    any_type = ANSWER | {"run": view("bert", "Queued", spec={"replicas": 3, "resources": {"gpu": 8}})}
+    said = invoke(FakeWebApi(answers={"POST /v1/runs": any_type}), "run", "--dry-run", "--gpus", "8", "x").stdout
+    assert "Takes 24 GPUs.\n" in said
     assert yaml.safe_load(invoke(api, "run", "--dry-run", "-o", "yaml", "x").stdout) == ANSWER
     assert json.loads(invoke(api, "run", "--dry-run", "-o", "json", "x").stdout) == ANSWER
 

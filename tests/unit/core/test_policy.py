@@ -152,6 +152,9 @@ def test_a_file_says_only_what_differs() -> None:
     assert policy.defaults.cpu_millis == 1000
     assert policy.priorities["high"].value == 7
     assert policy.priorities["low"].value < policy.priorities["normal"].value
+    for wrong in ("{high: {value: -1}}", "{low: {value: 1}}", "{high: {value: -100}, low: {value: 100}}"):
+        with pytest.raises(InvalidInput, match="are not in this order"):
+            parse_policy(f"priorities: {wrong}")
 
 
 @pytest.mark.parametrize(

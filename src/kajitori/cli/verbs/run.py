@@ -250,8 +250,9 @@ def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
         for kind, count in kinds.items()
     )
     click.echo(command_line(run))
-    if gpu_words(run):
-        click.echo(f"Takes {gpu_words(run)}.")
+    if gpus := gpu_words(run):
+        untyped = not (run["spec"].get("resources") or {}).get("gpuType")
+        click.echo(f"Takes {gpus}{(' GPU' if gpus == '1' else ' GPUs') if untyped else ''}.")
     if made:
         click.echo(f"Would make {made}; see them with -o yaml.")
     start = answer.get("start") or {}
