@@ -132,6 +132,7 @@ def test_a_gpu_where_only_runs_with_gpus_may_be_and_a_way_where_runs_are_restric
         ({"ceilings": {"run": {"network": {"from": []}}}}, True, {"gpu": 1}),
         ({"ceilings": {"run": {"network": {"from": None, "to": None}}}}, False, {"gpu": 1}),
         ({"ceilings": {}, "defaults": {"network": None}}, False, {"gpu": 1}),
+        ({"ceilings": {"run": None}, "defaults": None, "gpu": None}, False, {"gpu": 1}),
     ],
 )
 def test_what_policy_makes_of_the_runs(policy: dict[str, Any], restricted: bool, gpu: dict[str, Any]) -> None:
@@ -188,6 +189,19 @@ def test_a_run_that_ends_too_soon_is_told_with_what_it_said() -> None:
         assert len(api.calls_to("DELETE")) == 1 and not api.naps
 
 
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [({"message": "nothing fits"}, "nothing fits"), ({"reason": "WaitingForGPU"}, "WaitingForGPU"), ({}, "Queued")],
+)
+def test_a_run_that_does_not_start_says_why_as_far_as_is_known(status: dict[str, Any], told: str) -> None:
+    api = Cluster({}, node("a"))
+    waiting = view("waits", "Queued", status=status)
+    api.answers |= {"POST /v1/runs": (201, waiting)}
+    api.runs.append(waiting)
+    result = invoke(api, "network", "bench", "--wait", "1")
+    assert f"waits does not run after 1 s: {told}" in result.stderr, result.stderr
+
+
 def test_a_run_that_says_nothing_at_all() -> None:
     silent = view("silent", "Succeeded", status={"message": "all is over"})
     api = Cluster({}, node("a"))
@@ -219,5 +233,6 @@ def way(kind: str, bits: int, mtu: int) -> Measured:
 def test_what_follows_from_two_networks(pods: tuple[int, int], hosts: tuple[int, int], said: list[str]) -> None:
     """How much is lost, and to which encapsulation, of either family; nothing of what was not measured."""
     found = conclusions([way("pods", *pods), way("hosts", *hosts)])
+    assert found == conclusions([way("hosts", *hosts), way("pods", *pods)])
     assert len(found) == len(said)
     assert all(one.endswith(words.removeprefix("…")) for one, words in zip(found, said, strict=True)), found

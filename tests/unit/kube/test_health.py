@@ -212,6 +212,9 @@ def failed_then(phase: Phase, *, elsewhere: str = "n2", hours: float = 1, **more
         (failed_then(Phase.SUCCEEDED, reason=Reason.NODE_LOST.value), False),
         (failed_then(Phase.SUCCEEDED, avoid_nodes={"n1": 1, "n2": 1, "n3": 1}), False),
         (failed_then(Phase.SUCCEEDED, avoid_nodes={"n4": 1}), False),
+        (failed_then(Phase.SUCCEEDED, avoid_nodes={}), False),
+        (failed_then(Phase.SUCCEEDED, avoid_nodes={"n1": 1, "n2": 1}), True),
+        (msgspec.structs.replace(failed_then(Phase.SUCCEEDED), attempt=None), False),
         (failed_then(Phase.SUCCEEDED, at=""), False),
     ],
     ids=[
@@ -224,6 +227,9 @@ def failed_then(phase: Phase, *, elsewhere: str = "n2", hours: float = 1, **more
         "lost",
         "fails everywhere",
         "another was to blame",
+        "nobody was to blame",
+        "half of its failures",
+        "is nowhere now",
         "nobody knows when",
     ],
 )
@@ -257,6 +263,8 @@ def unstarted(node: str = "n1", *, elsewhere: str = "n2", at: str = AN_HOUR_AGO,
         (unstarted(attempts=1, attempt=Attempt(number=1, nodes="n2")), False),
         (unstarted(avoid_nodes={"n1": 2, "n3": 2}), False),
         (unstarted(avoid_nodes={"n1": 2, "n3": 1}), True),
+        (unstarted(avoid_nodes={}), False),
+        (unstarted(attempt=None), False),
         (unstarted(at=""), False),
         (unstarted(at=format_time(NOW - timedelta(days=2))), False),
     ],
@@ -268,6 +276,8 @@ def unstarted(node: str = "n1", *, elsewhere: str = "n2", at: str = AN_HOUR_AGO,
         "not since",
         "could not start elsewhere, either",
         "hardly elsewhere",
+        "nobody was to blame",
+        "is nowhere now",
         "nobody knows when",
         "long ago",
     ],
@@ -284,6 +294,16 @@ def test_starts_that_failed_on_one_node_alone_tell_something_about_it(status: Ru
     if counts:
         said = f"run team/asked (ben): member 3 of attempt 1 could not start at {AN_HOUR_AGO}: no such server"
         assert said in changes[0].entry.evidence
+
+
+def test_where_policy_does_not_count_failures_none_is_told() -> None:
+    cluster = Cluster(nodeHealth={"failedRuns": 0})
+    cluster.node("n1")
+    for number in range(9):
+        cluster.run(f"r{number}", failed_then(Phase.SUCCEEDED), owner=f"p{number}")
+        cluster.run(f"s{number}", unstarted(), owner=f"p{number}")
+    verdict = cluster.view.verdict(NOW)
+    assert (verdict.changes, verdict.warnings) == ([], [])
 
 
 @pytest.mark.parametrize(("minutes", "counts"), [(-50, True), (-14, False), (10, False), (16, False), (50, True)])
@@ -304,6 +324,10 @@ def test_it_is_looked_again_when_a_run_will_have_done_well() -> None:
     cluster.node("n1")
     cluster.run("bert", failed_then(Phase.RUNNING, hours=0.1))
     assert cluster.view.verdict(NOW).next_at == NOW + timedelta(minutes=4)
+    fine = Cluster()
+    fine.node("n1")
+    fine.run("bert", failed_then(Phase.RUNNING, hours=0.1, avoid_nodes={}))
+    assert fine.view.verdict(NOW).next_at is None, "it has nothing to prove"
 
 
 def test_the_trail_is_read_from_the_node() -> None:
