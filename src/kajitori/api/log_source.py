@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,6 +42,7 @@ SLICE_BYTES = 64 * 1024
 LAST_WORDS_SECONDS = 1.0
 LAST_TRIES = 5
 LOOKED_AT_BY_NAME = 64
+"""Attempts between two looks; where there are more, what there is of them is listed."""
 
 
 class Slots:
@@ -335,9 +336,9 @@ class MemberLog:
         """What was kept of attempts that came and went between two looks, or before the first, before this one."""
         if not self._request.follow or self._newest_first:
             return
-        missed_ones: Iterable[int] = range(self._read_attempts + 1, attempt)
-        if not self._last_opened and self._kept_of_run is not None:  # of a sweep there may be thousands
-            there = {each.attempt for each in await self._kept_of_run.listed() if each.rank == self.rank}
+        missed_ones: Sequence[int] = range(self._read_attempts + 1, attempt)
+        if len(missed_ones) > LOOKED_AT_BY_NAME and self._kept_of_run is not None:  # as of a sweep's late members
+            there = {each.attempt for each in await self._kept_of_run.listed(anew=True) if each.rank == self.rank}
             missed_ones = [missed for missed in missed_ones if missed in there]
         for missed in missed_ones:
             pieces = await self._kept_since(missed)
@@ -416,6 +417,7 @@ class MemberLog:
         if self._tail is not None:  # asked again after a break, it is not to go back behind this moment
             self._tail, self._floor = None, now
         self._last_opened = attempt_of(pod)
+        self._read_attempts = max(self._read_attempts, attempt_of(pod) - 1)
         return _Opened(pod, attempt_of(pod), stream, since, finished)
 
     async def _read(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[Batch]:

@@ -97,10 +97,10 @@ class LogsOfRun:
         self._listed: list[KeptLog] | None = None
         self._listing = asyncio.Lock()
 
-    async def listed(self) -> list[KeptLog]:
-        """What there is, by attempt and rank."""
+    async def listed(self, *, anew: bool = False) -> list[KeptLog]:
+        """What there is, by attempt and rank; `anew`: what is there now."""
         async with self._listing:
-            if self._listed is None:
+            if self._listed is None or anew:
                 self._listed = await self._kept.of_run(*self._run)
         return self._listed
 

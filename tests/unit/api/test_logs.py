@@ -289,6 +289,34 @@ async def test_who_was_cut_off_goes_on_with_the_attempt_that_he_read(
         assert [line async for line in lines] == []
 
 
+async def test_a_member_that_was_not_in_the_first_attempts_is_told_once(
+    world: World, served: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    """As those of sweeps: it is read, and gone before its end was seen; what was kept is told once, and since, too."""
+    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    made = put_run(world, attempt=20)
+    uid = made["metadata"]["uid"]
+    log = FakeLog(at(1, "a"))
+    put_member(world, made, log, attempt=20)
+    await world.caught_up()
+    params = {"follow": "true", "fromAttempt": "1", "documents": "true"}
+    async with served.stream("GET", PATH, params=params) as response:
+        lines = response.aiter_lines()
+        assert json.loads(await anext(lines))["line"] == "a"
+        log.end()  # its Pod runs on for all that is known
+        await kept.keep(MemberLogName("team", uid, 20, 0), f"{at(1, 'a')}\n{at(2, 'last words')}\n".encode())
+        await kept.keep(MemberLogName("team", uid, 33, 0), f"{at(1, 'a short life')}\n".encode())
+        world.kubernetes.remove("pods", "bert-20-0")
+        world.kubernetes.change("runs", "bert", status=attempts(140, phase="Running"))
+        put_member(world, made, FakeLog(at(1, "b")), attempt=140)
+        told = [json.loads(await anext(lines)) for _ in range(3)]
+        assert [(each["attempt"], each["line"]) for each in told] == [
+            (20, "last words"),
+            (33, "a short life"),
+            (140, "b"),
+        ]
+
+
 async def test_who_was_cut_off_learns_the_end_of_a_run_that_is_over(world: World, tmp_path: Path) -> None:
     """It was restarted and stopped meanwhile: all its Pods are gone."""
     kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
