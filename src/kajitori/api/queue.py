@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import msgspec
 from fastapi import APIRouter
@@ -22,7 +21,7 @@ from kajitori.core.expected import Source
 from kajitori.core.forecast import forecast
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Reason
-from kajitori.core.times import format_time
+from kajitori.core.times import format_time, time_at
 from kajitori.kube.kin import owner_of
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Line
@@ -141,4 +140,4 @@ def _queued(applicant: Applicant, place: PlaceView) -> QueuedView:
 
 
 def _time(seconds: float) -> str:
-    return format_time(datetime.fromtimestamp(seconds, UTC))
+    return format_time(time_at(seconds))

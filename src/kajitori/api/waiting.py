@@ -6,7 +6,6 @@ import asyncio
 import math
 import secrets
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import msgspec
 from fastapi import APIRouter
@@ -33,7 +32,7 @@ from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY
 from kajitori.core.status import RunStatus
-from kajitori.core.times import format_time
+from kajitori.core.times import format_time, time_at
 from kajitori.core.what_if import Answer, ask
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.growable import growable, may_grow, size_of
@@ -240,4 +239,4 @@ def _step_view(api: Api, asked: Situation, step: Step, key: str) -> StepView:
 
 def _time(seconds: float) -> str:
     """Empty for what never comes."""
-    return format_time(datetime.fromtimestamp(seconds, UTC)) if math.isfinite(seconds) else ""
+    return format_time(time_at(seconds)) if math.isfinite(seconds) else ""

@@ -25,6 +25,7 @@ from kajitori.core.provisioning import Wanting, demand, failed, is_needed
 from kajitori.core.provisioning_objects import Manifest, pod_template, provisioning_request, request_name, using
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import RunStatus
+from kajitori.core.times import time_at
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
@@ -104,7 +105,7 @@ class Provisioning:
         if cycle.snapshot is None or not cycle.waits or not (asked or (self._cluster.pools and knows)):
             return Asking()
         reserved = cycle.look.schedule.reservations if cycle.look is not None else ()
-        starts = {each.key: datetime.fromtimestamp(each.starts_at, now.tzinfo) for each in reserved}
+        starts = {each.key: time_at(each.starts_at) for each in reserved}
         starts |= dict.fromkeys(freed_for, now)
         wanting = [self._wanting(waiting, shortage, starts) for waiting, shortage in cycle.waits]
         keys = {each.gang.key for each in wanting}

@@ -143,3 +143,13 @@ async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
 
 async def test_nobody_waits(world: World) -> None:
     assert await get(world, "/v1/queue") == {"order": "length", "formula": "", "items": []}
+
+
+async def test_who_waits_for_longer_than_a_calendar_reaches_breaks_nothing(world: World) -> None:
+    """One user with very many very long limits would else have kept the whole queue from everybody."""
+    runs(world, "now", "g[1-2]", since=ago(10), timeLimit="24000d", replicas=2)
+    for number in range(130):
+        waits(world, f"r{number}", since=ago(130 - number), timeLimit="24000d", replicas=2)
+    await world.caught_up()
+    items = (await get(world, "/v1/queue"))["items"]
+    assert (len(items), items[-1]["expectedAt"]) == (130, "9999-12-31T00:00:00Z")
