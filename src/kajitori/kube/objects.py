@@ -6,12 +6,13 @@ has its empty value. The structs are not tracked by the garbage collector: they 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from kajitori.core import names
-from kajitori.core.status import RunStatus, to_document
+from kajitori.core.status import RunStatus, template_text, to_document
 from kajitori.core.status_check import damage, damaged
 
 Quantities = dict[str, str]
@@ -256,7 +257,14 @@ class RunObject(_Wire, frozen=True):
     @staticmethod
     def mended(document: dict[str, Any], why: str) -> dict[str, Any]:
         """The document with a status that can be read in place of one that can't."""
-        return {**document, "status": to_document(damaged(document.get("status"), why))}
+        status = document.get("status")
+        match status:
+            case {"attempt": {"template": dict() as template} as attempt}:  # as templates were stored at first
+                earlier = {**status, "attempt": {**attempt, "template": template_text(template)}}
+                with suppress(msgspec.ValidationError):
+                    if not damage(msgspec.convert(earlier, RunStatus)):
+                        return {**document, "status": earlier}
+        return {**document, "status": to_document(damaged(status, why))}
 
 
 class Namespace(_Wire, frozen=True):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core import gang
-from kajitori.core.reasons import Phase
+from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, RunStatus, template_text, to_document
 from kajitori.core.status_check import damage
 from kajitori.kube.decoding import EventKind, decode, decode_events, decode_page
@@ -153,6 +153,18 @@ SOUND = to_document(
         queued_at="2026-11-21T12:00:00Z",
     )
 )
+
+
+def test_a_template_that_was_stored_as_an_object_is_read() -> None:
+    """As all were at first: runs go on when Kajitori is brought up to date under them."""
+    template = {"spec": {"containers": [{"name": "main"}]}}
+    status = {**SOUND, "attempt": {**SOUND["attempt"], "template": template}}
+    document = {"metadata": {"name": "x", "resourceVersion": "7"}, "spec": {}, "status": status}
+    run = decode(msgspec.json.encode(document), RunObject)
+    assert run.status is not None and to_document(run.status) == SOUND
+    document["status"] = {**status, "restarts": -1}
+    spoilt = decode(msgspec.json.encode(document), RunObject)
+    assert spoilt.status is not None and spoilt.status.reason is Reason.STATUS_DAMAGED
 
 
 @given(
