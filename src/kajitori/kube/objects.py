@@ -257,7 +257,7 @@ class RunObject(_Wire, frozen=True):
     @staticmethod
     def mended(document: dict[str, Any], why: str) -> dict[str, Any]:
         """The document with a status that can be read in place of one that can't."""
-        status = document.get("status")
+        status: Any = document.get("status")
         match status:
             case {"attempt": {"template": dict() as template} as attempt}:  # as templates were stored at first
                 earlier = {**status, "attempt": {**attempt, "template": template_text(template)}}
