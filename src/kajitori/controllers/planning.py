@@ -42,6 +42,9 @@ start what fits."""
 TOLD_AT_ONCE = 32
 """Waiting runs that are being told why, at a time: where many wait, what starts and what ends goes before words."""
 
+TOLD_WHEN_BUSY = 4
+"""The same while writes wait for the API server. `kaji explain` works out by itself why a run waits."""
+
 
 class Planning:
     """The runs that wait, and when they are looked at again."""
@@ -281,7 +284,7 @@ class Planning:
         is_told = gang.is_told(told, gang.why_it_waits(told, why)) and (ASKS in freed) == (ASKS in told.message)
         if is_told and ask.is_done and not self._may_retell(waiting.key):
             return
-        if len(self._being_told) >= TOLD_AT_ONCE:
+        if len(self._being_told) >= (TOLD_WHEN_BUSY if self._statuses.are_held_up else TOLD_AT_ONCE):
             self._plan_at(self._now() + STATUS_INTERVAL)
             return
         explanation = explainer.explain(waiting.request, shortage)

@@ -95,9 +95,14 @@ class Statuses:
         at = self.written_at(key)
         if old is None or at is None:
             return True
-        if not self._client.limiter.is_full:
+        if not self.are_held_up:
             return _turning_point(old) != _turning_point(new) or self._now() - at >= STATUS_INTERVAL
         return _without_start(old) != _without_start(new) or self._now() - at >= BUSY_INTERVAL
+
+    @property
+    def are_held_up(self) -> bool:
+        """Whether writes wait for the API server."""
+        return self._client.limiter.is_full
 
     def written_at(self, key: Key) -> datetime | None:
         """When a run's status was written last; None where it was not written here."""

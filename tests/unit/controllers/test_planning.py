@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.controllers.planning import Planning
+from kajitori.controllers.planning import TOLD_AT_ONCE, TOLD_WHEN_BUSY, Planning
 from kajitori.controllers.provisioning import Provisioning
 from kajitori.controllers.queue import LONGEST_PAUSE, Admitted, Waiting
 from kajitori.controllers.starting import Starter
@@ -21,6 +21,7 @@ from kajitori.core.reasons import Phase
 from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import life_of
+from kajitori.kube.objects import RunObject
 
 
 class Slow:
@@ -49,12 +50,20 @@ class Scene(QueueScene):
         super().__init__(nodes)
         self.slow = Slow(turns)
         self.work = WorkQueue(lambda: NOW)
-        statuses = cast(Statuses, SimpleNamespace(written_at=lambda key: None))
+        self.statuses = SimpleNamespace(written_at=lambda key: None, are_held_up=False, write=self.tell)
+        self.told: list[str] = []
         provisioning = Provisioning(cast(KubeClient, None), self.cluster, lambda key: None)
         starter = cast(Starter, self.slow)
         self.now = NOW
         clock = lambda: self.now  # noqa: E731
-        self.planning = Planning(self.mirror, self.cluster, self.work, statuses, starter, provisioning, clock)
+        self.planning = Planning(
+            self.mirror, self.cluster, self.work, cast(Statuses, self.statuses), starter, provisioning, clock
+        )
+
+    async def tell(self, run: RunObject, *what: Any, **more: Any) -> str:
+        """Stands for the write of a status."""
+        self.told.append(run.metadata.name)
+        return "2"
 
     def wait(self, name: str, since: str, **asked: Any) -> None:
         """This run needs a node."""
@@ -111,6 +120,20 @@ async def test_where_many_begin_at_a_time_the_next_are_chosen_together() -> None
     scene.slow.begun["run-01"].set()
     await _until(lambda: ("team", "run-01") not in scene.work.busy)
     assert await scene.plan() == [*eight, "run-08", "run-09"]
+    await scene.work.close()
+
+
+@pytest.mark.parametrize(("are_held_up", "told"), [(False, TOLD_AT_ONCE), (True, TOLD_WHEN_BUSY)])
+async def test_not_all_are_told_at_once_why_they_wait(are_held_up: bool, told: int) -> None:
+    """Least of all where writes wait for the API server: what starts and what ends goes before words."""
+    scene = Scene(1, turns=8)
+    scene.runs("runs", "n0", since=ago(minutes=5))
+    scene.statuses.are_held_up = are_held_up
+    for number in range(TOLD_AT_ONCE + 1):
+        scene.wait(f"run-{number:02}", ago(minutes=50 - number), resources={"gpu": 8})
+    assert await scene.plan() == []
+    await _until(lambda: not scene.work.busy)
+    assert len(scene.told) == told
     await scene.work.close()
 
 
