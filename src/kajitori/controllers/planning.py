@@ -17,7 +17,7 @@ from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Cycle, Queue, W
 from kajitori.controllers.starting import Starter
 from kajitori.controllers.statuses import STATUS_INTERVAL, Statuses
 from kajitori.controllers.turns import Turns
-from kajitori.controllers.workqueue import REST, Key, WorkQueue
+from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang
 from kajitori.core.explain import Explainer
 from kajitori.core.giving_way import Request
@@ -38,6 +38,9 @@ WAITING_WRITES_PER_SECOND = 10
 REST_OF_WHOLE = 9
 """A look at the whole queue rests for this many times as long as it took: its heads, looked at between, are enough to
 start what fits."""
+
+REST_OF_HEADS, REST_WHEN_BUSY = 1, 4
+"""The same of its heads alone; and while writes wait for the API server: to look more often starts nothing sooner."""
 
 TOLD_AT_ONCE = 32
 """Waiting runs that are being told why, at a time: where many wait, what starts and what ends goes before words."""
@@ -154,7 +157,8 @@ class Planning:
         elif self._changed and began >= self._heads_rest_until:
             self._changed, self._only_heads_seen = False, True
             self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts(), self._turns.left))
-            self._heads_rest_until = loop.time() + REST * (loop.time() - began)
+            rest = REST_WHEN_BUSY if self._statuses.are_held_up else REST_OF_HEADS
+            self._heads_rest_until = loop.time() + rest * (loop.time() - began)
 
     def _plan_all(self) -> None:
         """Starts what fits, and tells the others why they wait."""

@@ -133,7 +133,7 @@ class RunController:
                 await self._wait(stopping)
                 # 2. Ask each changed run's life what is next, and do it; runs do not wait for each other.
                 self._catch_up()
-                for key in self._work.take():
+                for key in self._work.take(self._is_new):
                     self._work.begin(key, partial(self._reconcile, key))
                 # 3. Plan all that wait as one queue.
                 self._planning.plan()
@@ -158,6 +158,11 @@ class RunController:
                 self._planning.grow()
             except Exception:
                 log.exception("could not look for room for elastic gangs; tried again")
+
+    def _is_new(self, key: Key) -> bool:
+        """Whether nobody's nodes depend on this one: it was submitted, and that is all."""
+        run = self._mirror.runs.get(key)
+        return run is not None and run.status is None and not run.metadata.deletion_timestamp
 
     # ------------------------------------------------------------------------------------------ what changed
 

@@ -7,6 +7,7 @@ import heapq
 import logging
 from collections.abc import Callable, Coroutine, Iterable, KeysView
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from kajitori.errors import Conflict, KajitoriError, NotFound
@@ -20,6 +21,9 @@ REST = 4
 """Looking at one thing that is large rests for this many times as long as it took: at most a fifth of a core."""
 
 RETRY_MAX_SECONDS = 30.0
+
+TAKEN_OF_BURST = 50
+"""They are looked at in some fiftieth of a second."""
 
 MOST_STALE = 1024
 """Alarms that do not count any more are thrown away when they are so many and as many as those that do."""
@@ -38,7 +42,10 @@ class WorkQueue:
         """`on_done` is told of each key whose piece of work is over, however it ended."""
         self._now = now
         self._on_done = on_done
-        self._changed: set[Key] = set()
+        self._changed: dict[Key, None] = {}
+        """In the order in which they did."""
+        self._is_burst = False
+        """Some of these were left when others were taken."""
         self._changed_meanwhile: set[Key] = set()
         self._wake_at: dict[Key, datetime] = {}
         self._alarms: list[tuple[datetime, Key]] = []
@@ -57,7 +64,7 @@ class WorkQueue:
 
     def add(self, *keys: Key) -> None:
         """These changed."""
-        self._changed.update(keys)
+        self._changed.update(dict.fromkeys(keys))
         self._something.set()
 
     def nudge(self) -> None:
@@ -99,18 +106,27 @@ class WorkQueue:
             await asyncio.wait({waiting, stopping}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-        if self._something.is_set():
+        if self._something.is_set() and not self._is_burst:
             await asyncio.sleep(SETTLE_SECONDS)
         self._something.clear()
 
-    def take(self) -> set[Key]:
-        """What changed or is due, but what is still being worked on or rests: these come later."""
+    def take(self, may_wait: Callable[[Key], bool] = lambda key: False) -> set[Key]:
+        """What changed or is due, but what is still being worked on or rests: these come later.
+
+        Of those that `may_wait` some are taken at a time, the first: nothing else is to wait for all of a burst.
+        """
         now, moment = self._now(), asyncio.get_running_loop().time()
         while (first := self._first_alarm()) is not None and first <= now:
             key = heapq.heappop(self._alarms)[1]
             del self._wake_at[key]
-            self._changed.add(key)
-        taken, self._changed = self._changed, set()
+            self._changed[key] = None
+        left = (
+            islice(filter(may_wait, self._changed), TAKEN_OF_BURST, None) if len(self._changed) > TAKEN_OF_BURST else ()
+        )
+        kept = dict.fromkeys(left)
+        taken, self._changed, self._is_burst = self._changed.keys() - kept.keys(), kept, bool(kept)
+        if kept:
+            self._something.set()
         self._changed_meanwhile.update(taken & self.busy)
         taken -= self.busy
         for key in [key for key in taken if self._rests_until.get(key, 0.0) > moment]:
@@ -154,7 +170,7 @@ class WorkQueue:
             self._working.pop(key, None)
             if key in self._changed_meanwhile:
                 self._changed_meanwhile.discard(key)
-                self._changed.add(key)
+                self._changed[key] = None
             self._on_done(key)
             self._something.set()
 

@@ -106,6 +106,8 @@ def schedule(
             placements.append(placement)
         elif reserve:
             cycle.reserve(queued, shape)
+    if most is None:
+        cycle.reserve_further()
     return Schedule(tuple(placements), tuple(cycle.shortages()), tuple(claim.reservation for claim in cycle.claims))
 
 
@@ -153,6 +155,8 @@ class _Cycle:
     """Of the gangs that are looked at now."""
     _behind: list[tuple[Queued, _Shape]] = field(default_factory=list)
     """Those of this priority that do not start, and have no reservation because another has one on such nodes."""
+    _further: list[list[tuple[Queued, _Shape]]] = field(default_factory=list)
+    """Such gangs of each higher priority that are to have one before anybody of lower starts, or has one."""
     _started: list[Ending] = field(default_factory=list)
     _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
     _by_identity: dict[int, _Shape] = field(default_factory=dict)
@@ -173,19 +177,27 @@ class _Cycle:
         """From now on gangs of this priority are looked at; the queue goes from the highest to the lowest."""
         if priority == self._priority:
             return
-        behind, self._behind = self._behind[:FURTHER], []
-        releases: dict[_Shape, Releases] = {}
-        for queued, shape in behind:
-            if queued.gang.least < shape.hopeless:
-                if shape not in releases:
-                    releases[shape] = Releases([*self.endings, *self._started], shape)
-                self._claim(queued, shape, releases[shape])
+        if self._behind:
+            self._further.append(self._behind[:FURTHER])
+        self._behind = []
         self._priority = priority
         for shape in self._shapes.values():
             heeded, shape.heeds = shape.heeds, []
             shape.pass_by = shape.likely_by = math.inf
             for claim in heeded:
                 self._heed(shape, claim)
+
+    def reserve_further(self) -> None:
+        """Keeps nodes for those of higher priority that have none yet. Where nobody of lower could start anyway, nobody
+        asks for it: it is most of the work of a look at a full cluster."""
+        further, self._further = self._further, []
+        for behind in further:
+            releases: dict[_Shape, Releases] = {}
+            for queued, shape in behind:
+                if queued.gang.least < shape.hopeless:
+                    if shape not in releases:
+                        releases[shape] = Releases([*self.endings, *self._started], shape)
+                    self._claim(queued, shape, releases[shape])
 
     def shape_of(self, gang: GangRequest) -> _Shape:
         """The gang's shape; members that are the same object are not compared."""
@@ -207,6 +219,11 @@ class _Cycle:
         """Places the gang, or as much of it as fits where less is enough, on what is free, if that is expected to delay
         no reservation."""
         need, seconds = queued.gang.least, queued.expected_seconds
+        if self._further:
+            if not self._free.may_hold(shape, need) or self._free.of(shape).total < need:
+                self._left.append((queued, shape, 0))
+                return None
+            self.reserve_further()
         lasts = self.now + seconds > shape.pass_by or self.now + self._likely(queued) > shape.likely_by
         rooms = self._kept if lasts and self._kept is not None else self._free
         known = rooms.of(shape) if rooms.may_hold(shape, need) else None
@@ -263,6 +280,8 @@ class _Cycle:
     def reserve(self, queued: Queued, shape: _Shape) -> None:
         """Keeps nodes for a gang that does not fit; where one before it has some of those that it could use, only from
         who has lower priority."""
+        if self._further and not shape.heeds:
+            self.reserve_further()
         if min(shape.pass_by, shape.likely_by) < math.inf:
             self._behind.append((queued, shape))
         elif queued.gang.least < shape.hopeless:

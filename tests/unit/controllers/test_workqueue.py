@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.controllers import workqueue
-from kajitori.controllers.workqueue import RETRY_MAX_SECONDS, Key, WorkQueue
+from kajitori.controllers.workqueue import RETRY_MAX_SECONDS, TAKEN_OF_BURST, Key, WorkQueue
 from kajitori.errors import Conflict, KajitoriError, NotFound, Unavailable
 
 KEY = ("vision", "bert")
@@ -80,6 +80,22 @@ async def test_what_changes_while_it_is_worked_on_is_looked_at_afterwards() -> N
     await all_done()
     assert over == [KEY]
     assert work.take() == {KEY}
+
+
+async def test_of_a_burst_that_may_wait_some_are_taken_at_a_time() -> None:
+    """In the order in which they came; what may not wait goes with the first of them."""
+    work = WorkQueue(Clock())
+    never: asyncio.Task[bool] = asyncio.create_task(asyncio.Event().wait())
+    burst = [("team", f"{number}") for number in range(2 * TAKEN_OF_BURST + 10)]
+    work.add(*burst, KEY)
+    taken = [work.take(lambda key: key != KEY)]
+    work.add(*burst[:1], OTHER)
+    while taken[-1]:
+        await work.wait(never, [], 0.0)
+        taken.append(work.take(lambda key: key != KEY))
+    first, second = set(burst[:TAKEN_OF_BURST]), set(burst[TAKEN_OF_BURST : 2 * TAKEN_OF_BURST])
+    assert taken == [first | {KEY}, second, {*burst[2 * TAKEN_OF_BURST :], burst[0], OTHER}, set()]
+    never.cancel()
 
 
 async def test_what_takes_long_to_look_at_rests() -> None:

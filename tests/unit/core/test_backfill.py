@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers.plain_plan import plan
 
+from kajitori.core import backfill
 from kajitori.core.backfill import Queued, Schedule, schedule
 from kajitori.core.ordering import Candidate, Ledger, Rules, rank
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, occupy_rows
@@ -210,6 +212,31 @@ def test_those_that_start_are_the_first_of_all_that_would(
     cluster, queue = cluster_with(running), queue_of(wanted)
     answer = schedule(cluster.state, iter(queue), cluster.endings, 0.0, most=most)
     assert answer.placements == cluster.schedule(*queue).placements[:most]
+
+
+class Eager(backfill._Cycle):
+    """Has all reservations of a priority made before anybody of lower is looked at, whether or not they matter."""
+
+    def note_priority(self, priority: int) -> None:
+        super().note_priority(priority)
+        self.reserve_further()
+
+
+@given(busy, st.lists(mixed, min_size=2, max_size=4), st.integers(0, 9))
+def test_reservations_that_are_made_when_they_matter_change_nothing(
+    running: list[tuple[int, int, int | None]], wanted: list[list[tuple[int, int, bool, str, int]]], most: int
+) -> None:
+    """Nor do those that are left out where it is only asked who starts."""
+    cluster = cluster_with(running)
+    queue = [
+        Queued(replace(each.gang, key=f"{level}-{each.gang.key}", priority=-level), each.expected_seconds)
+        for level, part in enumerate(wanted)
+        for each in queue_of(part)
+    ]
+    lazy, few = cluster.schedule(*queue), cluster.schedule(*queue, most=most)
+    with mock.patch.object(backfill, "_Cycle", Eager):
+        assert cluster.schedule(*queue) == lazy
+        assert cluster.schedule(*queue, most=most).placements == few.placements
 
 
 @given(busy, mixed, st.lists(st.integers(0, 10), max_size=2))
