@@ -96,10 +96,11 @@ async def platform(client: KubeClient, policy: Policy, namespace: str) -> AsyncI
 
 
 @contextlib.contextmanager
-def simulated_nodes(kubeconfig: Path, count: int, *options: str) -> Iterator[None]:
-    """`kaji sim` in a process of its own: nodes of 8 GPUs, or as the options say, whose Pods run and end."""
+def simulated_nodes(kubeconfig: Path, count: int, *options: str, gpus: int = GPUS) -> Iterator[None]:
+    """`kaji sim` in a process of its own: nodes with so many GPUs, else as the options say, whose Pods run and end."""
     command = [sys.executable, "-m", "kajitori.cli", "sim", "--kubeconfig", str(kubeconfig), "--nodes", str(count)]
-    command += ["--gpus", str(GPUS), "--gpu-type", "h100", "--cpus", "96", "--memory", "1Ti", "--untaint"]
+    command += ["--gpus", str(gpus), *(("--gpu-type", "h100") if gpus else ())]
+    command += ["--cpus", "96", "--memory", "1Ti", "--untaint"]
     process = subprocess.Popen([*command, "--heartbeat", "0", "--log-level", "warning", *options], cwd=ROOT)
     try:
         yield

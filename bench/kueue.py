@@ -307,8 +307,8 @@ async def _until_all_ended(record: Record, expected: int, controller: asyncio.Ta
 
 
 def _simulated_nodes(cluster: RealCluster) -> contextlib.AbstractContextManager[None]:
-    options = ("--gpus", "0", "--cpus", str(UNITS_OF_NODE), "--max-pods", "1000")
-    return simulated_nodes(cluster.kubeconfig, POOLS * NODES_OF_POOL, *options)
+    options = ("--cpus", str(UNITS_OF_NODE), "--max-pods", "250")
+    return simulated_nodes(cluster.kubeconfig, POOLS * NODES_OF_POOL, *options, gpus=0)
 
 
 async def _make_nodes(client: KubeClient, *, pods: bool) -> None:

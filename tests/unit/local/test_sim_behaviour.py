@@ -114,6 +114,7 @@ def test_a_pod_without_annotations_runs_until_it_is_deleted() -> None:
     ("annotations", "phase", "exit_code", "reason", "seconds"),
     [
         ({"duration": "30s"}, "Succeeded", 0, "Completed", 30),
+        ({"duration": "200ms"}, "Succeeded", 0, "Completed", 0.2),
         ({"duration": "1m", "exit_code": "3"}, "Failed", 3, "Error", 60),
         ({"exit_code": "1"}, "Failed", 1, "Error", 0),
         ({"duration": "5s", "oom": "true"}, "Failed", 137, "OOMKilled", 5),

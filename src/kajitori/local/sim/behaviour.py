@@ -4,7 +4,7 @@ Annotations on the Pod say how it behaves (`sim.kajitori.dev/…`):
 
 | annotation | meaning |
 |---|---|
-| `duration: 30s` | the containers end that long after they started; without it they run until the Pod is deleted |
+| `duration: 30s` | they end that long after they started (`200ms`, too); without it the containers run until it is deleted |
 | `exit-code: "1"` | they end with it; at once where there is no duration |
 | `oom: "true"` | they end as killed for memory: 137, OOMKilled |
 | `oom: node` | the same, because their node ran out of it: an event SystemOOM says so |
@@ -20,6 +20,7 @@ Everything that has to survive a crash of the simulator is read from the Pod's s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -365,6 +366,8 @@ _KUBELET_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "ContainersRe
 
 
 def _seconds(name: str, text: str) -> float:
+    if match := re.fullmatch(r"(\d{1,9})ms", text, re.ASCII):
+        return int(match[1]) / 1000
     try:
         return parse_duration_seconds(text)
     except QuantityError as fault:
