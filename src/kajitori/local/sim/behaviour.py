@@ -4,7 +4,7 @@ Annotations on the Pod say how it behaves (`sim.kajitori.dev/…`):
 
 | annotation | meaning |
 |---|---|
-| `duration: 30s` | they end that long after they started (`200ms`, too); without it the containers run until it is deleted |
+| `duration: 30s` | the containers end so long after they started (`200ms`, too), else when the Pod is deleted |
 | `exit-code: "1"` | they end with it; at once where there is no duration |
 | `oom: "true"` | they end as killed for memory: 137, OOMKilled |
 | `oom: node` | the same, because their node ran out of it: an event SystemOOM says so |
