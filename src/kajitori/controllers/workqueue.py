@@ -23,7 +23,7 @@ REST = 4
 RETRY_MAX_SECONDS = 30.0
 
 TAKEN_OF_BURST = 50
-"""They are looked at in some fiftieth of a second."""
+"""They are looked at in some fortieth of a second."""
 
 MOST_STALE = 1024
 """Alarms that do not count any more are thrown away when they are so many and as many as those that do."""
