@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.helpers.plain_plan import plan
 
@@ -223,6 +223,15 @@ class Eager(backfill._Cycle):
 
 
 @given(busy, st.lists(mixed, min_size=2, max_size=4), st.integers(0, 9))
+@example(
+    [(0, 1, None)],
+    [
+        [(1, 1, False, "h100", 1), (3, 1, True, "h100", 1)],
+        [(1, 0, False, "", 1), (2, 0, True, "", 1), (1, 0, True, "", 1)],
+        [(1, 8, False, "a100", 1)],  # has no node kept from it yet, and would be the first to have one of its own
+    ],
+    0,
+)
 def test_reservations_that_are_made_when_they_matter_change_nothing(
     running: list[tuple[int, int, int | None]], wanted: list[list[tuple[int, int, bool, str, int]]], most: int
 ) -> None:
