@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 
 import numpy as np
 
@@ -243,6 +244,7 @@ class Queue:
             return Cycle()
         self._forget_shown(now)
         all_heads = self._heads.take(self._still_waits, HEADS)
+        left = cache(left) if left is not None else None  # it does not change meanwhile, and is asked for each of them
         queue = [each for each in all_heads if left is None or left(each.gang.priority)]
         if not queue:
             return Cycle(held_back=all_heads[0].gang.priority if all_heads else None)
