@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 USER = 65534
@@ -62,16 +63,16 @@ def _forbidden_ancestor(path: Path) -> Path | None:
     return next((up for up in reversed(path.parents) if not up.stat().st_mode & 0o001), None)
 
 
-def _show(path: Path) -> None:
-    """Makes a folder reachable for everybody, in this mount namespace only."""
-    hidden = _forbidden_ancestor(path)
-    if hidden is None:
-        return
-    folder = os.open(path, os.O_PATH)
-    _mount("none", str(hidden), "tmpfs", 0, "mode=0755")
-    path.mkdir(parents=True)
-    _mount(f"/proc/self/fd/{folder}", str(path), None, _BIND | _RECURSIVE)
-    os.close(folder)
+def _show(paths: Iterable[Path]) -> None:
+    """Makes folders reachable for everybody, in this mount namespace only; several may lie below what hides them."""
+    hidden = {path: up for path in paths if (up := _forbidden_ancestor(path)) is not None}
+    folders = {path: os.open(path, os.O_PATH) for path in hidden}
+    for up in set(hidden.values()):
+        _mount("none", str(up), "tmpfs", 0, "mode=0755")
+    for path, folder in sorted(folders.items()):
+        path.mkdir(parents=True, exist_ok=True)  # there already where it lies in one before it
+        _mount(f"/proc/self/fd/{folder}", str(path), None, _BIND | _RECURSIVE)
+        os.close(folder)
 
 
 def _become_ordinary() -> None:
@@ -92,8 +93,7 @@ def main(arguments: list[str]) -> int:
     _mount("none", "/", None, _PRIVATE | _RECURSIVE)
     _mount("proc", "/proc", "proc", 0)
     Path("/proc/sys/user/max_user_namespaces").write_text("0")
-    for needed in (sys.base_prefix, sys.prefix, __file__):
-        _show(Path(needed))
+    _show({Path(sys.base_prefix), Path(sys.prefix), Path(__file__).parents[2]})
     wanted = os.fork()
     if wanted == 0:
         _become_ordinary()
