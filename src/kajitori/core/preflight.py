@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 from kajitori.core import names
-from kajitori.core.policy_model import Ceilings, Policy
+from kajitori.core.limit_policy import Ceilings
+from kajitori.core.policy_model import Policy
 from kajitori.core.quantity import format_cpu, format_duration, format_memory
 from kajitori.core.run import Toleration
 from kajitori.core.snapshot import NodeFacts

@@ -66,7 +66,7 @@ def refusals(
 
 def _rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
     security = policy.security
-    reason = policy.refuses_image(spec.image)
+    reason = policy.images.refusal(spec.image)
     if reason:
         allowed = policy.images.allow
         hint = f"allowed: {', '.join(allowed[:20])}" if allowed else _ASK

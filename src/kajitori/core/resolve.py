@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kajitori.core.limit_policy import PriorityWord
 from kajitori.core.memory import EarlierRun, tell_earlier_peaks
 from kajitori.core.network_access import NetworkAccess
 from kajitori.core.planner import MemberRequest, eligible_nodes
-from kajitori.core.policy_model import Policy, PriorityWord
+from kajitori.core.policy_model import Policy
 from kajitori.core.quantity import format_cores, format_duration, format_memory
 from kajitori.core.reach import Reach, reach_of
 from kajitori.core.run import RunSpec

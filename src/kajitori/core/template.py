@@ -6,8 +6,10 @@ from typing import Any
 
 from kajitori.core import first_step, mpi, names
 from kajitori.core.array import Array
+from kajitori.core.image_policy import full_image_name
 from kajitori.core.manifests import CHECKPOINT_ENV
-from kajitori.core.policy_model import Policy, Volume, full_image_name
+from kajitori.core.mount_policy import Volume
+from kajitori.core.policy_model import Policy
 from kajitori.core.quantity import format_cpu, format_memory, parse_cpu_millis
 from kajitori.core.resolve import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.run import SHM_PATH, RunSpec, SecretUse

@@ -18,9 +18,9 @@ from kajitori.core.choosing import Rows
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.progress import members_of, was_asked
 from kajitori.core.giving_way import Request, Requests, Settled, Wanting, ask, settle
+from kajitori.core.limit_policy import PriorityWord
 from kajitori.core.nodelist import compress_ranks
 from kajitori.core.planner import MemberRequest, occupy
-from kajitori.core.policy_model import PriorityWord
 from kajitori.core.preemption import Running
 from kajitori.core.quantity import parse_duration_seconds
 from kajitori.core.reasons import Phase

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kajitori.core.documents import MAX_BYTES
 from kajitori.core.formula import Formula
+from kajitori.core.image_policy import full_image_name
 from kajitori.core.ordering import Rules
 from kajitori.core.policy import (
     Policy,
@@ -20,7 +21,6 @@ from kajitori.core.policy import (
     with_first_step,
 )
 from kajitori.core.policy_docs import policy_fields, policy_reference
-from kajitori.core.policy_model import full_image_name
 from kajitori.errors import Fault, InvalidInput
 from kajitori.local.apiserver.certificates import ensure_certificates
 
@@ -201,11 +201,11 @@ def test_full_image_names(image: str, full: str) -> None:
 def test_images_allowed_and_denied() -> None:
     """A pattern is compared with both forms of a name; what is denied stays denied."""
     policy = parse_policy({"images": {"allow": ["python:*", "ghcr.io/lab/*"], "deny": ["*:latest"]}})
-    assert not policy.refuses_image("python:3.11")
-    assert not policy.refuses_image("ghcr.io/lab/bert:3")
-    assert policy.refuses_image("ghcr.io/lab/bert")
-    assert policy.refuses_image("ghcr.io/other/bert:3")
-    assert policy.refuses_image("evil/python:3.11")
+    assert not policy.images.refusal("python:3.11")
+    assert not policy.images.refusal("ghcr.io/lab/bert:3")
+    assert policy.images.refusal("ghcr.io/lab/bert")
+    assert policy.images.refusal("ghcr.io/other/bert:3")
+    assert policy.images.refusal("evil/python:3.11")
 
 
 def test_the_first_step_needs_image_and_server() -> None:
