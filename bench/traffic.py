@@ -39,6 +39,7 @@ from tests.helpers.networks import Node, ip, leave_for_a_network_of_ones_own, nf
 
 from bench.common import Limit, print_limits, print_table
 from kajitori.agent.interface import InterfaceEngine
+from kajitori.agent.nft import change
 from kajitori.agent.sets import SetsEngine
 from kajitori.agent.state import LedgerFile
 from kajitori.core.traffic import DIRECTIONS, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened
@@ -48,6 +49,8 @@ PODS = 250
 WORLD = "198.51.100.2"
 CLASSES = TrafficPolicy.model_validate({"classes": {"internal": ["10.0.0.0/8"]}}).address_classes
 NONE, INTERFACE, SETS, ARTICLE = "not at all", "interface", "sets", "the article's rules"
+HOOKS = "hooks without rules"
+"""What the kernel takes to come to any rule at all at a Pod's interface: less than that no rules of ours can cost."""
 NEEDED = ("ip", "nft", "iptables-restore", "iperf3")
 EVERY_SECONDS = 15.0
 MIB = 2**20
@@ -133,6 +136,14 @@ class Scene:
             engine = InterfaceEngine() if way == INTERFACE else SetsEngine()
             engine.count(self.pods, CLASSES)
             self._undo = engine.uninstall
+        elif way == HOOKS:
+            script = ["add table netdev empty"]
+            for pod in self.pods.values():
+                for hook in ("ingress", "egress"):
+                    at = f'hook {hook} device "{pod.interface}" priority -500;'
+                    script.append(f"add chain netdev empty {hook}.{pod.interface} {{ type filter {at} }}")
+            change("\n".join(script) + "\n")
+            self._undo = lambda: nft("delete", "table", "netdev", "empty")
         elif way == ARTICLE:
             subprocess.run(["iptables-restore"], input=article(self.pods).encode(), check=True)
             self._undo = lambda: nft("delete", "table", "ip", "mangle")
@@ -160,12 +171,12 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
 def measure_throughput(rounds: int, seconds: float) -> list[Limit]:
     """Each way in turn, so many times, with and without large packets; what was promised of it."""
-    ways = (NONE, INTERFACE, SETS, ARTICLE)
+    ways = (NONE, HOOKS, INTERFACE, SETS, ARTICLE)
     found: dict[tuple[str, bool], list[Transfer]] = {(way, large): [] for way in ways for large in (False, True)}
     scene = Scene()
     try:
         for number in range(rounds):
-            for way in (*ways[number % 4 :], *ways[: number % 4]):
+            for way in (*ways[number % len(ways) :], *ways[: number % len(ways)]):
                 scene.count(way)
                 for large in (False, True):
                     large_packets("pod", large)

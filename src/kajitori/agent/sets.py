@@ -25,6 +25,8 @@ _OTHER: dict[Direction, str] = {"out": "daddr", "in": "saddr"}
 _HOOKS: dict[str, tuple[Direction, ...]] = {"forward": ("out", "in"), "input": ("out",), "output": ("in",)}
 """Which Pods' packets pass where: at input those that Pods send to the node."""
 _HOST_HOOKS: dict[str, tuple[str, Direction]] = {"input": ('iif != "lo"', "in"), "output": ('oif != "lo"', "out")}
+_LEAST_ROOM = 256
+"""Addresses."""
 
 
 class _Wanted(NamedTuple):
@@ -46,6 +48,9 @@ class SetsEngine(TableEngine[_Wanted]):
 
     def __init__(self) -> None:
         super().__init__(INET, "kajitori_addresses", _Wanted({}, {}))
+        self._room = 0
+        """How many addresses a map holds at most: the kernel finds one with less work where it was told beforehand how
+        large the map becomes."""
 
     def takes(self, pod: Pod) -> bool:
         return bool(pod.addresses) or (bool(pod.cgroups) and cgroups.are_seen())
@@ -61,9 +66,10 @@ class SetsEngine(TableEngine[_Wanted]):
         return _Wanted(addresses, groups)
 
     def _has_room_for(self, wanted: _Wanted) -> bool:
-        return wanted.levels == self._counted.levels
+        return wanted.levels == self._counted.levels and len(wanted.addresses) <= self._room
 
     def _afresh(self, wanted: _Wanted, classes: Classes) -> list[str]:
+        self._room = max(_LEAST_ROOM, 2 * len(wanted.addresses))
         script = [*self._rules(classes, wanted.levels), *self._add(wanted.addresses, classes)]
         return script + self._add_groups(wanted.groups, classes)
 
@@ -85,9 +91,10 @@ class SetsEngine(TableEngine[_Wanted]):
             for direction in DIRECTIONS:
                 script.append(f"add counter {where} {CounterName(HOST, 0, Kind(name, direction))}")
                 for version, (_, kind) in _FIELDS.items():
-                    script.append(f"add map {where} {_map(name, direction, version)} {{ type {kind} : counter; }}")
+                    holds = f"{{ type {kind} : counter; size {self._room}; }}"
+                    script.append(f"add map {where} {_map(name, direction, version)} {holds}")
         for version, (protocol, kind) in _FIELDS.items():
-            script.append(f"add set {where} {_own(version)} {{ type {kind}; }}")
+            script.append(f"add set {where} {_own(version)} {{ type {kind}; size {self._room}; }}")
             for direction in DIRECTIONS:
                 chain = f"{where} {_pods(direction, version)}"
                 script.append(f"add chain {chain}")

@@ -23,6 +23,7 @@ from tests.helpers.networks import (
     without_ipv6,
 )
 
+from kajitori.agent import sets
 from kajitori.agent.counting import Counting
 from kajitori.agent.engine import Engine
 from kajitori.agent.interface import InterfaceEngine
@@ -340,6 +341,22 @@ def test_uninstall(tmp_path: Path, kind: Kind) -> None:
     else:
         assert nft("list", "ruleset") == before
     assert not agent.kind().uninstall()
+
+
+@in_a_network_of_its_own
+def test_more_pods_than_the_maps_had_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The maps are made anew, larger; what was counted before stays."""
+    monkeypatch.setattr(sets, "_LEAST_ROOM", 1)
+    agent = Agent.of_a_pod(tmp_path, SetsEngine)
+    sent = send("a", WORLD, 100)
+    for number, name in enumerate("bcd", 3):
+        agent.pod(name, f"10.1.0.{number}")
+    agent.round()
+    sent = sent.plus(send("a", WORLD, 10))
+    others = [send(name, WORLD, 7) for name in "bcd"]
+    agent.round()
+    assert agent.totals("a") == {"internet.out": sent}
+    assert [agent.totals(name) for name in "bcd"] == [{"internet.out": each} for each in others]
 
 
 @in_a_network_of_its_own
