@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kajitori.cli.request import RunRequest, RunWords, build_request
+from kajitori.cli.request import RunRequest, build_request
+from kajitori.cli.run_words import RunWords
 from kajitori.core.run import parse_spec
 from kajitori.errors import Fault, InvalidInput
 

@@ -14,7 +14,8 @@ from tests.unit.cli.fake_web_api import view
 
 from kajitori.cli import words
 from kajitori.cli.output import bar
-from kajitori.cli.request import RunWords, build_request
+from kajitori.cli.request import build_request
+from kajitori.cli.run_words import RunWords
 from kajitori.cli.verbs.run import command as run_command
 from kajitori.core.run import parse_spec, to_document
 

@@ -143,7 +143,8 @@ def command(
     from kajitori.cli.follow import Follower, follow_to_the_end
     from kajitori.cli.interrupts import Signals
     from kajitori.cli.output import print_document
-    from kajitori.cli.request import RunWords, build_request
+    from kajitori.cli.request import build_request
+    from kajitori.cli.run_words import RunWords
 
     if output is not None and not (words["detach"] or dry_run):
         raise click.UsageError("-o goes with -d or --dry-run: otherwise stdout is the program's")

@@ -49,7 +49,8 @@ def command(cli: Cli, /, output: str | None, **words: Any) -> None:
     """
     from kajitori.cli.code import Code
     from kajitori.cli.output import print_document
-    from kajitori.cli.request import RunWords, build_request
+    from kajitori.cli.request import build_request
+    from kajitori.cli.run_words import RunWords
     from kajitori.cli.words import size_words
     from kajitori.errors import InvalidInput
 

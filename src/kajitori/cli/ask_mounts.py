@@ -1,0 +1,111 @@
+"""What `kaji run` says of files that members find: volumes, secrets, a checkpoint, code; in a spec's words."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kajitori.cli.filling import SpecFilling
+from kajitori.cli.run_words import RunWords
+from kajitori.errors import Fault, InvalidInput, KajitoriError
+
+
+def ask_for_mounts(spec: SpecFilling, words: RunWords, folder: Path, environment: Mapping[str, str]) -> None:
+    """Volumes, secrets and a checkpoint. Folders of this machine are relative to `folder`; `environment` tells `~`."""
+    for word in words.volume:
+        _ask_for_volume(spec, word, folder, environment)
+    for word in words.secret:
+        secrets = spec.items("secrets")
+        spec.sources[f"spec.secrets[{len(secrets)}]"] = f"--secret {word}"
+        variable, equals, rest = word.partition("=")
+        name, slash, key = rest.partition("/")
+        if equals and slash:
+            secrets.append({"name": name, "key": key, "env": variable})
+        elif equals:
+            spec.leave_unread("secrets", word)
+            spec.complain("--secret", f"{word!r:.80} names no key", word, "write VARIABLE=SECRET/KEY")
+        else:
+            name, colon, path = word.partition(":")
+            secrets.append({"name": name, "path": path} if colon else {"name": name})
+    if words.checkpoint is not None:
+        path, colon, size = words.checkpoint.partition(":")
+        spec.put("checkpoint", {"path": path, **({"size": size} if colon else {})}, "--checkpoint")
+    if words.checkpoint_every is not None:
+        checkpoint = spec.mapping("checkpoint")
+        checkpoint["every"] = words.checkpoint_every
+        spec.sources["spec.checkpoint.every"] = "--checkpoint-every"
+        if "path" not in checkpoint:  # nor in the file
+            spec.sources["spec.checkpoint.path"] = "--checkpoint"
+
+
+def _ask_for_volume(spec: SpecFilling, word: str, folder: Path, environment: Mapping[str, str]) -> None:
+    source, colon, rest = word.partition(":")
+    path, _, mode = rest.partition(":")
+    if not colon or not source or not path:
+        hint = "write SOURCE:PATH, such as -v imagenet:/data:ro or -v $PWD:$PWD"
+        spec.leave_unread("volumes", word)
+        spec.complain("--volume", f"{word!r:.80} does not say what is mounted where", word, hint)
+        return
+    options = set(filter(None, mode.split(",")))
+    unknown = options - {"ro", "rw", "z", "Z"}
+    if unknown:
+        spec.leave_unread("volumes", word)
+        spec.complain("--volume", f"{word!r:.80}: {', '.join(sorted(unknown))} is no option here", word, "ro or rw")
+        return
+    volumes = spec.items("volumes")
+    spec.sources[f"spec.volumes[{len(volumes)}]"] = f"--volume {word}"
+    use: dict[str, Any] = {"path": path}
+    if source.startswith(("/", ".", "~")):
+        use["hostPath"] = _absolute(source, folder, environment)
+    else:
+        use["name"] = source
+    if "ro" in options:
+        use["readOnly"] = True
+    volumes.append(use)
+
+
+def ask_for_code(
+    spec: SpecFilling, words: RunWords, folder: Path, environment: Mapping[str, str], pack: Callable[[Path], str]
+) -> None:
+    """A folder of this machine, as `DIR[:PATH]`, in a file relative to where that lies; or one that an earlier run
+    brought, by its digest."""
+    word, source, relative_to = words.code, f"--code {words.code}", folder
+    if word is None and isinstance(spec.document.get("code"), str):
+        file = words.file or "-"
+        word, source = spec.document["code"], f"{file}: spec.code"
+        relative_to = folder if file == "-" else folder / Path(file).expanduser().parent
+    if word is None:
+        return
+    place, colon, path = word.rpartition(":")
+    if not colon or not path.startswith("/"):
+        place, path = word, ""
+    spec.sources["spec.code"] = source
+    if not place:
+        field = source if words.code is None else "--code"
+        spec.complained.add("spec.code")
+        spec.document["code"] = word
+        spec.complain(field, "says no folder", word, "name one; . is the one you are in")
+        return
+    if place.startswith("sha256:"):
+        spec.document["code"] = {"digest": place} | ({"path": path} if path else {})
+        return
+    try:
+        digest = pack(Path(_absolute(place, relative_to, environment)))
+    except KajitoriError as error:
+        spec.complained.add("spec.code")
+        spec.document["code"] = word
+        faults = error.faults if isinstance(error, InvalidInput) else [Fault("", error.message, word, error.hint)]
+        for fault in faults:
+            spec.faults.append(replace(fault, field=": ".join(filter(None, (source, fault.field)))))
+        return
+    spec.document["code"] = {"digest": digest} | ({"path": path} if path else {})
+
+
+def _absolute(source: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """The folder's absolute path, without following links: the node may have others."""
+    if source == "~" or source.startswith("~/"):
+        source = environment.get("HOME", "~") + source[1:]
+    return os.path.normpath(folder / source)

@@ -1,0 +1,55 @@
+"""The words of `kaji run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunWords:
+    """What stood on the command line of `kaji run`, as it was written."""
+
+    image: str | None = None
+    command: Sequence[str] = ()
+    file: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    type: str | None = None
+    replicas: str | None = None
+    array: str | None = None
+    stop_at: str | None = None
+    launcher: str | None = None
+    gpus: str | None = None
+    gpu_type: str | None = None
+    cpus: str | None = None
+    memory: str | None = None
+    shm_size: str | None = None
+    whole_node: bool = False
+    env: Sequence[str] = ()
+    env_file: Sequence[str] = ()
+    secret: Sequence[str] = ()
+    volume: Sequence[str] = ()
+    code: str | None = None
+    checkpoint: str | None = None
+    checkpoint_every: str | None = None
+    workdir: str | None = None
+    entrypoint: str | None = None
+    user: str | None = None
+    publish: Sequence[str] = ()
+    label: Sequence[str] = ()
+    restarts: str | None = None
+    priority: str | None = None
+    time_limit: str | None = None
+    grace: str | None = None
+    node_selector: Sequence[str] = ()
+    toleration: Sequence[str] = ()
+    privileged: bool = False
+    network: str | None = None
+    allow_from: Sequence[str] = ()
+    allow_to: Sequence[str] = ()
+    restart: str | None = None
+    interactive: bool = False
+    tty: bool = False
+    detach: bool = False
+    remove: bool = False
