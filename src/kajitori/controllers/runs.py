@@ -24,10 +24,12 @@ from kajitori.controllers.kills import Spared
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.memory import MemoryKeeper
 from kajitori.controllers.networks import NetworkKeeper
+from kajitori.controllers.orphans import Orphans
 from kajitori.controllers.planning import Planning
 from kajitori.controllers.provisioning import Provisioning
 from kajitori.controllers.queue import Admitted
 from kajitori.controllers.results import ResultKeeper
+from kajitori.controllers.silence import NODE_PATIENCE, Silence
 from kajitori.controllers.starting import Starter
 from kajitori.controllers.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.controllers.tidying import tidy_forever
@@ -38,7 +40,7 @@ from kajitori.core.decide import Decision
 from kajitori.core.reasons import Phase
 from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
-from kajitori.errors import Forbidden, InvalidInput, NotFound
+from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView, life_of
 from kajitori.kube.events import EventRecorder
@@ -52,10 +54,6 @@ from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
 
 log = logging.getLogger(__name__)
-
-NODE_PATIENCE = timedelta(seconds=15)
-"""How long a node has to be silent before its members are given up. After an outage of the API server all nodes look
-dead for a moment, and kubelets report every ten seconds: no reason to start every gang of the cluster anew."""
 
 
 class RunController:
@@ -79,9 +77,7 @@ class RunController:
         self._mirror = mirror
         self._cluster = cluster
         self._now = now = now or mirror.now
-        self._node_patience = node_patience
-        self._silent_since: dict[str, datetime] = {}
-        """Nodes that don't answer, and since when that is known here."""
+        self._silence = Silence(mirror, now, node_patience)
         self._events = EventRecorder(client, names.MANAGED_BY, clock=now)
         self._logs = LogKeeper(client, kept_logs) if kept_logs is not None else None
         self._code = code
@@ -101,8 +97,7 @@ class RunController:
         self._results = ResultKeeper(client, self._logs, results, self._work.wake)
         self._decided: dict[Key, tuple[tuple[str, int, int], tuple[RunSpec, Decision]]] = {}
         """What policy says of a run, and of which UID, generation and version of policy and cluster that is."""
-        self._orphans: dict[Key, str] = {}
-        """Namespace and UID of Runs that Pods have as their owner though the mirror does not show them; their names."""
+        self._orphans = Orphans(client, mirror)
         self._catch_up_at: datetime | None = None
         """When the mirror will show all that was missed while a watch of it was broken."""
 
@@ -125,7 +120,7 @@ class RunController:
             self._planning.first_look.begin(self._mirror.runs)
             self._work.add(*self._mirror.runs)
             for node in self._mirror.nodes:
-                self._note_silence(node)
+                self._silence.note(node)
             for pod in list(self._mirror.pods.values()):
                 self._note_owner(pod)
             while not stop.is_set():
@@ -182,7 +177,7 @@ class RunController:
                 self._note_owner(pod)
             self._planning.note_change()
         elif resource == NODES:
-            self._note_silence(name)
+            self._silence.note(name)
             if self._cluster.note_node(name):
                 self._planning.note_change()
                 for pod in self._mirror.pods_on_node(name):
@@ -213,23 +208,8 @@ class RunController:
         self._catch_up_at = None if self._mirror.trouble else self._now() + timedelta(seconds=CATCH_UP_SECONDS)
         self._work.nudge()
 
-    def _note_silence(self, name: str) -> None:
-        node = self._mirror.nodes.get(name)
-        if node is None or node.is_ready:
-            self._silent_since.pop(name, None)
-        else:
-            self._silent_since.setdefault(name, self._now())
-
     def _note_owner(self, pod: Pod) -> None:
-        """A Pod of ours without its Run: somebody died between the two, and nobody else would take it away soon."""
-        uid, owner = pod.run_uid, pod.metadata.controller
-        if owner is None or owner.uid != uid or pod.metadata.deletion_timestamp:
-            return
-        name = owner.name
-        run = self._mirror.runs.get((pod.metadata.namespace, name))
-        if run is None or run.metadata.uid != uid:
-            key = (pod.metadata.namespace, uid)
-            self._orphans[key] = name
+        if (key := self._orphans.note(pod)) is not None:
             self._work.add(key)
 
     def _note_done(self, key: Key) -> None:
@@ -250,7 +230,8 @@ class RunController:
 
     async def _reconcile(self, key: Key) -> None:
         if key in self._orphans:
-            await self._delete_orphans(key)
+            await self._orphans.delete(key)
+            self._forget(key)
             return
         run = self._mirror.runs.get(key)
         if run is None:
@@ -319,27 +300,11 @@ class RunController:
 
     def _patient(self, key: Key, member: gang.Member) -> gang.Member:
         """The member; one whose node has been silent for a moment only as if it were not."""
-        since = self._silent_since.get(member.node)
-        if member.node_ready or since is None:
-            return member
-        left = self._node_patience - (self._mirror.shown_until(self._now()) - since)
-        if left <= timedelta():
+        left = self._silence.patience_left(member)
+        if not left:
             return member
         self._work.wake(key, left)
         return replace(member, node_ready=True)
-
-    async def _delete_orphans(self, key: Key) -> None:
-        """Takes away the Pods of a Run that is gone; the API server is asked whether it really is."""
-        (namespace, uid), name = key, self._orphans[key]
-        try:
-            found = await self._client.get(RUNS, name, namespace)
-        except NotFound:
-            found = None
-        if found is None or found["metadata"]["uid"] != uid:
-            log.info("Pods of run %s/%s are left though it is gone; they are deleted", namespace, name)
-            await delete_members(self._client, namespace, uid, self._mirror.pods_of_run(uid))
-        self._orphans.pop(key, None)
-        self._forget(key)
 
     async def _admit(self, key: Key, run: RunObject, status: RunStatus) -> Admitted | None:
         """The run as policy has it now; None where policy refuses it and it was ended for that (rule 12).
