@@ -47,9 +47,9 @@ def _port_of(bridge: str, address: str) -> str:
 
 
 def _ask(*command: str) -> list[dict[str, Any]]:
-    """What iproute2 answers; nothing where it refuses, as for a route that there is not."""
+    """What iproute2 answers; nothing where it refuses, as for a route that there is not, or was stopped half-way."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
+        return [each for each in json.loads(done.stdout or b"[]") if each]
+    except (OSError, subprocess.SubprocessError, ValueError):
         return []
-    return [each for each in json.loads(done.stdout or b"[]") if each]

@@ -70,14 +70,14 @@ def _read(file: Path) -> Pod | None:
     """The Pod that a file tells of; None, and a line in the log, where it tells of none."""
     try:
         pod = msgspec.json.decode(file.read_bytes(), type=Pod)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # also where it is no UTF-8
         log.error("%s tells of no Pod, which is not counted: %s", file, error)
         return None
     if pod.uid == HOST or not _UID.fullmatch(pod.uid) or not _INTERFACE.fullmatch(pod.interface):
         log.error("%s: uid %.80r or interface %.80r can't be; its Pod is not counted", file, pod.uid, pod.interface)
         return None
     try:
-        addresses = tuple(str(ipaddress.ip_address(address)) for address in pod.addresses)
+        addresses = tuple(_address(address) for address in pod.addresses)
     except ValueError as error:
         log.error("%s: %s; its Pod is not counted", file, error)
         return None
@@ -86,3 +86,11 @@ def _read(file: Path) -> Pod | None:
         log.error("%s: %.80r is no control group; its Pod is not counted", file, wrong[0])
         return None
     return msgspec.structs.replace(pod, addresses=addresses)
+
+
+def _address(text: str) -> str:
+    """As the kernel writes it. Raises ValueError; also for one of a single wire (`fe80::1%eth0`): no Pod has such."""
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+        raise ValueError(f"{text!r:.80} is no address of a Pod")
+    return str(address)

@@ -58,5 +58,5 @@ def _detail(body: bytes) -> str:
     """What a problem says, in words."""
     try:
         return str(msgspec.json.decode(body)["detail"])
-    except (msgspec.MsgspecError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return body[:300].decode(errors="replace")

@@ -33,7 +33,7 @@ class LedgerFile:
             ledger = msgspec.json.decode(content, type=Ledger)
         except FileNotFoundError:
             return Ledger()
-        except msgspec.DecodeError as error:
+        except ValueError as error:  # also where it is no UTF-8
             aside = self._path.with_name(_UNREADABLE)
             log.error("%s can't be read and is put aside as %s; totals begin anew: %s", self._path, aside.name, error)
             self._path.replace(aside)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,6 @@ def _lines(paths: Sequence[Path]) -> Iterator[bytes]:
             else:
                 with path.open("rb") as plain:
                     yield from plain
-        except OSError as error:
-            said = f"cannot be read: {error.strerror or error}"
+        except (OSError, EOFError, zlib.error) as error:
+            said = f"cannot be read: {getattr(error, 'strerror', None) or error}"
             raise InvalidInput([Fault("--audit-log", said, str(path), "check the path")]) from error

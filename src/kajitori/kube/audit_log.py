@@ -7,7 +7,7 @@ Level Metadata is enough.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -64,7 +64,7 @@ class AuditLog:
                 continue
             try:
                 event = decoder.decode(line)
-            except msgspec.MsgspecError:
+            except ValueError:  # also where it is no UTF-8
                 self.unreadable += 1
                 continue
             if event.stage == "ResponseStarted" and event.verb == "watch":
@@ -101,16 +101,16 @@ def _instance(event: _Event) -> str:
 
 
 def _ask(event: _Event) -> Ask:
-    parts = urlsplit(event.request_uri)
+    path, _, asked = event.request_uri.partition("?")
     about = event.object_ref
     if about is None or not about.resource:
-        return Ask(event.verb, parts.path, Scope.SELECTED)
+        return Ask(event.verb, path, Scope.SELECTED)
     resource = f"{about.resource}.{about.api_group}" if about.api_group else about.resource
     if about.subresource:
         resource = f"{resource}/{about.subresource}"
     if event.verb not in _COLLECTIONS:
         return Ask(event.verb, resource, Scope.SELECTED)
-    query = parse_qs(parts.query)
+    query = parse_qs(asked)
     fields = query.get("fieldSelector", [""])[0].split(",")
     if any(field.startswith(_ONE_NODE) for field in fields):
         scope = Scope.SELECTED

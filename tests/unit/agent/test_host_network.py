@@ -193,12 +193,18 @@ def test_the_groups_that_kubelets_make(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_relays_pods_are_looked_for_until_they_are_found() -> None:
     """Those on the node's network by their groups, others by their interface."""
     found: dict[str, tuple[str, ...]] = {}
+    now = 0.0
     pods = RelayPods(
-        Servers(["http://unused"]), "n1", interface_of=lambda _: "veth1", cgroups_of=lambda uid: found.get(uid, ())
+        Servers(["http://unused"]),
+        "n1",
+        interface_of=lambda _: "veth1",
+        cgroups_of=lambda uid: found.get(uid, ()),
+        clock=lambda: now,
     )
-    pods._hear(Line("1", True, (pod(uid="u1"), pod(uid="u2", addresses=["10.0.0.1"]))))
+    pods._hear(Line("1", True, (pod(uid="u1"), pod(uid="u2", addresses=["10.0.0.1"]))), "relay")
     assert [(each.interface, each.cgroups) for each in pods.pods().values()] == [("", ()), ("veth1", ())]
     found["u1"] = ("/sys/fs/cgroup/a",)
+    now += 10
     assert pods.pods()["u1"].cgroups == ("/sys/fs/cgroup/a",)
 
 

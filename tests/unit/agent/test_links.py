@@ -122,6 +122,12 @@ def test_whichever_address_leads_there(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert links.interface_of([]) == ""
 
 
+def test_half_an_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install({}, tmp_path, monkeypatch)
+    (tmp_path / "ip").write_text("#!/bin/sh\necho '[{\"dst\": '\n")
+    assert links.interface_of([POD]) == ""
+
+
 def test_a_node_without_iproute2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert links.interface_of([POD]) == ""

@@ -137,12 +137,14 @@ def test_pod_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write("c.json", msgspec.json.encode(pod(uid="u3", interface='v"; flush ruleset')))
     write("d.json", msgspec.json.encode(pod(uid="u4", addresses=["10.0.0.1; flush ruleset"])))
     write("e.json", msgspec.json.encode(pod(uid=HOST)))
+    write("f.json", b'{"uid": "u6", "namespace": "v", "name": "\xff"}')
+    write("g.json", msgspec.json.encode(pod(uid="u7", addresses=["fe80::1%; flush ruleset"])))
     write("u5.new", msgspec.json.encode(pod(uid="u5")))
     assert folder.stamp() != before
     with caplog.at_level(logging.ERROR):
         assert folder.pods().keys() == folder.pods().keys() == {"u1"}
     assert folder.pods()["u1"].addresses == ("10.0.0.1", "fd00::1")
-    assert len(caplog.records) == 5
+    assert len(caplog.records) == 7
     (tmp_path / "network" / "u1.json").unlink()
     assert folder.pods() == {}
 
@@ -167,7 +169,8 @@ def test_policy_section(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
         TrafficSection(path)
 
 
-def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("spoilt", [b"{", b"", b"\0" * 4096, b'{"life": "\xff"}', b'{"seen": {"x": 1}}'])
+def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: bytes) -> None:
     """What is kept comes back; what can't be read is put aside; one agent at a time has the folder."""
     folder = tmp_path / "data"
     with alone(folder):
@@ -177,10 +180,10 @@ def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert len(kept.life) == 16
         LedgerFile(folder).save(kept)
         assert LedgerFile(folder).load() == kept
-        (folder / "traffic.json").write_bytes(b"{")
+        (folder / "traffic.json").write_bytes(spoilt)
         assert LedgerFile(folder).load() == Ledger()
         assert "can't be read and is put aside" in caplog.text
-        assert (folder / "traffic.unreadable").read_bytes() == b"{"
+        assert (folder / "traffic.unreadable").read_bytes() == spoilt
         discard(folder)
     assert not folder.exists()
     (tmp_path / "file").touch()

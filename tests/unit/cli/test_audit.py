@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,11 @@ def test_a_file_without_requests_is_refused(tmp_path: Path, text: str) -> None:
     assert "name the file of kube-apiserver's --audit-log-path" in result.stderr
 
 
-def test_a_file_that_is_no_gzip_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"plain", gzip.compress(b"{}\n")[:-9], gzip.compress(b"{}\n")[:10] + b"\xff" * 9])
+def test_a_file_that_is_no_gzip_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Or half of one, as while it is packed."""
     file = tmp_path / "audit.log.gz"
-    file.write_text("plain")
+    file.write_bytes(content)
     result = audit("--audit-log", str(file))
     assert (result.exit_code, "--audit-log: cannot be read" in result.stderr) == (2, True)
 

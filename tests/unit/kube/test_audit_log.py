@@ -105,6 +105,12 @@ def test_a_watch_is_one_request_however_many_stages_are_logged() -> None:
 
 def test_lines_that_are_no_events_are_counted() -> None:
     """A log that is being written ends in the middle of a line."""
-    half = log(b"\n", {}, b'{"kind":"Event","stage":"Resp', b'{"some": "json"}\n')
+    half = log(b"\n", {}, b'{"kind":"Event","stage":"Resp', b'{"some": "json"}\n', b'{"stage": "\xff"}\n')
     assert len(list(half.requests())) == 1
-    assert half.unreadable == 2
+    assert half.unreadable == 3
+
+
+def test_an_address_that_nobody_should_ask_for_is_an_address() -> None:
+    """Whoever tries doors asks for anything, and is logged."""
+    (request,) = log({"requestURI": "//[x?limit=1", "objectRef": None}).requests()
+    assert request.ask == Ask("list", "//[x", Scope.SELECTED)
