@@ -169,10 +169,11 @@ async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Deci
 async def _taken(api: Api, user: User, submission: Submission) -> list[Fault]:
     """The fault of a name that another run has, for somebody who would learn of it by trying."""
     name, namespace = submission.name, submission.namespace
-    if (namespace, name) not in api.mirror.runs or not await user.may("create", namespace):
+    run = api.mirror.runs.get((namespace, name))
+    if run is None or not await user.may("create", namespace):
         return []
-    message = f"there is a run {name!r} in namespace {namespace} already"
-    return [Fault("name", message, name, _choose_another(name), AlreadyExists.code)]
+    taken = _name_taken(name, namespace, deleting=bool(run.metadata.deletion_timestamp))
+    return [Fault("name", taken.message, name, taken.hint, taken.code)]
 
 
 async def _require_code(api: Api, user: User, submission: Submission) -> None:
@@ -188,8 +189,13 @@ async def _require_code(api: Api, user: User, submission: Submission) -> None:
         raise InvalidInput.one("spec.code.digest", error.message, value=code.digest, hint=error.hint)
 
 
-def _choose_another(name: str) -> str:
-    return f"choose another name, or delete that one: kaji rm {name}"
+def _name_taken(name: str, namespace: str, *, deleting: bool) -> AlreadyExists:
+    """`deleting`: the run that has the name is on its way out, so that to delete it is no way out."""
+    if deleting:
+        message = f"the run {name!r} in namespace {namespace} is being deleted; its members have not all ended yet"
+        return AlreadyExists(message, hint=f"wait until it is gone: kaji wait {name}; or choose another name")
+    message = f"there is a run {name!r} in namespace {namespace} already"
+    return AlreadyExists(message, hint=f"choose another name, or delete that one: kaji rm {name}")
 
 
 async def _decide(api: Api, user: User, submission: Submission, name: str) -> Decision:
@@ -232,10 +238,8 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
         except AlreadyExists as error:
             if left:
                 continue
-            raise AlreadyExists(
-                f"there is a run {name!r} in namespace {submission.namespace} already",
-                hint=_choose_another(name),
-            ) from error
+            deleting = error.message.startswith("object is being deleted")  # the mirror may not know it yet
+            raise _name_taken(name, submission.namespace, deleting=deleting) from error
         except NotFound as error:
             if not error.message.startswith("namespaces "):
                 raise

@@ -66,7 +66,7 @@ def watch(api: Api, run: View) -> Iterator[dict[str, Any]]:
             for view in api.documents(run_path(run, "/watch")):
                 patience.worked()
                 if view.get("uid") != run.get("uid"):
-                    raise NotFound(f"{run['name']} was deleted; another run has its name now")
+                    raise NotFound("another run has its name", hint="another run has its name now")
                 yield view
                 if is_final(view):
                     return
@@ -75,6 +75,8 @@ def watch(api: Api, run: View) -> Iterator[dict[str, Any]]:
                 yield view
                 return
             raise Broken(f"the server stopped telling about {run['name']}")
+        except NotFound as error:
+            raise NotFound(f"{run['name']} was deleted", hint=error.hint) from error
         except Unavailable as error:
             patience.failed(error)
 

@@ -69,11 +69,15 @@ class LogKeeper:
     ) -> None:
         """Stores what these members have said so far; what they say while they end is added afterwards."""
         wanted = [(member, MemberLogName(namespace, run_uid, member.attempt, member.rank)) for member in members]
+        refused: list[KajitoriError] = []
         try:
             async with asyncio.timeout(READ_SECONDS):
-                await asyncio.gather(*(self._keep(member, name, size_bytes) for member, name in wanted))
+                await asyncio.gather(*(self._keep(member, name, size_bytes, refused) for member, name in wanted))
         except TimeoutError:
             log.warning("run %s in %s: some logs could not be read in time and are lost", run_uid, namespace)
+        if refused:
+            first, lost = refused[0], _logs(len(refused))
+            log.warning("run %s in %s: %s could not be stored and may be lost: %s", run_uid, namespace, lost, first)
         for member, name in wanted:
             if not member.is_over and len(self._listening) < LISTENED_TO:
                 seconds = grace_seconds + LAST_WORDS_SECONDS
@@ -103,14 +107,20 @@ class LogKeeper:
             task.cancel()
         await asyncio.gather(*self._listening, return_exceptions=True)
 
-    async def _keep(self, member: Member, name: MemberLogName, size_bytes: int) -> None:
+    async def _keep(self, member: Member, name: MemberLogName, size_bytes: int, refused: list[KajitoriError]) -> None:
+        """`refused` is told why the store did not take it: whoever runs that has to know, before he is asked."""
         try:
             async with self._slots:
                 end = await self._read_end(member, name.namespace, size_bytes, follow=False)
-            if end:
-                await self._kept.keep(name, end)
         except KajitoriError as error:
             log.info("the log of Pod %s/%s is not kept: %s", name.namespace, member.pod, error)
+            return
+        if not end:
+            return
+        try:
+            await self._kept.keep(name, end)
+        except KajitoriError as error:
+            refused.append(error)
 
     async def _last_words(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
         try:
@@ -147,3 +157,7 @@ class LogKeeper:
         if len(end) > size_bytes:
             end, cut = end[-size_bytes:], True
         return end[end.find(b"\n") + 1 :] if cut else end
+
+
+def _logs(count: int) -> str:
+    return "the log of a member" if count == 1 else f"the logs of {count} members"

@@ -220,8 +220,9 @@ class FakeKubernetes:
             meta["namespace"] = namespace
         if self.disk_is_full:
             return _status(507, "InternalError", "the change could not be stored: database or disk is full")
-        if (plural, namespace, meta["name"]) in self.objects:
-            return _status(409, "AlreadyExists", f"{plural} {meta['name']} already exists")
+        if present := self.objects.get((plural, namespace, meta["name"])):
+            leaving = "object is being deleted: " if present["metadata"].get("deletionTimestamp") else ""
+            return _status(409, "AlreadyExists", f"{leaving}{plural} {meta['name']} already exists")
         if request.query.get("dryRun"):
             meta |= {"uid": "uid-dry", "creationTimestamp": "2026-11-21T10:00:00Z"}
             return web.json_response(body, status=201)

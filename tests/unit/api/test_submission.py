@@ -54,6 +54,22 @@ async def test_a_taken_name_is_a_conflict_with_a_way_out(world: World) -> None:
     assert "kaji rm bert" in response.json()["hint"]
 
 
+@pytest.mark.parametrize("spec", [{"image": "bert:3"}, {"image": "bert:3", "replicas": 0}])
+async def test_a_name_whose_run_is_on_its_way_out_is_waited_for(world: World, spec: dict[str, Any]) -> None:
+    """To delete that run once more is no way out; alone and beside other faults."""
+    leaving = run("bert")
+    leaving["metadata"] |= {"deletionTimestamp": "2026-11-21T10:00:00Z", "finalizers": ["kajitori.dev/members"]}
+    world.kubernetes.put("runs", leaving)
+    await world.caught_up()
+    problem = (await submit(world, {"name": "bert", "spec": spec})).json()
+    (told,) = [each for each in problem["faults"] if each["field"] == "name"] or [
+        problem | {"message": problem["detail"]}
+    ]
+    assert told["code"] == "AlreadyExists"
+    assert "is being deleted" in told["message"]
+    assert "kaji wait bert" in told["hint"] and "kaji rm" not in told["hint"]
+
+
 async def test_everything_that_is_wrong_is_said_at_once(world: World) -> None:
     """Faults of the request, of its labels and of the spec stand side by side; nothing is made."""
     body = {

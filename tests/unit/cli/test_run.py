@@ -304,8 +304,10 @@ def test_a_run_that_is_deleted_meanwhile() -> None:
     """It is said, and is no success."""
     api = FakeWebApi(answers={"POST /v1/runs": (201, view("bert", "Queued"))})
     api.answers[f"GET {RUN}/watch"] = ndjson([view("bert", "Running")])
+    api.answers[f"GET {RUN}"] = problem(404, "NotFound", "there is no run 'bert'", hint="see them all: kaji ps -a")
     result = invoke(api, "run", "x")
     assert result.exit_code == 125
+    assert result.stderr.endswith("kaji: bert was deleted\n      see them all: kaji ps -a\n")
 
 
 def test_rm_deletes_after_the_end() -> None:

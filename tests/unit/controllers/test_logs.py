@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from kajitori.controllers import logs
 from kajitori.controllers.logs import LogKeeper
 from kajitori.core.gang import DeleteMember, Member, MemberState
 from kajitori.core.policy_model import Logs as Rules
-from kajitori.errors import Unavailable
+from kajitori.errors import StorageFull, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.store.blobs import open_blobs
 from kajitori.store.logs import KeptLogs, MemberLogName
@@ -102,6 +103,24 @@ async def test_what_cannot_be_read_hinders_nobody(tmp_path: Path, monkeypatch: p
     await keeper.keep("vision", "run", [OVER, RUNS], size_bytes=1000, grace_seconds=0)
     await asyncio.gather(*keeper._listening)
     assert await kept.of_run("vision", "run") == []
+    await keeper.close()
+
+
+async def test_a_store_that_takes_nothing_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many members there are; nobody else would hear of it before he misses a log."""
+    kept = await kept_in(tmp_path)
+
+    async def refuse(name: MemberLogName, content: bytes) -> None:
+        raise StorageFull("the store file:///x is full")
+
+    monkeypatch.setattr(kept, "keep", refuse)
+    keeper = LogKeeper(cast(KubeClient, Logs(bert_2_0=[b"0 hello\n"], bert_2_1=[b"0 broken\n"])), kept)
+    members = [OVER, replace(RUNS, state=MemberState.FAILED)]
+    await keeper.keep("vision", "run", members, size_bytes=1000, grace_seconds=0)
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "the logs of 2 members could not be stored" in told and "is full" in told
     await keeper.close()
 
 
