@@ -114,7 +114,9 @@ def steps_of(page: str) -> Iterator[Step]:
 class Terminal:
     """A home of its own with the examples in it, a shell, and servers beside it."""
 
-    def __init__(self, folder: Path, cluster: Path | None = None, quick: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, cluster: Path | None = None, typed: Path | None = None, quick: Path | None = None
+    ) -> None:
         self._quick = quick
         self.home = folder / HOME.lstrip("/")
         clone = self.home / "kajitori"
@@ -122,9 +124,10 @@ class Terminal:
         if cluster is not None:
             shutil.copy(cluster, self.home / "cluster.yaml")
         kept = {name: value for name, value in os.environ.items() if name in ("LANG", "PATH", "TMPDIR")}
+        programs = str(Path(sys.executable).parent)
         self.environment = kept | {
             "HOME": str(self.home),
-            "PATH": f"{Path(sys.executable).parent}:{kept.get('PATH', '/usr/bin:/bin')}",
+            "PATH": ":".join((*([str(typed)] if typed else ()), programs, kept.get("PATH", "/usr/bin:/bin"))),
             "COLUMNS": "110",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
@@ -234,17 +237,20 @@ def _without_host(text: str) -> str:
     return re.sub(rf"\b{re.escape(socket.gethostname().lower())}\b", HOST, text)
 
 
-def captured(page: str, folder: Path, cluster: Path | None = None, quick: Path | None = None) -> str:
+def captured(
+    page: str, folder: Path, cluster: Path | None = None, *, typed: Path | None = None, quick: Path | None = None
+) -> str:
     """The page with what its commands print now. What can't be typed here (no kubectl, no cluster) stays as it is.
 
-    quick: a folder with a `kaji` that starts sooner, for what is asked over and over.
+    typed: a folder with the `kaji` that is typed, else the one that is installed.
+    quick: one with a `kaji` that starts sooner, for what is asked over and over.
     """
     missing = {"cluster"} if cluster is None else set()
     if shutil.which("kubectl") is None:
         missing.add("kubectl")
     lines = page.splitlines()
     fresh: list[tuple[tuple[int, int], list[str]]] = []
-    terminal = Terminal(folder, cluster, quick)
+    terminal = Terminal(folder, cluster, typed, quick)
     try:
         for step in steps_of(page):
             if missing & set(step.tags):

@@ -1,6 +1,6 @@
 """The manifests under deploy/, on a real API server: it takes every word of them.
 
-The rights that they give are compared with those that are used by tests/cluster/test_parts_alone.py.
+The rights that they give are compared with those that are used by tests/cluster/parts.
 """
 
 from __future__ import annotations

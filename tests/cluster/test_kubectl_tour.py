@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import pytest
 import yaml
+from tests.helpers.folders import texts_below
 from tests.helpers.platform import NODE, Platform, kubectl_binary
 
 HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "terminationGracePeriodSeconds": 1}})
@@ -316,9 +317,8 @@ def test_what_members_said_outlives_their_pods(kubectl: Kubectl, met: Path) -> N
 def kept_in(folder: Path) -> dict[str, list[str]]:
     """What was kept by attempt and rank, without the times."""
     return {
-        str(path.relative_to(folder)): [line.partition(" ")[2] for line in path.read_text().splitlines()]
-        for path in folder.rglob("*")
-        if path.is_file()
+        str(path.relative_to(folder)): [line.partition(" ")[2] for line in text.splitlines()]
+        for path, text in texts_below(folder).items()
     }
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.helpers.folders import texts_below
 from tests.helpers.members import kill_member
 from tests.helpers.world import World, this_machine
 
@@ -121,8 +122,9 @@ def said(world: World, run: str, attempt: int) -> list[str]:
     """What the ranks wrote, through rank 0 of an attempt, in order of the alphabet. An mpirun may add words of its own:
     Open MPI's sometimes complains of files of its own that were gone already."""
     pod = world.pods(run, attempt)[0]
-    logs = (world.folder / "kubelet").glob(f"**/*{pod.metadata.uid}*/**/{names.MEMBER_CONTAINER}/**/*.log*")
-    lines = [line.split(" ", 3)[-1].strip() for file in logs for line in file.read_text().splitlines()]
+    logs = world.folder / "kubelet" / "logs" / f"{world.namespace}_{pod.metadata.name}_{pod.metadata.uid}"
+    texts = texts_below(logs / names.MEMBER_CONTAINER).values()
+    lines = [line.split(" ", 3)[-1].strip() for text in texts for line in text.splitlines()]
     return sorted(line for line in lines if line.startswith("rank "))
 
 

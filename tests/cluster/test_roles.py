@@ -1,6 +1,6 @@
 """The roles of deploy/rbac.yaml that people are given, on a real API server: what each lets do, and nothing more.
 
-Those of the parts are proven by tests/cluster/test_parts_alone.py, where each part has no other rights.
+Those of the parts are proven by tests/cluster/parts, where each part has no other rights.
 """
 
 from __future__ import annotations

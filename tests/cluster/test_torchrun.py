@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.folders import texts_below
 from tests.helpers.members import kill_member
 from tests.helpers.world import World, this_machine
 
@@ -49,6 +50,6 @@ async def test_a_training_comes_back_from_its_checkpoint(world: World, backend: 
         assert kill_member("WHOSE", world.namespace, 1)
         status = await world.reaches("ddp", Phase.SUCCEEDED, attempt=2, seconds=PATIENCE_SECONDS)
         assert (status.restarts, status.exit_code) == (1, 0)
-        logs = "".join(log.read_text() for log in (world.folder / "kubelet").glob("**/*.log"))
+        logs = "".join(texts_below(world.folder / "kubelet", "*.log").values())
         assert "2 members on cpu, from step 20" in logs or "2 members on cpu, from step 40" in logs
         assert "done: largest error of a weight" in logs

@@ -59,17 +59,29 @@ def server(*arguments: str, env: Mapping[str, str], log: IO[bytes], cwd: Path | 
         return Kaji(arguments, env, cwd, (nothing, log, log))
 
 
-def quick_kaji(folder: Path) -> Path:
-    """A folder for $PATH with such a `kaji` in it, for shell scripts that ask the same over and over."""
+def quick_kaji(folder: Path, *, first_from_nothing: bool = False) -> Path:
+    """A folder for $PATH with such a `kaji` in it, for shell scripts; first_from_nothing: the first time that a verb is
+    asked for, it is the one that is installed."""
     folder.mkdir()
     script = folder / "kaji"
-    script.write_text(f"#!{sys.executable} -IS\nADDRESS, PASSED_ON = {_server().address!r}, {_PASSED_ON}\n{_QUICK}")
+    settings = {"ADDRESS": _server().address, "PASSED_ON": _PASSED_ON}
+    settings["INSTALLED"] = str(Path(sys.executable).parent / "kaji") if first_from_nothing else ""
+    assigned = "".join(f"{name} = {value!r}\n" for name, value in settings.items())
+    script.write_text(f"#!{sys.executable} -IS\n{assigned}{_QUICK}")
     script.chmod(0o755)
     return folder
 
 
 _QUICK = """
-import json, os, socket, sys
+import os, sys
+if INSTALLED:
+    try:
+        os.mkdir(f"{os.path.dirname(__file__)}/seen-{''.join(sys.argv[1:2])}")
+    except FileExistsError:
+        pass
+    else:
+        os.execv(INSTALLED, [INSTALLED, *sys.argv[1:]])
+import json, socket
 told = {"arguments": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
     line.connect(ADDRESS)

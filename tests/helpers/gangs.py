@@ -50,3 +50,8 @@ def step(subject: Run, *members: Member, at: timedelta = timedelta()) -> Step:
 def after(subject: Run, answer: Step) -> Run:
     """The run as it is once an answer is stored."""
     return replace(subject, status=answer.status)
+
+
+def kinds(answer: Step) -> list[type]:
+    """Of which kinds the actions are."""
+    return [type(action) for action in answer.actions]

@@ -1,0 +1,154 @@
+"""Runs that may be asked to give way, and runs that wait for their nodes, by what stands in statuses alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_nodes, who_starts
+
+from kajitori.controllers.queue import Cycle, Queue, Waiting
+from kajitori.core import names
+from kajitori.core.nodelist import compress
+from kajitori.core.planner import GangRequest
+from kajitori.core.policy import parse_policy
+from kajitori.core.reasons import Phase
+from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
+from kajitori.core.times import format_time
+from kajitori.kube.cluster import ClusterView
+from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.outlook import Applicant
+from kajitori.kube.resources import PODS, RUNS
+from kajitori.kube.watch import Added, Deleted
+from kajitori.policyfile import PolicyFile
+
+AN_HOUR_AGO = ago(hours=1)
+GPUS = {"limits": {"memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: "8"}}
+TEMPLATE: dict[str, Any] = {
+    "metadata": {},
+    "spec": {"containers": [{"name": "main", "resources": GPUS}], "terminationGracePeriodSeconds": 60},
+}
+
+
+class GivingWayScene:
+    """Nodes with eight GPUs each, runs on them and runs that wait; nothing is watched, and nothing is remembered but
+    what the mirror shows."""
+
+    def __init__(self, nodes: int, **policy: Any) -> None:
+        self.mirror = mirror_of_nodes(nodes)
+        self.policy = PolicyFile(None, without_file=parse_policy(policy))
+        self.pods: dict[str, list[Pod]] = {}
+        self.waiting: list[Waiting] = []
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Another controller leads now."""
+        self.queue = Queue(self.mirror, ClusterView(self.mirror, self.policy))
+        for waiting in self.waiting:
+            self.queue.wait(waiting)
+
+    def put(
+        self, name: str, status: RunStatus, team: str = "team", annotations: dict[str, str] | None = None, **spec: Any
+    ) -> RunObject:
+        before = self.mirror.runs.get((team, name))
+        version = str(int(before.metadata.resource_version) + 1) if before else "1"
+        meta = ObjectMeta(
+            name=name, namespace=team, uid=f"uid-{name}", resource_version=version, annotations=annotations or {}
+        )
+        raw = before.spec if before else msgspec.Raw(msgspec.json.encode({"image": "x", **spec}))
+        self.mirror.runs[team, name] = run = RunObject(metadata=meta, spec=raw, status=status)
+        self.mirror._tell(RUNS, team, name)
+        return run
+
+    def runs(self, name: str, *nodes: str, phase: Phase = Phase.RUNNING, team: str = "team", **spec: Any) -> RunStatus:
+        """A run with a member on each of these nodes, since an hour."""
+        attempt = Attempt(
+            number=1, nodes=compress(nodes), template=template_text(TEMPLATE), created=True, started_at=AN_HOUR_AGO
+        )
+        members = MemberCounts(total=len(nodes), running=len(nodes))
+        status = RunStatus(phase=phase, attempt=attempt, attempts=1, members=members, started_at=AN_HOUR_AGO)
+        self.put(name, status, team, **({"priority": "low"} | spec))
+        self.pods[name] = []
+        for rank, node in enumerate(nodes):
+            self.add(name, rank, node, team)
+        return status
+
+    def add(self, name: str, rank: int, node: str, team: str = "team", **metadata: Any) -> None:
+        owner = {"kind": "Run", "name": name, "uid": f"uid-{name}", "controller": True}
+        meta = {"name": f"{name}-1-{rank}", "namespace": team, "uid": f"{name}-{rank}", "ownerReferences": [owner]}
+        document = {
+            "metadata": meta | metadata,
+            "spec": {"nodeName": node, "containers": [{"name": "main", "resources": GPUS}]},
+            "status": {"phase": "Running"},
+        }
+        pod = msgspec.convert(document, Pod)
+        self.pods[name].append(pod)
+        self.mirror.pods[team, pod.metadata.name] = pod
+        self.mirror._index(Added(pod))
+        self.mirror._tell(PODS, team, pod.metadata.name)
+
+    def sweep(self, name: str, *minutes: int) -> RunStatus:
+        """A sweep with a member on each node, which began so long ago."""
+        nodes = [f"n{rank}" for rank in range(len(minutes))]
+        status = msgspec.structs.replace(self.runs(name, *nodes), sweep=SweepState())
+        self.put(name, status)
+        self.ends(name)
+        self.pods[name] = []
+        for rank, age in enumerate(minutes):
+            self.add(name, rank, nodes[rank], creationTimestamp=format_time(NOW - timedelta(minutes=age)))
+        return status
+
+    def member_ends(self, name: str, rank: int) -> None:
+        """Its Pod is gone."""
+        (gone,) = (pod for pod in self.pods[name] if pod.member is not None and pod.member.rank == rank)
+        self.pods[name].remove(gone)
+        del self.mirror.pods["team", gone.metadata.name]
+        self.mirror._index(Deleted(gone))
+        self.mirror._tell(PODS, "team", gone.metadata.name)
+
+    def ends(self, name: str, team: str = "team") -> None:
+        """All of its Pods are gone."""
+        for pod in self.pods.pop(name):
+            del self.mirror.pods[team, pod.metadata.name]
+            self.mirror._index(Deleted(pod))
+            self.mirror._tell(PODS, team, pod.metadata.name)
+
+    def told(self, name: str) -> None:
+        """All of its Pods were asked to end."""
+        nodes = [pod.spec.node_name for pod in self.pods[name]]
+        self.ends(name)
+        self.pods[name] = []
+        for rank, node in enumerate(nodes):
+            self.add(name, rank, node, deletionTimestamp="2026-11-21T12:00:50Z")
+
+    def waits(
+        self,
+        name: str,
+        ranks: int,
+        *,
+        priority: int = 0,
+        queued_at: str = "2026-11-21T11:00:00Z",
+        annotations: dict[str, str] | None = None,
+    ) -> None:
+        run = self.put(name, RunStatus(queued_at=queued_at), annotations=annotations)
+        request = GangRequest(f"team/{name}", MEMBER, tuple(range(ranks)), priority=priority, queued_at=queued_at)
+        self.waiting.append(in_queue(Applicant(run, request)))
+        self.queue.wait(self.waiting[-1])
+
+    def plan(self) -> Cycle:
+        return self.queue.plan((), NOW)
+
+    def asks(self) -> dict[str, list[str]]:
+        return {each.key: [v.key for v in each.victims] for each in self.plan().requests.requests}
+
+    def starts(self) -> dict[str, tuple[str, ...]]:
+        return who_starts(self.plan())
+
+    def intends(self, name: str, to: str = "urgent", **more: Any) -> GivesWay:
+        """What is about to be written into its status."""
+        (request,) = (each for each in self.plan().requests.requests if each.key == f"team/{to}")
+        waiting = self.mirror.runs["team", to]
+        asked = self.queue.giving_way.intents(request, waiting, NOW)["team", name]
+        self.queue.giving_way.note_asking(("team", name), asked)
+        return asked

@@ -1,0 +1,124 @@
+"""Pools whose nodes come when somebody asks for them, gangs that wait, and what these ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kajitori.core.choosing import Rows
+from kajitori.core.node_pools import NodePool
+from kajitori.core.node_request import NodeRequest, RequestState
+from kajitori.core.planner import GangRequest, MemberRequest, Shortage, place
+from kajitori.core.policy import parse_policy
+from kajitori.core.provisioning import Answer, Demand, Pool, Wanting, holds
+from kajitori.core.provisioning import demand as demand_of
+from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot
+from kajitori.core.times import format_time
+
+NOW = datetime(2026, 11, 22, 4, 0, tzinfo=UTC)
+LONG_AGO = format_time(NOW - timedelta(days=1))
+GIB = 2**30
+WHOLE = MemberRequest(cpu_millis=8000, memory_bytes=64 * GIB, gpus=8, gpu_type="h100", whole_node=True)
+ASKED, ACCEPTED, PROVISIONED = RequestState.ASKED, RequestState.ACCEPTED, RequestState.PROVISIONED
+FAILED, WITHDRAWN, DELIVERED = RequestState.FAILED, RequestState.WITHDRAWN, RequestState.DELIVERED
+
+
+def rules(name: str = "spot", **fields: Any) -> NodePool:
+    """A pool as policy has it, of eight whole nodes of eight GPUs at most."""
+    pool = {
+        "nodeSelector": {"pool": name},
+        "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+        "node": {"cpu": 32, "memory": "256Gi", "gpu": 8},
+        "maxNodes": 8,
+        **fields,
+    }
+    return parse_policy({"nodePools": {name: pool}}).node_pools[name]
+
+
+def node(name: str, pool: str = "spot", created: datetime = NOW - timedelta(days=1), **fields: Any) -> NodeFacts:
+    """One that has come from a pool, a day ago."""
+    facts = rules(pool).new_node(name, "h100", ())
+    return replace(facts, created_at=format_time(created), **fields)
+
+
+def pools(table: NodeTable, *named: tuple[str, NodePool]) -> dict[str, Pool]:
+    """Pools by name, with the rows of their nodes; the one of `rules` where none is given."""
+    found = {}
+    for name, each in named or (("spot", rules()),):
+        rows = np.array([row for row, facts in enumerate(table.nodes) if each.has(facts.labels)], dtype=np.int64)
+        found[name] = Pool(name, each, each.new_node(f"{name}/new", "h100", ()), rows)
+    return found
+
+
+def demand(
+    wanting: Sequence[Wanting],
+    others: Sequence[tuple[str, NodeRequest]],
+    snapshot: Snapshot,
+    known: Mapping[str, Pool],
+    now: datetime,
+    *,
+    owners: Mapping[str, str] | None = None,
+    unavailable: str = "",
+) -> Demand:
+    """As the planning step asks."""
+    requests = [*others, *((each.gang.key, each.request) for each in wanting if each.request is not None)]
+    kept = kept_in(snapshot, requests, known, owners)
+    return demand_of(wanting, others, kept, snapshot, known, now, unavailable=unavailable)
+
+
+def kept_in(
+    snapshot: Snapshot,
+    requests: Iterable[tuple[str, NodeRequest]],
+    known: Mapping[str, Pool],
+    owners: Mapping[str, str] | None = None,
+) -> dict[str, Rows]:
+    """owners: whose members sit on each node that is used; left out: somebody else's."""
+
+    def members_of(name: str) -> list[str]:
+        used = snapshot.members[snapshot.table.index[name]]
+        return [(owners or {}).get(name, "ns/somebody")] if used else []
+
+    return holds(requests, known, snapshot.table, members_of)
+
+
+def gang(members: int, key: str = "ns/bert", *, member: MemberRequest = WHOLE, queued: str = LONG_AGO) -> GangRequest:
+    """One that waits for this many whole nodes, since a day."""
+    return GangRequest(key, member, tuple(range(members)), queued_at=queued)
+
+
+def waits(
+    snapshot: Snapshot,
+    request: GangRequest,
+    record: NodeRequest | None = None,
+    answer: Answer | None = None,
+    **rest: Any,
+) -> Wanting:
+    """It finds no place in the snapshot."""
+    found = place(snapshot, request)
+    assert isinstance(found, Shortage)
+    return Wanting(request, found, attempt=1, request=record, answer=answer, **rest)
+
+
+def empty(*nodes: NodeFacts) -> Snapshot:
+    """Nodes that nobody uses."""
+    return Snapshot.empty(NodeTable(nodes))
+
+
+def asked_by(answer: Demand, key: str = "ns/bert") -> NodeRequest:
+    """What it has asked for by then."""
+    return answer.changed[key]
+
+
+def after(before: NodeRequest, **changes: Any) -> NodeRequest:
+    """A request that has changed since."""
+    return msgspec.structs.replace(before, **changes)
+
+
+def first_request(snapshot: Snapshot, members: int = 4, *, now: datetime = NOW) -> NodeRequest:
+    """What such a gang asks for."""
+    return asked_by(demand([waits(snapshot, gang(members))], (), snapshot, pools(snapshot.table), now))

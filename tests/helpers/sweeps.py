@@ -1,0 +1,53 @@
+"""Sweeps as the life of a run is shown them, and what it answers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from tests.helpers.gangs import step as step_at
+
+from kajitori.core.gang import DeleteMember, Limits, Member, NeedsNodes, Run, Step, Sweep
+from kajitori.core.reasons import Phase
+from kajitori.core.status import Attempt, RunStatus, SweepState
+
+LATER = timedelta(seconds=2)
+
+
+def sweep(count: int = 4, *, at_once: int = 0, stop_at: Any = "", restarts: int = 1, **status: Any) -> Run:
+    """A sweep whose first attempt, of all that may be there at once, was placed at noon."""
+    at_once = at_once or count
+    attempt = Attempt(
+        number=1,
+        nodes=f"n[0-{at_once - 1}]",
+        ranks=f"0-{at_once - 1}",
+        world_size=1,
+        created=True,
+        planned_at="2026-11-21T12:00:00Z",
+    )
+    fresh = RunStatus(
+        phase=Phase.RUNNING,
+        attempt=attempt,
+        attempts=1,
+        queued_at="2026-11-21T11:59:00Z",
+        started_at="2026-11-21T12:00:00Z",
+        sweep=SweepState(),
+    )
+    indices = Sweep(tuple(range(count)), at_once, stop_at)
+    return Run("batch", count, Limits(restarts=restarts), msgspec.structs.replace(fresh, **status), sweep=indices)
+
+
+def step(subject: Run, *members: Member, at: timedelta = LATER) -> Step:
+    """What is to be done two seconds after noon, or at another time, where these members are seen."""
+    return step_at(subject, *members, at=at)
+
+
+def asked_of(answer: Step) -> tuple[int, ...]:
+    """The ranks that it asks nodes for."""
+    return next((action.ranks for action in answer.actions if isinstance(action, NeedsNodes)), ())
+
+
+def taken_away(answer: Step) -> list[str]:
+    """The Pods of members that it deletes one by one."""
+    return [action.pod for action in answer.actions if isinstance(action, DeleteMember)]

@@ -1,0 +1,32 @@
+"""Folders that somebody else empties while a test looks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.folders import texts_below
+
+
+def test_what_vanishes_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that goes between being seen and being listed, a file between being listed and being read."""
+    stays, goes = tmp_path / "pods" / "stays" / "main", tmp_path / "pods" / "goes" / "main"
+    for folder in (stays, goes):
+        folder.mkdir(parents=True)
+        (folder / "0.log").write_text(folder.parent.name)
+        (folder / "pid").write_text("7")
+    (stays / "1.log").symlink_to("gone")
+    list_folder = os.scandir
+
+    def somebody_is_quicker(path: Any) -> Any:
+        if str(path) == str(goes.parent):
+            shutil.rmtree(goes.parent)
+        return list_folder(path)
+
+    monkeypatch.setattr(os, "scandir", somebody_is_quicker)
+    assert texts_below(tmp_path, "*.log") == {stays / "0.log": "stays"}
+    assert not goes.exists()
+    assert texts_below(goes) == {}

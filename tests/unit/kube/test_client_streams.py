@@ -1,0 +1,128 @@
+"""The client's streams: logs, and programs in containers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from aiohttp import WSMsgType, web
+from tests.unit.kube.fake_api import client_of
+from tests.unit.kube.scripted import hang_up, no, scripted
+
+from kajitori.errors import InvalidInput
+from kajitori.kube.errors import ConnectionFailed, NotFoundError
+from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
+
+
+async def test_a_log_comes_in_pieces() -> None:
+    """Options are sent as Kubernetes names them; the bytes come as they are."""
+
+    async def log(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\ntw")
+        await response.write(b"o\n")
+        return response
+
+    async with scripted(log) as server, client_of(server.url) as client:
+        async with await client.open_log("a", "x", follow=True, tail_lines=5, timestamps=True) as stream:
+            assert b"".join([chunk async for chunk in stream]) == b"one\ntwo\n"
+        assert server.asked[0][1] == (
+            "/api/v1/namespaces/a/pods/x/log?container=main&tailLines=5&follow=true&timestamps=true"
+        )
+
+
+async def test_a_log_that_is_refused_or_breaks() -> None:
+    """A refusal is raised when opening; a broken connection while reading."""
+
+    async def breaks(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        await hang_up(request)
+        return response
+
+    async with (
+        scripted(no(400, "BadRequest", "container is waiting"), breaks) as server,
+        client_of(server.url) as client,
+    ):
+        with pytest.raises(InvalidInput, match="waiting"):
+            await client.open_log("a", "x")
+        with pytest.raises(ConnectionFailed):
+            _ = [chunk async for chunk in await client.open_log("a", "x")]
+
+
+async def test_exec_speaks_the_channels() -> None:
+    """Input, its end and the terminal's size go out; output, errors and the exit code come in."""
+    heard: list[bytes] = []
+
+    async def run(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(protocols=[EXEC_PROTOCOL])
+        await socket.prepare(request)
+        async for message in socket:
+            assert message.type is WSMsgType.BINARY
+            heard.append(message.data)
+            if message.data[:1] == b"\xff":
+                break
+        await socket.send_bytes(b"\x01out")
+        await socket.send_bytes(b"\x01")
+        await socket.send_bytes(b"\x02err")
+        status = {
+            "status": "Failure",
+            "reason": "NonZeroExitCode",
+            "message": "command terminated with exit code 3",
+            "details": {"causes": [{"reason": "ExitCode", "message": "3"}]},
+        }
+        await socket.send_bytes(b"\x03" + json.dumps(status).encode())
+        await socket.close()
+        return socket
+
+    async with scripted(run) as server, client_of(server.url) as client:
+        async with await client.open_exec("a", "x", command=["sh", "-c", "a b"], stdin=True) as program:
+            await program.write(b"hello")
+            await program.resize(80, 24)
+            await program.close_stdin()
+            assert [piece async for piece in program] == [(Channel.STDOUT, b"out"), (Channel.STDERR, b"err")]
+            assert (program.exit_code, program.message) == (3, "command terminated with exit code 3")
+        assert server.asked[0][1] == (
+            "/api/v1/namespaces/a/pods/x/exec?command=sh&command=-c&command=a+b&container=main"
+            "&stdin=true&stdout=true&stderr=true&tty=false"
+        )
+    assert heard == [b"\x00hello", b'\x04{"Width":80,"Height":24}', b"\xff\x00"]
+
+
+async def test_exec_that_is_refused_says_why() -> None:
+    """The server's own words come through, although a refused handshake has no body for us."""
+    async with scripted(no(404, "NotFound", 'pods "x" not found')) as server, client_of(server.url) as client:
+        with pytest.raises(NotFoundError, match='pods "x" not found'):
+            await client.open_exec("a", "x", command=["sh"])
+
+
+async def test_exec_that_breaks_is_not_taken_for_its_end() -> None:
+    """Without a word about the end there is no exit code but an error."""
+
+    async def run(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(protocols=[EXEC_PROTOCOL])
+        await socket.prepare(request)
+        await socket.close()
+        return socket
+
+    async with scripted(run) as server, client_of(server.url) as client:
+        program = await client.open_exec("a", "x", command=["sh"])
+        with pytest.raises(ConnectionFailed, match="before the program ended"):
+            _ = [piece async for piece in program]
+        assert program.exit_code is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "answer"),
+    [
+        (b'{"status":"Success"}', (0, "")),
+        (b'{"status":"Failure","message":"no shell"}', (None, "no shell")),
+        (b'{"status":"Failure","reason":"NonZeroExitCode","message":"m"}', (None, "m")),
+        (b"gibberish", (None, "gibberish")),
+    ],
+)
+def test_how_a_program_ended(payload: bytes, answer: tuple[int | None, str]) -> None:
+    """Only a number that was told is an exit code."""
+    assert exit_of(payload) == answer
