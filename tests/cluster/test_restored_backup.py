@@ -44,6 +44,7 @@ class Scene:
             self.kubelet = Kubelet(self.client, KubeletSettings(HERE, self.folder / "kubelet", address="127.0.0.1"))
             sim = SimulatedNodes(self.client, SimSettings(count=1, digits=1))
             nodes = [asyncio.create_task(self.kubelet.run(stop)), asyncio.create_task(sim.run(stop))]
+            self.nodes, self._stop = nodes, stop
             await asyncio.wait_for(asyncio.gather(self.kubelet.registered.wait(), sim.ready.wait()), PATIENCE_SECONDS)
             try:
                 yield self
@@ -54,6 +55,13 @@ class Scene:
                 stop.set()
                 await asyncio.gather(*nodes)
                 await self._server.__aexit__(None, None, None)
+
+    async def join(self, *more: SimSettings) -> None:
+        """Further simulated nodes."""
+        for settings in more:
+            sim = SimulatedNodes(self.client, settings)
+            self.nodes.append(asyncio.create_task(sim.run(self._stop)))
+            await asyncio.wait_for(sim.ready.wait(), PATIENCE_SECONDS)
 
     async def _nothing_runs(self) -> bool:
         return not self.kubelet.workers
@@ -115,7 +123,7 @@ async def until(fulfilled: Callable[[], Awaitable[Any]], what: str = "") -> Any:
 
 async def test_nodes_go_on_where_the_backup_has_them(tmp_path: Path) -> None:
     """What ended since is told again and not run again, what runs goes on, what came since is ended, what was deleted
-    since is given up, and news of all is heard from then on."""
+    since is given up, who joined since joins again, and news of all is heard from then on."""
     async with Scene(tmp_path).running() as scene:
         gate, starts = tmp_path / "gate", tmp_path / "starts"
         await scene.run("ends", HERE, f"echo once >>{starts}; until [ -e {gate} ]; do sleep 0.05; done")
@@ -126,6 +134,7 @@ async def test_nodes_go_on_where_the_backup_has_them(tmp_path: Path) -> None:
         for name in ("ends", "stays", "leaves", "sim-ends", "sim-stays", "sim-leaves"):
             await scene.phase(name, "Running")
         await scene.restart(backup=True)
+        await scene.join(SimSettings(count=1, digits=1, prefix="joined-"))
         gate.touch()
         await scene.phase("ends", "Succeeded")
         await scene.ends_soon("sim-ends")
@@ -156,4 +165,6 @@ async def test_nodes_go_on_where_the_backup_has_them(tmp_path: Path) -> None:
             await scene.phase(name, "Succeeded")
         await scene.client.delete(PODS, "stays", NS, grace_seconds=1)
         await until(lambda: scene.is_gone("stays"), "it is deleted")
+        await scene.run("joined-since", "joined-1")
+        await scene.phase("joined-since", "Running")
         assert not psutil.pid_exists(pids["stays"])

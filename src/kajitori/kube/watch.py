@@ -54,6 +54,8 @@ class Modified(msgspec.Struct, Generic[T], frozen=True, gc=False):
 class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
     object: T
     """What was known of it last."""
+    missed: bool = False
+    """Nobody told that it was deleted: a list lacks it. So it is where a server came back with the data of a backup."""
 
 
 Change = Added[T] | Modified[T] | Deleted[T]
@@ -230,7 +232,7 @@ async def _listed_once(watcher: Watcher[T], position: _Position) -> AsyncGenerat
                     yield change
             position.resource_version = page.resource_version
     for key in missing:
-        yield Deleted(watcher.store.pop(key))
+        yield Deleted(watcher.store.pop(key), missed=True)
 
 
 # ---------------------------------------------------------------------------------------------- following

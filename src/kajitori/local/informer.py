@@ -36,6 +36,8 @@ class Informer(Generic[T]):
     ) -> None:
         self.items: dict[Key, T] = {}
         self.synced = asyncio.Event()
+        self.missed: set[Key] = set()
+        """While those are told who listen to lists: what was there before, and nobody told that it was deleted."""
         self._client = client
         self._resource = resource
         self._type = type_
@@ -61,11 +63,14 @@ class Informer(Generic[T]):
                     self.synced.set()
                     for listener in self._list_listeners:
                         listener()
+                    self.missed.clear()
                 case Added(new):
                     self._tell(None, new)
                 case Modified(new, old):
                     self._tell(old, new)
-                case Deleted(old):
+                case Deleted(old, missed):
+                    if missed:
+                        self.missed.add((old.metadata.namespace, old.metadata.name))
                     self._tell(old, None)
 
     def _tell(self, old: T | None, new: T | None) -> None:

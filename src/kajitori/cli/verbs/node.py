@@ -36,7 +36,9 @@ def _folder(data: Path | None) -> Path:
 @click.option("--gpu-type", default="", metavar="TYPE", help="Their type; else the machine's.")
 @click.option("--address", default="", metavar="IP", help="Of the node; else the one that reaches the API server.")
 @click.option("--port", type=int, default=10250, show_default=True, metavar="P", help="Of the kubelet's API; 0: any.")
-@click.option("--client-ca", type=FILE, metavar="FILE", help="Authority of the API server's client certificates.")
+@click.option(
+    "--client-ca", type=FILE, metavar="FILE", help="Authority of the API server's client certificates; else as it says."
+)
 @click.option(
     "--pod-network", default="host", show_default=True, metavar="host|namespace", help="namespace: as root only."
 )

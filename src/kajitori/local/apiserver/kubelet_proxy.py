@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
 
 import aiohttp
 from aiohttp import web
+from cryptography import x509
 
+from kajitori.core import names
 from kajitori.kube import resources
 from kajitori.local.apiserver.certificates import Certificates
 from kajitori.local.apiserver.kinds import Object
 from kajitori.local.apiserver.objects import Objects
 from kajitori.local.apiserver.requests import Target
 from kajitori.local.apiserver.status import StatusError
+from kajitori.local.fingerprints import fingerprint
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _LOG_PARAMETERS = (
@@ -32,13 +36,22 @@ _CONNECT_SECONDS = 10.0
 _FALSE = ("", "0", "false")
 
 
+class _Way(NamedTuple):
+    """How a kubelet is reached, and by which certificates it is known."""
+
+    url: str
+    tls: ssl.SSLContext
+
+
 class KubeletProxy:
-    """A client of all kubelets."""
+    """A client of all kubelets. Each shows a certificate of the cluster's authority, or the one that its Node names."""
 
     def __init__(self, objects: Objects, certificates: Certificates) -> None:
         self._objects = objects
         self._certificates = certificates
         self._session: aiohttp.ClientSession | None = None
+        self._tls: dict[str, ssl.SSLContext] = {}
+        """By the certificate that a Node names; by nothing: that of the cluster's authority."""
 
     async def close(self) -> None:
         """Close the connections to the kubelets."""
@@ -69,10 +82,11 @@ class KubeletProxy:
         if request.method != "GET":
             raise StatusError.method_not_allowed()
         self._objects.get(target.kind, "", target.name)
-        url = self._url(target, target.name, f"/{target.below}")
+        url, tls = await self._way(target.name, f"/{target.below}")
         headers = {"X-Forwarded-Uri": request.path}  # as kube-apiserver's proxy says it
         try:
-            upstream = await self._client().get(url, params=list(request.query.items()), headers=headers)
+            query = list(request.query.items())
+            upstream = await self._client().get(url, params=query, headers=headers, ssl=tls)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise StatusError(
                 503, "ServiceUnavailable", f"error trying to reach service: {_reason(error)}", {}
@@ -97,10 +111,10 @@ class KubeletProxy:
             return web.Response(status=204)
         parameters = [(name, request.query[name]) for name in _LOG_PARAMETERS if request.query.get(name)]
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
-        url = self._url(target, node, path)
+        url, tls = await self._way(node, path)
         follow = request.query.get("follow", "").lower() not in _FALSE
         try:
-            upstream = await self._client().get(url, params=parameters)
+            upstream = await self._client().get(url, params=parameters, ssl=tls)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise StatusError.internal(f'Get "{url}": {_reason(error)}') from error
         async with upstream:
@@ -145,10 +159,10 @@ class KubeletProxy:
             raise StatusError.bad_request(f"unable to upgrade: none of the protocols {', '.join(PROTOCOLS)} is offered")
         parameters = [("command", one) for one in query.getall("command", [])]
         parameters += [(name, "1") for asked, name in _STREAMS.items() if query.get(asked, "").lower() not in _FALSE]
-        url = self._url(target, node, f"/exec/{target.namespace}/{target.name}/{container}")
+        url, tls = await self._way(node, f"/exec/{target.namespace}/{target.name}/{container}")
         try:
             upstream = await self._client().ws_connect(
-                url, params=parameters, protocols=protocols, max_msg_size=0, compress=0
+                url, params=parameters, protocols=protocols, max_msg_size=0, compress=0, ssl=tls
             )
         except aiohttp.WSServerHandshakeError as error:
             raise StatusError.internal(f"error dialing backend: {error.status} {error.message}") from error
@@ -166,7 +180,7 @@ class KubeletProxy:
     def _pod(self, target: Target) -> Object:
         return self._objects.get(target.kind, target.namespace, target.name).object
 
-    def _url(self, target: Target, node: str, path: str) -> str:
+    async def _way(self, node: str, path: str) -> _Way:
         found = self._objects.view.get(resources.NODES, "", node)
         if found is None:
             raise StatusError(500, "", f'nodes "{node}" not found')
@@ -177,16 +191,44 @@ class KubeletProxy:
         if not address or not port:
             raise StatusError(500, "", f"node {node} has no kubelet endpoint: it serves no logs and no exec")
         host = f"[{address}]" if ":" in address else address
-        return f"https://{host}:{port}{path}"
+        named = (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SERVING_CERTIFICATE) or ""
+        if named not in self._tls:
+            self._tls[named] = await self._trusting(node, named, address, int(port))
+        return _Way(f"https://{host}:{port}{path}", self._tls[named])
+
+    async def _trusting(self, node: str, named: str, address: str, port: int) -> ssl.SSLContext:
+        if not named:
+            context = ssl.create_default_context(cafile=str(self._certificates.ca))
+        else:
+            # Nobody signed it: it is looked at before it is trusted, and from then on it alone is.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.load_verify_locations(cadata=await _shown(node, named, address, port))
+        context.load_cert_chain(self._certificates.client, self._certificates.client_key)
+        return context
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
-            context = ssl.create_default_context(cafile=str(self._certificates.ca))
-            context.load_cert_chain(self._certificates.client, self._certificates.client_key)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
-            connector = aiohttp.TCPConnector(ssl=context, limit=0)
+            connector = aiohttp.TCPConnector(limit=0)
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
         return self._session
+
+
+async def _shown(node: str, named: str, address: str, port: int) -> str:
+    """The certificate (PEM) that is shown there.
+
+    Raises:
+        StatusError: 500, there is none, or not the one that the node names.
+    """
+    try:
+        shown = await asyncio.to_thread(ssl.get_server_certificate, (address, port), timeout=_CONNECT_SECONDS)
+    except OSError as error:
+        raise StatusError.internal(f"error dialing the kubelet of node {node}: {_reason(error)}") from error
+    if fingerprint(x509.load_pem_x509_certificate(shown.encode())) != named:
+        what = f"not the one that the Node's annotation {names.ANNOTATION_SERVING_CERTIFICATE} names"
+        raise StatusError.internal(f"the kubelet of node {node} shows a certificate at {address}:{port} that is {what}")
+    return shown
 
 
 def _node_of(pod: Object) -> str:

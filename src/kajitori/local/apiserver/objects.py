@@ -321,10 +321,10 @@ class Objects:
             kind, obj = change.kind, change.object
             namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
             record = self.find(kind, namespace, name)
-            if change.subresource:
+            if change.part:
                 if record is not None:
                     stored = record.decode()
-                    stored["status"] = obj.get("status", {})
+                    stored[change.part] = obj.get(change.part, {})
                     if stored != record.object:
                         self.put(kind, record, stored)
             elif record is None:

@@ -101,7 +101,7 @@ class ApiServer:
         for record in self._store.records(_DEFINITIONS):
             self._registry.add_definition(record.decode())
         self._store.listen(self._on_event)
-        self._objects.carry_out(upkeep.at_start(self._registry, self._objects.view))
+        self._objects.carry_out(upkeep.at_start(self._registry, self._objects.view, self.ca_pem))
         await self._store.durable(self._store.revision)
         if self._controllers is not None:
             await self._controllers.start()

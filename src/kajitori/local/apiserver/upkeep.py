@@ -23,13 +23,13 @@ _PRIORITY_TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object to be stored as it is, with uid and creation time: created where it does not exist, or its status
+    """An object to be stored as it is, with uid and creation time: created where it does not exist, or a part of it
     replaced."""
 
     kind: Kind
     object: Object
-    subresource: str = ""
-    """"status": write the status of the stored object; "": create, do nothing where it exists."""
+    part: str = ""
+    """"status", "data": write that of the stored object; "": create, do nothing where it exists."""
 
 
 def follow_ups(
@@ -67,15 +67,17 @@ def follow_ups(
     return changes
 
 
-def at_start(registry: KindRegistry, view: StoreView) -> list[Change]:
+def at_start(registry: KindRegistry, view: StoreView, client_ca: str) -> list[Change]:
     """What has to exist before the first request, and what a kill between a change and its follow-ups left undone:
-    system namespaces, their ServiceAccounts, system priority classes, the `kubernetes` Service, quotas' use."""
+    system namespaces, their ServiceAccounts, system priority classes, the `kubernetes` Service, quotas' use; and whose
+    client certificates the server knows, in the ConfigMap in which kube-apiserver says so."""
     missing = [name for name in SYSTEM_NAMESPACES if view.get(resources.NAMESPACES, "", name) is None]
     changes = [_create(registry, resources.NAMESPACES, {"metadata": {"name": name}}) for name in missing]
     for name, value in SYSTEM_PRIORITIES.items():
         if view.get(resources.PRIORITY_CLASSES, "", name) is None:
             body: Object = {"metadata": {"name": name}, "value": value, "description": _PRIORITY_TEXTS[name]}
             changes.append(_create(registry, resources.PRIORITY_CLASSES, body))
+    changes += _authentication(registry, view, client_ca)
     if view.get(resources.SERVICES, "default", "kubernetes") is None:
         changes.append(_create(registry, resources.SERVICES, _kubernetes_service()))
     going = {
@@ -102,6 +104,16 @@ def _account(registry: KindRegistry, namespace: str, view: StoreView) -> list[Ch
         return []
     body: Object = {"metadata": {"name": "default", "namespace": namespace}}
     return [_create(registry, SERVICE_ACCOUNTS, body)]
+
+
+def _authentication(registry: KindRegistry, view: StoreView, client_ca: str) -> list[Change]:
+    name, namespace, data = "extension-apiserver-authentication", "kube-system", {"client-ca-file": client_ca}
+    there = view.get(resources.CONFIG_MAPS, namespace, name)
+    body: Object = {"metadata": {"name": name, "namespace": namespace}, "data": data}
+    made = _create(registry, resources.CONFIG_MAPS, body)
+    if there is None:
+        return [made]
+    return [] if there.get("data") == data else [Change(made.kind, made.object, "data")]
 
 
 def _kubernetes_service() -> Object:

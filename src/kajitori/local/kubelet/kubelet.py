@@ -121,15 +121,17 @@ class Kubelet:
         closing.push_async_callback(network.stop)
         await network.start(living)
         NetworkPods(settings.root_dir).keep(living)
-        server = KubeletServer(self)
-        closing.push_async_callback(server.stop)
+        self._server = KubeletServer(self)
+        closing.push_async_callback(self._server.stop)
         closing.push_async_callback(lambda: _ended(self._tasks.values()))
         self._restore(records)
-        self.node.port = await server.start()
+        self.node.port = await self._server.start()
+        self.node.fingerprint = self._server.fingerprint
 
     async def _register(self, stop: asyncio.Event) -> bool:
         while not stop.is_set():
             try:
+                await self._server.trust_api_server()
                 await self.node.create()
                 await self._use_range()
                 await self.node.report()

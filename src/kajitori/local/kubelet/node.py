@@ -31,12 +31,14 @@ DECLARED_FEATURES = ("ExtendWebSocketsToKubelet",)
 
 
 class NodeStatus:
-    """Registers the Node and reports on it. `pressure` and `port` are set by those who know."""
+    """Registers the Node and reports on it. `pressure`, `port` and `fingerprint` are set by those who know."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._name = context.settings.node_name
         self.port = 0
+        self.fingerprint = ""
+        """Of the certificate that the kubelet's own server shows, if nobody else signed it."""
         self.pressure = False
         self._changed = asyncio.Event()
         self._transitions: dict[str, tuple[str, str]] = {}
@@ -63,19 +65,21 @@ class NodeStatus:
         context, cluster = self._context, self._context.cluster
         labels = self.labels()
         spec: dict[str, Any] = {"taints": [dict(taint) for taint in context.settings.taints]}
-        meta = {"name": self._name, "labels": labels}
+        annotations = {names.ANNOTATION_SERVING_CERTIFICATE: self.fingerprint} if self.fingerprint else {}
+        meta = {"name": self._name, "labels": labels, "annotations": annotations}
+        own: dict[str, Any] = {"labels": labels, "annotations": annotations or {names.ANNOTATION_SERVING_CERTIFICATE: None}}
         try:
-            found = await cluster.patch(resources.NODES, self._name, {"metadata": {"labels": labels}})
+            found = await cluster.patch(resources.NODES, self._name, {"metadata": own})
         except NotFound:
             spec |= await self._own_range()
             node = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
             try:
                 found = await cluster.create(resources.NODES, node)
             except AlreadyExists:
-                found = await cluster.patch(resources.NODES, self._name, {"metadata": {"labels": labels}})
-        if not _pod_cidrs(found) and (own := await self._own_range()):
+                found = await cluster.patch(resources.NODES, self._name, {"metadata": own})
+        if not _pod_cidrs(found) and (own_range := await self._own_range()):
             try:
-                found = await cluster.patch(resources.NODES, self._name, {"spec": own})
+                found = await cluster.patch(resources.NODES, self._name, {"spec": own_range})
             except InvalidInput:  # the cluster gives ranges, and was quicker
                 found = await cluster.get(resources.NODES, self._name)
                 if not _pod_cidrs(found):

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kajitori.errors import InvalidInput, KajitoriError, NotFound
+from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
+from kajitori.kube import resources
 from kajitori.local.kubelet import resource_metrics
 from kajitori.local.kubelet.authentication import Gate
 from kajitori.local.kubelet.execution import flag
 from kajitori.local.kubelet.logs import LogOptions, read_log
 from kajitori.local.kubelet.remote import serve_exec
 from kajitori.local.kubelet.slot import Slot
-from kajitori.local.kubelet.tls import server_context
+from kajitori.local.kubelet.tls import server_context, trust_clients
 from kajitori.local.kubelet.worker import PodWorker
 
 if TYPE_CHECKING:
     from kajitori.local.kubelet.kubelet import Kubelet
+
+log = logging.getLogger(__name__)
+
+AUTHENTICATION, AUTHENTICATION_NAMESPACE = "extension-apiserver-authentication", "kube-system"
+"""The ConfigMap in which an API server says by which certificates it knows its clients."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -31,6 +39,9 @@ class KubeletServer:
         settings = kubelet.settings
         self._gate = Gate(kubelet.cluster, settings.server, settings.node_name)
         self._runner: web.AppRunner | None = None
+        self._tls: ssl.SSLContext
+        self.fingerprint = ""
+        """Of the certificate, once started, if nobody else signed it."""
 
     async def start(self) -> int:
         """Listens; answers the port."""
@@ -49,10 +60,30 @@ class KubeletServer:
         # Streams end when their containers do, not when the kubelet is asked to stop.
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        context = server_context(settings.server, settings.root_dir, settings.node_name, address)
-        site = web.TCPSite(self._runner, settings.server.address or address, settings.server.port, ssl_context=context)
+        self._tls, self.fingerprint = server_context(settings.server, settings.root_dir, settings.node_name, address)
+        site = web.TCPSite(
+            self._runner, settings.server.address or address, settings.server.port, ssl_context=self._tls
+        )
         await site.start()
         return int(self._runner.addresses[0][1])
+
+    async def trust_api_server(self) -> None:
+        """Unless the settings name an authority, that of the API server's clients is believed, where it tells which
+        that is and lets this node know. Raises Unavailable.
+        """
+        if self._kubelet.settings.server.client_ca is not None:
+            return
+        try:
+            told = await self._kubelet.cluster.get(resources.CONFIG_MAPS, AUTHENTICATION, AUTHENTICATION_NAMESPACE)
+        except (NotFound, Forbidden):
+            return
+        authority = (told.get("data") or {}).get("client-ca-file")
+        if not authority:
+            return
+        try:
+            trust_clients(self._tls, authority)
+        except ssl.SSLError as error:
+            log.warning("ConfigMap %s names no authority: %s", AUTHENTICATION, error)
 
     async def stop(self) -> None:
         if self._runner is not None:

@@ -38,7 +38,8 @@ class ServerSettings:
     key: Path | None = None
     """PEM files; without them a self-signed certificate is made under the root folder."""
     client_ca: Path | None = None
-    """PEM of the authority whose client certificates are trusted (kube-apiserver's --kubelet-client-certificate)."""
+    """PEM of the authority whose client certificates are trusted (kube-apiserver's --kubelet-client-certificate); else
+    the one that the API server names, where this node may know."""
     bearer_tokens: frozenset[str] = field(default_factory=frozenset, repr=False)
     """Tokens that are let in without asking anybody: the embedded API server's."""
     token_review: bool = True

@@ -13,26 +13,39 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kajitori.local.fingerprints import fingerprint
 from kajitori.local.kubelet.settings import ServerSettings
 
 LIFETIME = datetime.timedelta(days=3650)
 
 
-def server_context(settings: ServerSettings, root_dir: Path, node_name: str, address: str) -> ssl.SSLContext:
-    """The server's TLS settings: the given certificate, else a self-signed one kept under the root folder.
-
-    Client certificates are asked for where an authority for them is given, and optional: a token will do, too.
+def server_context(
+    settings: ServerSettings, root_dir: Path, node_name: str, address: str
+) -> tuple[ssl.SSLContext, str]:
+    """The server's TLS settings: the given certificate, else a self-signed one kept under the root folder; and the
+    latter's fingerprint, by which it can be trusted, else nothing.
     """
-    certificate, key = settings.certificate, settings.key
+    certificate, key, own = settings.certificate, settings.key, ""
     if certificate is None or key is None:
         certificate, key = _self_signed(root_dir / "pki", node_name, address)
+        own = fingerprint(x509.load_pem_x509_certificate(certificate.read_bytes()))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
     if settings.client_ca is not None:
-        context.load_verify_locations(settings.client_ca)
-        context.verify_mode = ssl.CERT_OPTIONAL
-    return context
+        trust_clients(context, settings.client_ca.read_text())
+    return context, own
+
+
+def trust_clients(context: ssl.SSLContext, authority: str) -> None:
+    """From the next connection on client certificates of this authority (PEM) are asked for. They are optional: a token
+    will do, too.
+
+    Raises:
+        ssl.SSLError: it is no authority.
+    """
+    context.load_verify_locations(cadata=authority)
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def _self_signed(folder: Path, node_name: str, address: str) -> tuple[Path, Path]:

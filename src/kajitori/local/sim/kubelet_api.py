@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from kajitori.core.times import format_time
+from kajitori.local.fingerprints import fingerprint
 from kajitori.local.sim.behaviour import SimPod
 from kajitori.local.sim.memory import summary
 
@@ -33,8 +34,7 @@ _NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy/")
 class KubeletApi:
     """Serves on one address; `find_pod` answers for namespace and name, `pods_of` for a node.
 
-    `serving` is certificate and key (PEM files) where the API server wants ones that it trusts, as the embedded one
-    does; a real one does not look, unless it was told an authority for kubelets.
+    `serving` is certificate and key (PEM files) that somebody else signed; without it one is made here.
     """
 
     def __init__(
@@ -47,6 +47,8 @@ class KubeletApi:
         self._pods_of = pods_of
         self._serving = serving
         self._runner: web.AppRunner | None = None
+        self.fingerprint = ""
+        """Of the certificate, once started, if it was made here."""
 
     async def start(self, address: str) -> int:
         """The port that it listens on."""
@@ -69,7 +71,8 @@ class KubeletApi:
 
     def _tls(self, address: str) -> ssl.SSLContext:
         if self._serving is None:
-            return _self_signed(address)
+            context, self.fingerprint = _self_signed(address)
+            return context
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self._serving)
         return context
@@ -114,8 +117,9 @@ class KubeletApi:
         return web.Response(status=501, text=f"pod {name} is simulated: it has no processes to work with\n")
 
 
-def _self_signed(address: str) -> ssl.SSLContext:
-    """A certificate for this address that lives as long as this process; its key is on disk only while it is loaded."""
+def _self_signed(address: str) -> tuple[ssl.SSLContext, str]:
+    """A certificate for this address that lives as long as this process, and its fingerprint. Its key is on disk only
+    while it is loaded."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kajitori simulated nodes")])
     now = datetime.now(UTC)
@@ -141,4 +145,4 @@ def _self_signed(address: str) -> ssl.SSLContext:
             )
         )
         context.load_cert_chain(path)
-    return context
+    return context, fingerprint(certificate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.names import GPU_RESOURCE
+from kajitori.core.names import ANNOTATION_SERVING_CERTIFICATE, GPU_RESOURCE
 from kajitori.core.times import format_time
 from kajitori.local.sim.settings import SimSettings
 
@@ -14,8 +14,9 @@ LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 
 
-def node(settings: SimSettings, number: int) -> dict[str, Any]:
-    """The Node as it is created; its status is written afterwards, through the subresource."""
+def node(settings: SimSettings, number: int, fingerprint: str = "") -> dict[str, Any]:
+    """The Node as it is created; its status is written afterwards, through the subresource. `fingerprint` is that of
+    its kubelet's certificate, if nobody else signed it."""
     name = settings.name(number)
     labels = {
         "kubernetes.io/hostname": name,
@@ -33,7 +34,10 @@ def node(settings: SimSettings, number: int) -> dict[str, Any]:
     spec: dict[str, Any] = {"podCIDR": cidr, "podCIDRs": [cidr]}
     if settings.taints:
         spec["taints"] = [dict(taint) for taint in settings.taints]
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": spec}
+    meta: dict[str, Any] = {"name": name, "labels": labels}
+    if fingerprint:
+        meta["annotations"] = {ANNOTATION_SERVING_CERTIFICATE: fingerprint}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
 
 
 def node_status(settings: SimSettings, number: int, port: int, now: datetime) -> dict[str, Any]:

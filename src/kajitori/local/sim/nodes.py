@@ -3,7 +3,9 @@
 `SimulatedNodes` creates its Nodes (or adopts those that it finds), keeps them Ready and plays the kubelet of each: one
 watch on Pods serves all of them. Killed and started again it goes on where it was; Pods that run are not started twice.
 
-A Node with the annotation `sim.kajitori.dev/silent: "true"` stops answering until the annotation is taken away.
+A Node with the annotation `sim.kajitori.dev/silent: "true"` stops answering until the annotation is taken away. One
+that somebody deletes is gone until the simulator starts again; one that an API server with the data of a backup does
+not know comes back by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kajitori import errors
+from kajitori.core.names import ANNOTATION_SERVING_CERTIFICATE
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.resources import LEASES, NODES, PODS
 from kajitori.local.health import NOT_READY, is_node_ready
@@ -43,7 +46,7 @@ class SimulatedNodes:
     """A pool of simulated nodes; `run` plays them until it is told to stop.
 
     `serving` is the certificate and key (PEM files, for the settings' address) of their kubelet API; without it one is
-    made that only API servers accept that do not check it.
+    made, which the Nodes name.
     """
 
     def __init__(
@@ -64,8 +67,11 @@ class SimulatedNodes:
         self._registered = asyncio.Event()
         self._clock, self._monotonic = clock, monotonic
         self._port = 0
+        self._fingerprint = ""
         self._silent: set[str] = set()
         self._uids: dict[str, str] = {}
+        self._forgotten: set[str] = set()
+        """Nodes that nobody deleted, and that are there no more."""
         self._repair: dict[str, None] = {}
         self._repair_wake = asyncio.Event()
         self._limit = asyncio.Semaphore(AT_ONCE)
@@ -76,6 +82,7 @@ class SimulatedNodes:
         selector = f"{manifest.LABEL_POOL}={manifest.pool_label(settings)}"
         self._nodes = Informer(client, NODES, Node, label_selector=selector)
         self._nodes.listen(self._see_node)
+        self._nodes.listen_to_lists(self._see_nodes_listed)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Play the nodes until `stop` is set."""
@@ -83,6 +90,7 @@ class SimulatedNodes:
             lambda namespace, name: self._sim.pods.get((namespace, name)), self._sim.of_node, self._serving
         )
         self._port = await api.start(self.settings.address)
+        self._fingerprint = api.fingerprint
         try:
             await run_until(
                 stop,
@@ -110,12 +118,13 @@ class SimulatedNodes:
 
     async def _register(self, name: str) -> None:
         """Create or adopt a Node, and write that it is ready."""
-        body = manifest.node(self.settings, self.numbers[name])
+        body = manifest.node(self.settings, self.numbers[name], self._fingerprint)
         while True:
             try:
                 with contextlib.suppress(errors.AlreadyExists):
                     await self.client.create(NODES, body)
-                adopted = {"metadata": {"labels": body["metadata"]["labels"]}}
+                certificate = {ANNOTATION_SERVING_CERTIFICATE: self._fingerprint or None}
+                adopted = {"metadata": {"labels": body["metadata"]["labels"], "annotations": certificate}}
                 found = await self.client.patch(NODES, name, adopted)
                 self._uids[name] = found["metadata"]["uid"]
                 if (found["metadata"].get("annotations") or {}).get(SILENT) != "true":
@@ -161,7 +170,7 @@ class SimulatedNodes:
         await self.client.patch(NODES, name, patch)
 
     async def _repair_forever(self) -> None:
-        """Nodes that somebody declared dead though they live, or that kept the taint of the new."""
+        """Nodes that somebody declared dead though they live, that kept the taint of the new, or that are forgotten."""
         while True:
             await self._repair_wake.wait()
             self._repair_wake.clear()
@@ -173,6 +182,9 @@ class SimulatedNodes:
 
     async def _repair_one(self, name: str) -> None:
         node = self._nodes.items.get(("", name))
+        if node is None and name in self._forgotten:
+            log.info("node %s is not in the data that the API server came back with: it joins again", name)
+            await self._register(name)
         if node is None or name in self._silent:
             return
         if is_node_ready(node):
@@ -229,12 +241,18 @@ class SimulatedNodes:
         self._sim.set_silent(name, silent)
         if new is None:
             return
+        self._forgotten.discard(name)
         self._uids[name] = new.metadata.uid
         self._sim.labels[name] = new.metadata.labels or {}
         needs_taint = self.settings.remove_not_ready_taint and _is_tainted(new)
         if not silent and (was_silent or not is_node_ready(new) or needs_taint):
             self._repair[name] = None
             self._repair_wake.set()
+
+    def _see_nodes_listed(self) -> None:
+        self._forgotten |= {name for _, name in self._nodes.missed if name in self.numbers}
+        self._repair.update(dict.fromkeys(self._forgotten))
+        self._repair_wake.set()
 
 
 def _is_tainted(node: Node) -> bool:

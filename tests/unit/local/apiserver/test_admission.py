@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from tests.helpers.kinds_pipeline import MemoryView, create, fresh
+from tests.helpers.kinds_pipeline import CLIENT_CA, MemoryView, create, fresh
 
 from kajitori.kube import resources
 from kajitori.local.apiserver import admission, upkeep
@@ -228,4 +228,12 @@ async def test_a_new_namespace_gets_its_account() -> None:
 def test_a_started_server_has_nothing_left_to_make() -> None:
     """What the server makes at its start is made once."""
     registry, view = fresh()
-    assert upkeep.at_start(registry, view) == []
+    assert upkeep.at_start(registry, view, CLIENT_CA) == []
+
+
+def test_whose_certificates_the_server_knows_is_told_anew_after_a_new_authority() -> None:
+    """A data folder may have lost its authority, and have a new one."""
+    registry, view = fresh()
+    (change,) = upkeep.at_start(registry, view, "another PEM")
+    assert (change.object["metadata"]["name"], change.part) == ("extension-apiserver-authentication", "data")
+    assert change.object["data"] == {"client-ca-file": "another PEM"}

@@ -11,9 +11,14 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from cryptography import x509
 from tests.helpers.apiserver import MERGE, EmbeddedApiServer, embedded_apiserver
 
+from kajitori.core import names
 from kajitori.local.apiserver.certificates import issue_serving
+from kajitori.local.fingerprints import fingerprint
+from kajitori.local.kubelet.settings import ServerSettings
+from kajitori.local.kubelet.tls import server_context
 
 POD = "/api/v1/namespaces/default/pods/p"
 
@@ -55,16 +60,20 @@ class Kubelet:
 
 
 @asynccontextmanager
-async def kubelet_of(api: EmbeddedApiServer, folder: Path) -> AsyncIterator[Kubelet]:
-    """A kubelet with the cluster's certificates, its node, and a Pod on it."""
+async def kubelet_of(api: EmbeddedApiServer, folder: Path, *, joined: bool = False) -> AsyncIterator[Kubelet]:
+    """A kubelet with the cluster's certificate, or one that it signed itself and its node does not name; its node, and
+    a Pod on it."""
     kubelet = Kubelet()
     application = web.Application()
     application.router.add_get("/stats/summary", kubelet.stats)
     application.router.add_get("/containerLogs/{ns}/{pod}/{container}", kubelet.log)
     application.router.add_route("*", "/exec/{ns}/{pod}/{container}", kubelet.exec)
-    certificate, key = issue_serving(api.certificates, folder, "n", ("127.0.0.1",))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(api.certificates.ca))
-    context.load_cert_chain(certificate, key)
+    if joined:
+        context, _ = server_context(ServerSettings(client_ca=api.certificates.ca), folder, "n", "127.0.0.1")
+    else:
+        certificate, key = issue_serving(api.certificates, folder, "n", ("127.0.0.1",))
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(api.certificates.ca))
+        context.load_cert_chain(certificate, key)
     context.verify_mode = ssl.CERT_REQUIRED
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
@@ -115,6 +124,29 @@ async def test_what_a_kubelet_tells_of_its_node_is_passed_on(api: EmbeddedApiSer
         assert (await api.call("POST", path, {})).code == 405
         assert (await api.call("GET", "/api/v1/nodes/other/proxy/stats/summary")).code == 404
     assert (await api.call("GET", path)).code == 503
+
+
+async def test_a_certificate_that_the_kubelet_signed_itself_is_trusted_where_its_node_names_it(
+    api: EmbeddedApiServer, tmp_path: Path
+) -> None:
+    """That one and no other; nothing is sent to who shows another."""
+    async with kubelet_of(api, tmp_path, joined=True) as kubelet:
+
+        async def named(certificate: str) -> tuple[int, Any]:
+            patch = {"metadata": {"annotations": {names.ANNOTATION_SERVING_CERTIFICATE: certificate}}}
+            await api.call("PATCH", "/api/v1/nodes/n", patch, content_type=MERGE)
+            answer = await api.call("GET", f"{POD}/log")
+            return answer.code, answer.body
+
+        refused = await api.call("GET", f"{POD}/log")
+        assert (refused.code, "certificate verify failed" in refused.body["message"]) == (500, True)
+        code, body = await named(f"sha256:{'0' * 64}")
+        assert (code, "not the one that the Node's annotation" in body["message"]) == (500, True)
+        assert kubelet.asked == []
+        own = x509.load_pem_x509_certificate((tmp_path / "pki/127.0.0.1.crt").read_bytes())
+        assert await named(fingerprint(own)) == (200, b"one\ntwo\n")
+        subject = dict(part for parts in kubelet.peers[0]["subject"] for part in parts)
+        assert subject["organizationName"] == "system:masters"
 
 
 async def test_exec_passes_frames_both_ways(api: EmbeddedApiServer, tmp_path: Path) -> None:
