@@ -53,6 +53,10 @@ def key(pod: Mapping[str, Any]) -> str:
     return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
 
 
+def name_and_namespace(pod: Mapping[str, Any]) -> tuple[str, str]:
+    return pod["metadata"]["name"], pod["metadata"].get("namespace", "default")
+
+
 def init_containers(pod: Mapping[str, Any]) -> list[Manifest]:
     return list(pod["spec"].get("initContainers") or ())
 

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import shutil
-import signal
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from kajitori.errors import Conflict, KajitoriError, NotFound
 from kajitori.kube import resources
 from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.admission import Refusal
+from kajitori.local.kubelet.care import Care
 from kajitori.local.kubelet.context import Context
 from kajitori.local.kubelet.environment import ConfigError
 from kajitori.local.kubelet.gpus import ANNOTATION
@@ -23,8 +23,8 @@ from kajitori.local.kubelet.links import NetworkError
 from kajitori.local.kubelet.mount_plan import MountsUnavailable
 from kajitori.local.kubelet.network_pods import NetworkPods
 from kajitori.local.kubelet.pod import Manifest
-from kajitori.local.kubelet.probes import ContainerProbes, check
 from kajitori.local.kubelet.records import PodFolders, PodRecord
+from kajitori.local.kubelet.reporting import Reporter
 from kajitori.local.kubelet.shim import main as shim
 from kajitori.local.kubelet.slot import Slot
 from kajitori.local.kubelet.starter import Starter, WaitingForPeer
@@ -52,22 +52,22 @@ class PodWorker:
         self.slots |= {one["name"]: Slot(one, self.uid, self.folders) for one in pods.main_containers(pod)}
         self._to_adopt = list(self.slots.values()) if record is not None else []
         self._starter = Starter(context, self.folders)
+        self._care = Care(context.events, self.record, lambda: self.pod, self.wake)
         self._network_pods = NetworkPods(context.settings.root_dir)
         self._gone = False
         self._wake = asyncio.Event()
-        self._reported: dict[str, Any] | None = None
+        self._reporter = Reporter(context.cluster)
         self._resync_at = 0.0
         self._mounts_checked = False
         self._told_system_oom: set[int] = set()
         self._taken_down = False
-        self._tasks: set[asyncio.Task[None]] = set()
         self._backoff = Backoff(
             context.settings.backoff_initial_seconds,
             context.settings.backoff_max_seconds,
             context.settings.backoff_reset_seconds,
         )
 
-    # What others tell it
+    # ------------------------------------------------------------------------------------------ what others tell it
 
     def update(self, pod: Manifest) -> None:
         """The Pod as the API server has it now; what is older than what is known is dropped."""
@@ -79,7 +79,8 @@ class PodWorker:
         does not know what was reported since: that is reported again. (If an answer was quicker than the list, the
         watch tells it at once, too.)"""
         if _version(pod) < _version(self.pod):
-            self.pod, self._reported = pod, {}
+            self.pod = pod
+            self._reporter.forget()
             self.wake()
         else:
             self.update(pod)
@@ -112,7 +113,7 @@ class PodWorker:
         """Something of it runs, or may still be started."""
         return not self.record.final_phase
 
-    # The loop
+    # ------------------------------------------------------------------------------------------ the loop
 
     async def run(self) -> None:
         """Ends when nothing of the Pod is left on this machine and the API server has let it go."""
@@ -145,7 +146,7 @@ class PodWorker:
             await slot.adopt(self.wake)
             self._to_adopt.pop()
             if slot.running:
-                self._begin_probes(slot)
+                self._care.begin_probes(slot)
         if self.record.final_phase or self._gone:
             return await self._end()
         if not self.restored and not await self._admit():
@@ -182,7 +183,7 @@ class PodWorker:
         if identifiers:
             patch = {"metadata": {"uid": self.uid, "annotations": {ANNOTATION: ",".join(identifiers)}}}
             with contextlib.suppress(KajitoriError):  # the record is what counts
-                name, namespace = self._name()
+                name, namespace = pods.name_and_namespace(pod)
                 await self.context.cluster.patch(resources.PODS, name, patch, namespace)
         return True
 
@@ -217,7 +218,7 @@ class PodWorker:
         for name, seconds in steps.backing_off.items():
             self._back_off(self.slots[name], seconds)
         for name in steps.stop:
-            self._stop(self.slots[name], pods.grace_seconds(self.pod), "Stopping sidecar")
+            self._care.stop(self.slots[name], pods.grace_seconds(self.pod), "Stopping sidecar")
         if steps.phase in pods.FINAL_PHASES:
             self._conclude(steps.phase)
             return await self._end()
@@ -250,7 +251,7 @@ class PodWorker:
                 await self._starter.refresh_volumes(self.pod, self.record)
         self._resync_at = now + self.context.settings.resync_seconds
 
-    # Starting
+    # ------------------------------------------------------------------------------------------ starting
 
     async def _attach(self) -> bool:
         """Whether its address is another one than before: so it is where its network had to be made anew, and its node
@@ -310,8 +311,8 @@ class PodWorker:
             self.context.events.record(self.pod, "Failed", f"Error: {state.message}", warning=True)
         else:
             self.context.events.record(self.pod, "Started", f"Started container {slot.name}")
-            self._begin_probes(slot)
-            self._after_start(slot)
+            self._care.begin_probes(slot)
+            self._care.run_start_hook(slot)
         return 0.0
 
     async def _prepare(self, slot: Slot) -> Any:
@@ -336,76 +337,7 @@ class PodWorker:
         slot.waiting_reason = "CrashLoopBackOff"
         slot.waiting_message = f"back-off {seconds:g}s restarting failed container={slot.name} pod={pods.key(self.pod)}"
 
-    def _after_start(self, slot: Slot) -> None:
-        handler = (slot.spec.get("lifecycle") or {}).get("postStart")
-        container = slot.container
-        if not handler or container is None:
-            return
-
-        async def hook() -> None:
-            said = await check(handler, container, slot.spec, self.record.pod_ip)
-            if said is not None and slot.container is container:
-                self.context.events.record(self.pod, "FailedPostStartHook", said, warning=True)
-                self._stop(slot, pods.grace_seconds(self.pod), "FailedPostStartHook")
-
-        self._background(hook())
-
-    def _begin_probes(self, slot: Slot) -> None:
-        container = slot.container
-        if container is None or (slot.is_init and not pods.is_sidecar(slot.spec)):
-            return
-
-        def failed(kind: str, message: str) -> None:
-            if slot.container is container:
-                said = f"Container {slot.name} failed {kind} probe, will be restarted"
-                self._stop(slot, _probe_grace(slot.spec, kind, pods.grace_seconds(self.pod)), said)
-
-        def unhealthy(kind: str, message: str) -> None:
-            said = f"{kind.capitalize()} probe failed: {message}"
-            self.context.events.record(self.pod, "Unhealthy", said, warning=True)
-
-        slot.probes = ContainerProbes(
-            slot.spec,
-            lambda probe: check(probe, container, slot.spec, self.record.pod_ip),
-            self.wake,
-            unhealthy,
-            failed,
-        )
-
-    # Ending
-
-    def _stop(self, slot: Slot, grace_seconds: float, why: str) -> None:
-        """Begins the container's end, or shortens its grace; returns at once."""
-        container = slot.container
-        if container is None or not slot.running:
-            return
-        deadline = asyncio.get_running_loop().time() + grace_seconds
-        if slot.stopping is None:
-            self.context.events.record(self.pod, "Killing", why)
-        elif deadline >= slot.stop_deadline:
-            return
-        else:
-            slot.stopping.cancel()
-        hook = (slot.spec.get("lifecycle") or {}).get("preStop") if slot.stopping is None else None
-        slot.stop_deadline = deadline
-        slot.end_probes()
-        number = _stop_signal(slot.spec)
-
-        async def stop() -> None:
-            loop = asyncio.get_running_loop()
-            if hook and grace_seconds > 0:
-                try:
-                    async with asyncio.timeout(grace_seconds):
-                        said = await check(hook, container, slot.spec, self.record.pod_ip)
-                except TimeoutError:
-                    said = "it did not end within the grace period"
-                if said is not None:
-                    self.context.events.record(self.pod, "FailedPreStopHook", said, warning=True)
-            # As Kubernetes: a hook that used up the grace still leaves two seconds between SIGTERM and SIGKILL.
-            left = deadline - loop.time()
-            await container.stop(max(left, 2.0 if hook and grace_seconds > 0 else 0.0), number)
-
-        slot.stopping = asyncio.create_task(stop())
+    # ------------------------------------------------------------------------------------------ ending
 
     async def _end(self) -> float | None:
         """Brings everything to its end, reports it, and lets the Pod go once it is to be deleted."""
@@ -417,7 +349,7 @@ class PodWorker:
             sidecars = [slot for slot in running if slot.is_init and pods.is_sidecar(slot.spec)]
             first = [slot for slot in running if slot not in sidecars] or sidecars
             for slot in first:
-                self._stop(slot, grace, f"Stopping container {slot.name}")
+                self._care.stop(slot, grace, f"Stopping container {slot.name}")
             if not self._gone:
                 begun = any(slot.attempt >= 0 for slot in self.slots.values() if not slot.is_init)
                 await self._report("Running" if begun else "Pending", begun)
@@ -442,7 +374,7 @@ class PodWorker:
             return 0.0
         if pods.is_being_deleted(self.pod):
             with contextlib.suppress(NotFound, Conflict):
-                name, namespace = self._name()
+                name, namespace = pods.name_and_namespace(self.pod)
                 await self.context.cluster.remove(resources.PODS, name, namespace, uid=self.uid)
             await self._clean_up()
             return None
@@ -465,7 +397,7 @@ class PodWorker:
 
         await asyncio.to_thread(remove)
 
-    # Reporting
+    # ------------------------------------------------------------------------------------------ reporting
 
     async def _report(self, phase: str, initialized: bool) -> bool:
         """Writes the status if it says anything new. False where the API server has no such Pod any more."""
@@ -488,25 +420,9 @@ class PodWorker:
                 reason=self.record.failed_reason,
                 message=self.record.failed_message,
             )
-        known_phase = (self.pod.get("status") or {}).get("phase")
-        if status == self._reported and known_phase == phase:
-            return True
-        name, namespace = self._name()
-        patch = {"metadata": {"uid": self.uid}, "status": status}
-        try:
-            answer = await self.context.cluster.patch(resources.PODS, name, patch, namespace, subresource="status")
-        except NotFound:
+        answer = await self._reporter.tell(self.pod, status)
+        if answer is None:
             return False
-        except Conflict:
-            # Another Pod of this name, or a server that was too busy: only the first means that ours is gone.
-            try:
-                found = await self.context.cluster.get(resources.PODS, name, namespace)
-            except NotFound:
-                return False
-            if pods.uid(found) != self.uid:
-                return False
-            raise
-        self._reported = status
         if pods.uid(answer) == self.uid:
             self._take(answer)
         return True
@@ -515,26 +431,8 @@ class PodWorker:
         self.record.pod = self.pod
         self.folders.save(self.record)
 
-    def _name(self) -> tuple[str, str]:
-        return self.pod["metadata"]["name"], self.pod["metadata"].get("namespace", "default")
-
-    def _background(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
 
 def _version(pod: Manifest) -> int:
     """Resource versions of one server grow; where they are not numbers nothing is older than anything."""
     said = str(pod["metadata"].get("resourceVersion") or "")
     return int(said) if said.isdigit() else 0
-
-
-def _stop_signal(spec: dict[str, Any]) -> int:
-    said = (spec.get("lifecycle") or {}).get("stopSignal")
-    return int(getattr(signal, str(said), signal.SIGTERM)) if said else int(signal.SIGTERM)
-
-
-def _probe_grace(spec: dict[str, Any], kind: str, default: float) -> float:
-    said = (spec.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
-    return float(said) if said is not None else default
