@@ -20,7 +20,7 @@ from kajitori.api.auth import Sessions
 from kajitori.api.event_feed import EventFeeds
 from kajitori.api.host_lists import HostLists
 from kajitori.api.hub import RunHub
-from kajitori.api.log_source import MAX_LOGS, Slots
+from kajitori.api.log_slots import MAX_LOGS, Slots
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams import StreamRegistry
 from kajitori.api.traffic_keeper import TrafficKeeper

@@ -19,6 +19,7 @@ from kajitori.core import names
 from kajitori.core.reasons import Phase
 from kajitori.core.tickets import Ticket
 from kajitori.errors import Forbidden, Unavailable
+from kajitori.kube.members import has_started
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod
 
@@ -204,7 +205,7 @@ class _Gang:
             if rank is None:
                 continue
             seen = True
-            starting = starting or not (pod.is_finished or _has_started(pod))
+            starting = starting or not (pod.is_finished or has_started(pod))
             if pod.status.phase != "Failed" and not pod.metadata.deletion_timestamp:
                 addresses[rank] = pod.status.pod_ip
         if not seen and (now < self._asked_first_at + UNSEEN_SECONDS or self._mirror.age_seconds()):
@@ -241,18 +242,9 @@ def require_starting(mirror: Mirror, ticket: Ticket, rank: int) -> None:
     if pod is None:
         raise Unavailable(f"member {rank} of run {ticket.run} is not seen yet", hint="ask again")
     its_name = names.MemberName(ticket.run, ticket.attempt, rank)  # of a sweep's member, the index: its world is 1
-    if pod.run_uid != ticket.run_uid or pod.member != its_name or pod.is_finished or _has_started(pod):
+    if pod.run_uid != ticket.run_uid or pod.member != its_name or pod.is_finished or has_started(pod):
         message = f"member {rank} of attempt {ticket.attempt} of run {ticket.run} is not starting"
         raise _Refusal("NotStarting", message).error()
-
-
-def _has_started(pod: Pod) -> bool:
-    """Whether the user's program was ever started."""
-    for container in pod.status.container_statuses:
-        if container.name == names.MEMBER_CONTAINER:
-            now, last = container.state, container.last_state
-            return bool(now.running or now.terminated or last.terminated)
-    return False
 
 
 def _missing(ticket: Ticket, addresses: list[str]) -> Encoded:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kajitori.api.log_kept import KeptOfMember
 from kajitori.api.log_lines import LineSplitter, Piece, Position, utc_time
-from kajitori.core import names
+from kajitori.api.log_pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
+from kajitori.api.log_request import Batch, LogRequest
 from kajitori.core.gang.ledger import indices_of
-from kajitori.core.nodelist import compress_ranks
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import PODS
 from kajitori.kube.streams import ByteStream
 from kajitori.store.logs import LogsOfRun
 
@@ -30,9 +30,6 @@ SILENCE_SECONDS = 5.0
 """After so long without a word, a member that is not there any more is not listened to any longer: the connection to a
 node that died says nothing, not even good-bye."""
 
-MAX_LOGS = 4096
-"""Logs that are read from the API server at once, for all callers together; each is one connection to it."""
-
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 8.0
 IDLE_SECONDS = 60.0
@@ -41,53 +38,6 @@ SLICE_BYTES = 64 * 1024
 
 LAST_WORDS_SECONDS = 1.0
 LAST_TRIES = 5
-LOOKED_AT_BY_NAME = 64
-"""Attempts between two looks; where there are more, what there is of them is listed."""
-
-
-class Slots:
-    """How many logs may be read at once."""
-
-    def __init__(self, count: int) -> None:
-        self.free = count
-        self._count = count
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """One of them; raises Unavailable where all are taken."""
-        if self.free <= 0:
-            raise Unavailable(
-                f"this server reads {self._count} logs already", hint="try again later, or follow fewer members at once"
-            )
-        self.free -= 1
-        try:
-            yield
-        finally:
-            self.free += 1
-
-
-@dataclass(frozen=True, slots=True)
-class LogRequest:
-    """What of a log is wanted."""
-
-    follow: bool = False
-    """Go on, over restarts too, until the run is final."""
-    tail: int | None = None
-    """Only so many of the last lines."""
-    since: datetime | None = None
-    """Only what was written from then on."""
-    attempt: int | None = None
-    """Only this attempt; else the newest, and with `follow` those that come after."""
-    first: int | None = None
-    """With `follow`: this attempt and those that come after, of which the Pods may be gone. `tail` and `since` are
-    about this one."""
-
-
-class Batch(NamedTuple):
-    """What came at once."""
-
-    attempt: int
-    pieces: list[Piece]
 
 
 @dataclass(slots=True)
@@ -111,13 +61,14 @@ class MemberLog:
     ) -> None:
         """`kept` is shared by all members that are asked for; without it logs go with their Pods."""
         self.rank = rank
-        self._kept_of_run = kept
         self._api = api
         self._user = user
         self._run = run
         self._request = request
         self._opened: _Opened | None = None
-        self._kept: Batch | None = None
+        self._pods = MemberPods(api.mirror, run, rank)
+        self._kept = KeptOfMember(user, run, rank, kept)
+        self._kept_batch: Batch | None = None
         self._newest_first = request.first is None
         self._last_opened = 0
         """Of which attempt the log was read last."""
@@ -141,14 +92,14 @@ class MemberLog:
         pod = self._next(self._run)
         first = self._request.first
         if first is not None and (pod is None or attempt_of(pod) > first):  # `batches` begins with what was kept of it
-            await self._require_right()
+            await self._kept.require_right()
         elif pod is not None:
             self._opened = await self._open(pod)
         elif self._is_of_sweep:
             if (kept := await self._kept_of_member()) is not None:
-                self._kept = await self._read_kept(kept)
+                self._kept_batch = await self._read_kept(kept)
         elif (lost := self._lost_attempt()) is not None:
-            self._kept = await self._read_kept(lost)
+            self._kept_batch = await self._read_kept(lost)
 
     async def close(self) -> None:
         """Hangs up."""
@@ -158,8 +109,8 @@ class MemberLog:
 
     async def batches(self, tracker: RunTracker) -> AsyncGenerator[Batch]:
         """Everything that was asked for. Raises what the API server refuses, and Unavailable where it stays away."""
-        if self._kept is not None:
-            yield self._kept
+        if self._kept_batch is not None:
+            yield self._kept_batch
             return
         failures = 0
         while True:
@@ -198,10 +149,10 @@ class MemberLog:
                     await self.close()
                     if not self._request.follow:
                         return
-                    if not opened.whole and self._is_gone(opened.pod):
+                    if not opened.whole and self._pods.is_gone(opened.pod):
                         yield await self._last_words(opened)
-                    if opened.finished or self._is_gone(opened.pod) or (tracker.is_over and not progress):
-                        if opened.finished or not self._is_finished(opened.pod):
+                    if opened.finished or self._pods.is_gone(opened.pod) or (tracker.is_over and not progress):
+                        if opened.finished or not self._pods.is_finished(opened.pod):
                             self._finish(opened.attempt)
                         continue
                 elif not self._request.follow:
@@ -228,27 +179,10 @@ class MemberLog:
 
     def _next(self, run: RunObject) -> Pod | None:
         """The Pod to read next: one that has started, of an attempt that was not read yet; None where there is none."""
-        pods = list(self._unread(run))
-        pick = max if self._newest_first else min
-        pod = pick(pods, key=attempt_of, default=None)
-        return pod if pod is not None and _has_started(pod) else None
-
-    def _unread(self, run: RunObject) -> Iterator[Pod]:
-        newest = self._newest(run)
         oldest = max(self._read_attempts + 1, self._request.attempt or 0)
-        found = False
-        for attempt in range(newest, max(oldest, newest - LOOKED_AT_BY_NAME) - 1, -1):
-            name = names.pod_name(run.metadata.name, attempt, self.rank)
-            pod = self._api.mirror.pods.get((run.metadata.namespace, name))
-            if pod is not None and pod.run_uid == run.metadata.uid:
-                found = True
-                yield pod
-        if found or newest - oldest <= LOOKED_AT_BY_NAME:
-            return
-        for pod in self._api.mirror.pods_of_run(run.metadata.uid):  # a service's member may be of an old attempt
-            member = pod.member
-            if member is not None and member.rank == self.rank and oldest <= member.attempt <= newest:
-                yield pod
+        pick = max if self._newest_first else min
+        pod = pick(self._pods.of_attempts(oldest, self._newest(run)), key=attempt_of, default=None)
+        return pod if pod is not None and has_log(pod) else None
 
     def _finish(self, attempt: int) -> None:
         """This attempt's log was read to its end: the next is read from its beginning."""
@@ -256,18 +190,6 @@ class MemberLog:
         self._newest_first = False
         self._tail = self._floor = None
         self._position = Position()
-
-    def _known(self, pod: Pod) -> Pod | None:
-        meta = pod.metadata
-        known = self._api.mirror.pods.get((meta.namespace, meta.name))
-        return known if known is not None and known.metadata.uid == meta.uid else None
-
-    def _is_gone(self, pod: Pod) -> bool:
-        return self._known(pod) is None
-
-    def _is_finished(self, pod: Pod) -> bool:
-        known = self._known(pod)
-        return known is not None and known.is_finished
 
     def _lost_attempt(self) -> int | None:
         """The attempt that is asked for, where the member has run in it but its Pod is gone; else None."""
@@ -278,8 +200,7 @@ class MemberLog:
         may_come = self._request.follow and not self._is_final
         if not wanted or (may_come and (newest is None or wanted >= newest.number)):
             return None
-        name = names.pod_name(self._run.metadata.name, wanted, self.rank)
-        return wanted if (self._run.metadata.namespace, name) not in self._api.mirror.pods else None
+        return wanted if self._pods.of_attempt(wanted) is None else None
 
     @property
     def _is_of_sweep(self) -> bool:
@@ -298,8 +219,7 @@ class MemberLog:
         wanted, is_over = self._request.attempt, self._is_final or self._has_ended(self._run)
         if self._request.follow and not is_over:
             return None
-        listed = await self._kept_of_run.listed() if self._kept_of_run is not None else []
-        attempts = [each.attempt for each in listed if each.rank == self.rank and wanted in (None, each.attempt)]
+        attempts = [attempt for attempt in await self._kept.attempts() if wanted in (None, attempt)]
         if attempts:
             return max(attempts)
         if not is_over:
@@ -310,21 +230,7 @@ class MemberLog:
 
     async def _read_kept(self, attempt: int) -> Batch:
         """What was kept of the log before its Pod went. Raises NotFound where nothing was."""
-        meta = self._run.metadata
-        gone = f"the log of rank {self.rank} in attempt {attempt} is gone with its Pod"
-        hint = f"what happened to it: kaji events {meta.name}"
-        if self._kept_of_run is None:
-            raise NotFound(gone, hint=hint)
-        await self._require_right()
-        listed = await self._kept_of_run.listed()
-        ranks = sorted(log.rank for log in listed if log.attempt == attempt)
-        if self.rank not in ranks:
-            if ranks:
-                hint = f"of attempt {attempt} the logs of these ranks were kept: {compress_ranks(ranks)}"
-            elif listed:
-                hint = f"logs were kept of these attempts: {compress_ranks(sorted({log.attempt for log in listed}))}"
-            raise NotFound(gone, hint=hint)
-        return Batch(attempt, self._asked_for(await self._kept_pieces(attempt)))
+        return Batch(attempt, self._asked_for(await self._kept.read(attempt)))
 
     def _asked_for(self, pieces: list[Piece]) -> list[Piece]:
         """Of a log of which nothing was read yet: by time and number of lines."""
@@ -337,8 +243,8 @@ class MemberLog:
         if not self._request.follow or self._newest_first:
             return
         missed_ones: Sequence[int] = range(self._read_attempts + 1, attempt)
-        if len(missed_ones) > LOOKED_AT_BY_NAME and self._kept_of_run is not None:  # as of a sweep's late members
-            there = {each.attempt for each in await self._kept_of_run.listed(anew=True) if each.rank == self.rank}
+        if len(missed_ones) > LOOKED_AT_BY_NAME and self._kept.is_kept:  # as of a sweep's late members
+            there = await self._kept.attempts(anew=True)
             missed_ones = [missed for missed in missed_ones if missed in there]
         for missed in missed_ones:
             pieces = await self._kept_since(missed)
@@ -363,26 +269,7 @@ class MemberLog:
 
     async def _kept_since(self, attempt: int) -> list[Piece]:
         """What was kept of an attempt's log and not read yet; nothing where nothing was."""
-        if self._kept_of_run is None:
-            return []
-        await self._require_right()
-        try:
-            return self._position.resumed().fresh(await self._kept_pieces(attempt))
-        except NotFound:
-            return []
-
-    async def _require_right(self) -> None:
-        """Kept logs are for who may read those of Pods."""
-        await self._user.require("get", self._run.metadata.namespace, resource=PODS, subresource="log")
-
-    async def _kept_pieces(self, attempt: int) -> list[Piece]:
-        assert self._kept_of_run is not None
-        splitter = LineSplitter()
-        pieces: list[Piece] = []
-        async with aclosing(self._kept_of_run.read(attempt, self.rank)) as chunks:
-            async for chunk in chunks:
-                pieces += splitter.feed(chunk)
-        return [*pieces, *splitter.flush()]
+        return self._position.resumed().fresh(await self._kept.read_if_any(attempt))
 
     # ------------------------------------------------------------------------------------------ one connection
 
@@ -434,7 +321,7 @@ class MemberLog:
                     await asyncio.wait({pending}, timeout=SILENCE_SECONDS if may_fall_silent else None)
                     if not pending.done():
                         tracker.look()
-                        if tracker.is_over or self._is_gone(opened.pod) or self._is_finished(opened.pod):
+                        if tracker.is_over or self._pods.is_gone(opened.pod) or self._pods.is_finished(opened.pod):
                             return
                         continue
                     try:
@@ -470,29 +357,6 @@ def _last_lines(pieces: list[Piece], count: int | None) -> list[Piece]:
     return pieces[begins[-count] :] if 0 < count < len(begins) else pieces if count else []
 
 
-def attempt_of(pod: Pod) -> int:
-    """The attempt that a member's Pod is of."""
-    return pod.member.attempt if pod.member is not None else 0
-
-
 def _may_pass(error: KajitoriError) -> bool:
     """Whether a log that cannot be opened now may be opened later: the node or the API server does not answer."""
     return isinstance(error, Unavailable) or (isinstance(error, ApiError) and error.status >= 500)
-
-
-def _has_started(pod: Pod) -> bool:
-    """Its program runs or has run: there is something to read."""
-    if pod.status.phase in ("Succeeded", "Failed"):
-        return any(
-            status.name == names.MEMBER_CONTAINER and status.state.terminated is not None
-            for status in pod.status.container_statuses
-        )
-    return any(
-        status.name == names.MEMBER_CONTAINER
-        and (
-            status.state.running is not None
-            or status.state.terminated is not None
-            or status.last_state.terminated is not None
-        )
-        for status in pod.status.container_statuses
-    )

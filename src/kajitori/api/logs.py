@@ -15,7 +15,8 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.log_merge import RankedPiece, merged
-from kajitori.api.log_source import Batch, LogRequest, MemberLog
+from kajitori.api.log_request import Batch, LogRequest
+from kajitori.api.log_source import MemberLog
 from kajitori.api.lookup import find_run
 from kajitori.api.paging import Parameters
 from kajitori.api.results import array_of

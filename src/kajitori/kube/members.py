@@ -186,6 +186,14 @@ def main_container(pod: Pod) -> ContainerStatus | None:
     return None
 
 
+def has_started(pod: Pod) -> bool:
+    """Whether the user's program was ever started."""
+    container = main_container(pod)
+    if container is None:
+        return False
+    return bool(container.state.running or container.state.terminated or container.last_state.terminated)
+
+
 def started_at_of(pod: Pod) -> str:
     """When the user's program started last; empty where it has not."""
     container = main_container(pod)

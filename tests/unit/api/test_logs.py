@@ -14,6 +14,7 @@ from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
 
 from kajitori.api import log_source
 from kajitori.api.log_lines import LINE_LIMIT_BYTES
+from kajitori.api.log_slots import MAX_LOGS
 from kajitori.store.blobs import open_blobs
 from kajitori.store.logs import KeptLogs, MemberLogName
 
@@ -404,7 +405,7 @@ async def test_a_reader_that_hangs_up_leaves_nothing_behind(world: World, served
     async with asyncio.timeout(60):
         for log in logs:
             await log.left.wait()
-    assert world.api.log_slots.free == log_source.MAX_LOGS
+    assert world.api.log_slots.free == MAX_LOGS
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""The Pods of one member, attempt by attempt, as far as their logs are concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kajitori.core import names
+from kajitori.kube.members import has_started, main_container
+from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import Pod, RunObject
+
+LOOKED_AT_BY_NAME = 64
+"""Attempts between two looks; where there are more, what there is of them is listed."""
+
+
+class MemberPods:
+    """The Pods of one rank of a run, as the mirror shows them now."""
+
+    def __init__(self, mirror: Mirror, run: RunObject, rank: int) -> None:
+        self._mirror = mirror
+        self._run = run.metadata
+        self._rank = rank
+
+    def of_attempts(self, oldest: int, newest: int) -> Iterator[Pod]:
+        """Those of these attempts, both included, the newest first."""
+        found = False
+        for attempt in range(newest, max(oldest, newest - LOOKED_AT_BY_NAME) - 1, -1):
+            pod = self.of_attempt(attempt)
+            if pod is not None and pod.run_uid == self._run.uid:
+                found = True
+                yield pod
+        if found or newest - oldest <= LOOKED_AT_BY_NAME:
+            return
+        for pod in self._mirror.pods_of_run(self._run.uid):  # a service's member may be of an old attempt
+            member = pod.member
+            if member is not None and member.rank == self._rank and oldest <= member.attempt <= newest:
+                yield pod
+
+    def of_attempt(self, attempt: int) -> Pod | None:
+        """What has the name of the member's Pod in this attempt."""
+        return self._mirror.pods.get((self._run.namespace, names.pod_name(self._run.name, attempt, self._rank)))
+
+    def is_gone(self, pod: Pod) -> bool:
+        """Whether this Pod is no longer there."""
+        return self._known(pod) is None
+
+    def is_finished(self, pod: Pod) -> bool:
+        """Whether this Pod is there, and has ended by now."""
+        known = self._known(pod)
+        return known is not None and known.is_finished
+
+    def _known(self, pod: Pod) -> Pod | None:
+        meta = pod.metadata
+        known = self._mirror.pods.get((meta.namespace, meta.name))
+        return known if known is not None and known.metadata.uid == meta.uid else None
+
+
+def attempt_of(pod: Pod) -> int:
+    """The attempt that a member's Pod is of."""
+    return pod.member.attempt if pod.member is not None else 0
+
+
+def has_log(pod: Pod) -> bool:
+    """Whether its program runs or has run, and there is something to read."""
+    if pod.is_finished:
+        container = main_container(pod)
+        return container is not None and container.state.terminated is not None
+    return has_started(pod)
