@@ -42,6 +42,7 @@ class LateServer:
     def __init__(self) -> None:
         self.written: list[str] = []
         """UIDs of the Pods of which a status was written."""
+        self.deleted: list[str] = []
         self.answers = asyncio.Event()
 
     async def patch(self, _resource: object, name: str, patch: dict[str, Any], namespace: str, **_: Any) -> object:
@@ -52,9 +53,17 @@ class LateServer:
         return {"metadata": meta, "spec": {"nodeName": NODE}, "status": patch["status"]}
 
 
-def pod(uid: str, version: str) -> SimPod:
+    async def delete(self, _resource: object, _name: str, _namespace: str, *, uid: str, **_: Any) -> None:
+        self.deleted.append(uid)
+        await self.answers.wait()
+
+
+def pod(uid: str, version: str, *, ended: bool = False) -> SimPod:
     meta = {"name": KEY[1], "namespace": KEY[0], "uid": uid, "resourceVersion": version}
-    return msgspec.convert({"metadata": meta, "spec": {"nodeName": NODE}}, SimPod)
+    if ended:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+    status = {"phase": "Failed" if ended else "Pending"}
+    return msgspec.convert({"metadata": meta, "spec": {"nodeName": NODE}, "status": status}, SimPod)
 
 
 @pytest.mark.parametrize("comes_again", [False, True])
@@ -74,6 +83,32 @@ async def test_an_answer_says_nothing_of_a_pod_that_is_gone_meanwhile(comes_agai
     task.cancel()
     assert [each.metadata.uid for each in pods.pods.values()] == (["second"] if comes_again else [])
     assert server.written == ["first", "second"][: 1 + comes_again]
+
+
+@pytest.mark.parametrize("gone_first", [False, True])
+async def test_a_pod_is_deleted_once(gone_first: bool) -> None:
+    """An API server stores the grace of a last deletion, and tells that, before it tells that the Pod is gone. Only a
+    backup's data bring it back."""
+    server = LateServer()
+    pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
+    pods.see(KEY, pod("first", "3", ended=True))
+    task = asyncio.create_task(pods.work())
+    await _all_done()
+    pods.see(KEY, pod("first", "4", ended=True))
+    if gone_first:
+        pods.see(KEY, None)
+    server.answers.set()
+    await _all_done()
+    assert server.deleted == ["first"]
+    if not gone_first:
+        pods.see(KEY, pod("first", "5", ended=True))
+        await _all_done()
+        assert server.deleted == ["first"]
+        pods.see(KEY, None)
+    pods.see(KEY, pod("first", "1", ended=True))
+    await _all_done()
+    task.cancel()
+    assert server.deleted == ["first", "first"]
 
 
 async def test_what_a_backup_lacks_is_written_again() -> None:

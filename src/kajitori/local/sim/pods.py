@@ -49,6 +49,9 @@ class SimulatedPods:
         self._rooms = Rooms(settings)
         self._dirty: dict[Key, None] = {}
         self._busy: set[Key] = set()
+        self._deleted: set[str] = set()
+        """UIDs of Pods that the API server deleted for us, until it tells that they are gone: what it tells before that,
+        of the grace that we asked for, is no reason to ask once more."""
         self._timers: Timers[Key] = Timers()
         self._wake = asyncio.Event()
         self._background = Background()
@@ -71,6 +74,7 @@ class SimulatedPods:
         for key, pod in pods.items():
             old = self.pods.get(key)
             if old is not None and old.metadata.uid == pod.metadata.uid and _is_news(old, pod):
+                self._deleted.discard(pod.metadata.uid)
                 self._remember(key, pod)
                 self._look_at(key)
 
@@ -115,6 +119,8 @@ class SimulatedPods:
         pod = self.pods.get(key)
         if pod is None or key in self._busy or pod.spec.node_name in self._silent:
             return
+        if pod.metadata.uid in self._deleted:
+            return
         node = pod.spec.node_name
         refusal = None
         if self.settings.check_admission and pod.status.start_time is None and not pod.is_finished:
@@ -140,6 +146,8 @@ class SimulatedPods:
         try:
             if step.delete:
                 await self.client.delete(PODS, name, namespace, grace_seconds=0, uid=uid)
+                if (known := self.pods.get(key)) is not None and known.metadata.uid == uid:
+                    self._deleted.add(uid)
             elif step.status is not None:
                 if step.system_oom:
                     await self._tell_system_oom(pod.spec.node_name)
@@ -189,6 +197,7 @@ class SimulatedPods:
     def _forget(self, key: Key, pod: SimPod) -> None:
         node, uid = pod.spec.node_name, pod.metadata.uid
         del self.pods[key]
+        self._deleted.discard(uid)
         self._of_node[node].discard(key)
         self._addresses[node].release(uid)
         self._rooms.leave(uid)
