@@ -52,7 +52,6 @@ class LateServer:
         meta = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "5"}
         return {"metadata": meta, "spec": {"nodeName": NODE}, "status": patch["status"]}
 
-
     async def delete(self, _resource: object, _name: str, _namespace: str, *, uid: str, **_: Any) -> None:
         self.deleted.append(uid)
         await self.answers.wait()

@@ -67,7 +67,10 @@ class NodeStatus:
         spec: dict[str, Any] = {"taints": [dict(taint) for taint in context.settings.taints]}
         annotations = {names.ANNOTATION_SERVING_CERTIFICATE: self.fingerprint} if self.fingerprint else {}
         meta = {"name": self._name, "labels": labels, "annotations": annotations}
-        own: dict[str, Any] = {"labels": labels, "annotations": annotations or {names.ANNOTATION_SERVING_CERTIFICATE: None}}
+        own: dict[str, Any] = {
+            "labels": labels,
+            "annotations": annotations or {names.ANNOTATION_SERVING_CERTIFICATE: None},
+        }
         try:
             found = await cluster.patch(resources.NODES, self._name, {"metadata": own})
         except NotFound:

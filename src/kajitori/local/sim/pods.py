@@ -50,8 +50,8 @@ class SimulatedPods:
         self._dirty: dict[Key, None] = {}
         self._busy: set[Key] = set()
         self._deleted: set[str] = set()
-        """UIDs of Pods that the API server deleted for us, until it tells that they are gone: what it tells before that,
-        of the grace that we asked for, is no reason to ask once more."""
+        """UIDs of Pods that the API server deleted for us, until it tells that they are gone: what it tells before
+        that, of the grace that we asked for, is no reason to ask once more."""
         self._timers: Timers[Key] = Timers()
         self._wake = asyncio.Event()
         self._background = Background()
