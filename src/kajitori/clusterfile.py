@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
 from kajitori.errors import Conflict, InvalidInput
-from kajitori.privatefile import lock_alone, write_private
+from kajitori.privatefile import locked_alone, write_private
 
 CLUSTER_FILE = "kaji.json"
 LOCK_FILE = "kaji.lock"
@@ -59,20 +59,18 @@ def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
 def held(folder: Path) -> Iterator[None]:
     """The data folder is this process's alone; made where it is missing. Raises Conflict where another one has it, and
     InvalidInput where it cannot be used at all."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
-        message = f"{folder} can't be used: {why}"
-        raise InvalidInput.one("--data", message, value=str(folder), hint="name a folder of your own") from error
-    try:
-        if not lock_alone(handle):
+    with ExitStack() as lock:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            is_ours = lock.enter_context(locked_alone(folder / LOCK_FILE))
+        except OSError as error:
+            why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
+            message = f"{folder} can't be used: {why}"
+            raise InvalidInput.one("--data", message, value=str(folder), hint="name a folder of your own") from error
+        if not is_ours:
             hint = "use that one, stop it, or name another folder with --data"
             raise Conflict(f"another kaji up works in {folder}", hint=hint)
         yield
-    finally:
-        os.close(handle)
 
 
 def links_folder() -> Path:

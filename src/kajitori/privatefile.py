@@ -6,6 +6,8 @@ import fcntl
 import os
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 LOCK_SECONDS = 1.0
@@ -30,8 +32,21 @@ def write_private(path: Path, content: bytes) -> None:
         raise
 
 
-def lock_alone(handle: int) -> bool:
-    """Locks an open file for this process alone, until it ends; whether nobody else has it."""
+@contextmanager
+def locked_alone(path: Path) -> Iterator[bool]:
+    """Locks a file, which is made where it is missing, for this process alone; whether nobody else has it.
+
+    Raises:
+        OSError: there can be no such file.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield _lock(handle)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:

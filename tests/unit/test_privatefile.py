@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from kajitori import privatefile
-from kajitori.privatefile import lock_alone
+from kajitori.privatefile import locked_alone
 
 
-@pytest.fixture
-def handles(tmp_path: Path) -> Iterator[tuple[int, int]]:
-    """Two processes' handles of one file, as far as locks go."""
-    opened = [os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2)]
-    yield opened[0], opened[1]
-    for handle in opened:
-        os.close(handle)
-
-
-def test_a_lock_that_is_about_to_be_left_is_waited_for(
-    handles: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_is_about_to_be_left_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by the child of a process that was killed while it started it."""
-    first, second = handles
-    assert lock_alone(first)
-    monkeypatch.setattr("kajitori.privatefile.time.sleep", lambda _: fcntl.flock(first, fcntl.LOCK_UN))
-    assert lock_alone(second)
+    with ExitStack() as first:
+        assert first.enter_context(locked_alone(tmp_path / "lock"))
+        monkeypatch.setattr("kajitori.privatefile.time.sleep", lambda _: first.close())
+        with locked_alone(tmp_path / "lock") as is_ours:
+            assert is_ours
 
 
-def test_one_that_is_held_is_not_had(handles: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = handles
-    assert lock_alone(first)
+def test_one_that_is_held_is_not_had_until_it_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privatefile, "LOCK_SECONDS", 0.0)
-    assert not lock_alone(second)
+    with locked_alone(tmp_path / "lock") as first:
+        assert first
+        with locked_alone(tmp_path / "lock") as second:
+            assert not second
+    with locked_alone(tmp_path / "lock") as third:
+        assert third
+
+
+def test_where_there_can_be_no_lock_nothing_is_locked(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), locked_alone(tmp_path / "missing" / "lock"):
+        pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import msgspec
 
 from kajitori.core.traffic import Ledger
 from kajitori.errors import Conflict, Unavailable
-from kajitori.privatefile import lock_alone, write_private
+from kajitori.privatefile import locked_alone, write_private
 
 log = logging.getLogger(__name__)
 
@@ -55,18 +54,16 @@ def alone(folder: Path) -> Iterator[None]:
 
     Raises Conflict where another agent has it, and Unavailable where nothing can be kept there.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        message = f"nothing can be kept in {folder}: {error.strerror}"
-        raise Unavailable(message, hint="name another folder with --data") from error
-    try:
-        if not lock_alone(handle):
+    with contextlib.ExitStack() as lock:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            is_ours = lock.enter_context(locked_alone(folder / _LOCK))
+        except OSError as error:
+            message = f"nothing can be kept in {folder}: {error.strerror}"
+            raise Unavailable(message, hint="name another folder with --data") from error
+        if not is_ours:
             raise Conflict(f"another agent counts with {folder}", hint="one agent counts for a node: stop the other")
         yield
-    finally:
-        os.close(handle)
 
 
 def discard(folder: Path) -> None:

@@ -7,12 +7,12 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.local.apiserver import quantities
+from kajitori.local.apiserver.go_types import go_type
 from kajitori.local.apiserver.schema import Schema
 
 _NO_BASE64 = re.compile(r"[^A-Za-z0-9+/=\r\n]")
@@ -195,7 +195,7 @@ def _conform_scalar(kind: str, value: Any, path: str, owner: str) -> Any:
     if kind == "intorstring":
         if type(value) in (int, str):
             return value
-        raise WrongType(f"json: cannot unmarshal {_json_type(value)} into Go value of type int32")
+        raise WrongType(f"json: cannot unmarshal {go_type(value)} into Go value of type int32")
     if kind == "number":
         if type(value) in (int, float):
             return value
@@ -255,7 +255,7 @@ def _conform_quantity(value: Any) -> str:
 
 def _conform_time(value: Any, *, micro: bool) -> str:
     if type(value) is not str:
-        raise WrongType(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
+        raise WrongType(f"json: cannot unmarshal {go_type(value)} into Go value of type string")
     found = _TIME.fullmatch(value)
     if found is None:
         if value == "":
@@ -289,18 +289,8 @@ def _conform_bytes(value: Any, path: str, owner: str) -> str:
 def _mismatch(value: Any, wanted: str, path: str, owner: str, found: str = "") -> _Mismatch:
     where = re.sub(r"\[\d+\]", "", path)
     return _Mismatch(
-        f"json: cannot unmarshal {found or _json_type(value)} into Go struct field {owner}.{where} of type {wanted}"
+        f"json: cannot unmarshal {found or go_type(value)} into Go struct field {owner}.{where} of type {wanted}"
     )
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    return "object" if isinstance(value, Mapping) else "array"
 
 
 def conform_custom(schema: Schema, obj: dict[str, Any], *, applied: bool = False) -> list[str]:

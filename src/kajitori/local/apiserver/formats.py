@@ -15,6 +15,7 @@ import yaml
 from kajitori.core.fast_yaml import LOADER
 from kajitori.local.apiserver import protobuf
 from kajitori.local.apiserver.causes import invalid
+from kajitori.local.apiserver.go_types import go_type
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.status import StatusError
 
@@ -315,14 +316,3 @@ def _in_object(text: str) -> bool:
         elif character in "}]" and depth:
             depth.pop()
     return bool(depth) and depth[-1] == "{"
-
-
-def go_type(value: Any) -> str:
-    """What Go's decoder calls the type of a value."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    return "null" if value is None else "array" if isinstance(value, list) else "object"

@@ -18,10 +18,10 @@ from kajitori.local.apiserver.formats import (
     check_identity,
     duplicate_fields,
     encode_json,
-    go_type,
     parse_body,
     report_unknown,
 )
+from kajitori.local.apiserver.go_types import go_type
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.objects import Caller, Objects, Written, made_by_update
 from kajitori.local.apiserver.options import WriteOptions

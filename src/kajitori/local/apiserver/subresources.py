@@ -10,7 +10,8 @@ from kajitori.kube.resources import Resource
 from kajitori.local.apiserver import deletion
 from kajitori.local.apiserver.causes import Cause, not_supported, required
 from kajitori.local.apiserver.crds import version_of
-from kajitori.local.apiserver.formats import encode_json, go_type
+from kajitori.local.apiserver.formats import encode_json
+from kajitori.local.apiserver.go_types import go_type
 from kajitori.local.apiserver.kinds import Kind, Object, Strategy
 from kajitori.local.apiserver.managed import manage_scale
 from kajitori.local.apiserver.models import model_schema

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from kajitori.errors import Unavailable
-from kajitori.privatefile import lock_alone
+from kajitori.privatefile import locked_alone
 
 LOCK_FILE = "kubelet.lock"
 
@@ -16,11 +15,8 @@ LOCK_FILE = "kubelet.lock"
 @contextlib.contextmanager
 def alone(root: Path) -> Iterator[None]:
     """Raises Unavailable where another kubelet uses it."""
-    fd = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if not lock_alone(fd):
+    with locked_alone(root / LOCK_FILE) as is_ours:
+        if not is_ours:
             hint = "stop it first, or give this one a root folder of its own"
             raise Unavailable(f"another kubelet uses {root}", hint=hint)
         yield
-    finally:
-        os.close(fd)
