@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.helpers.brought_code import assert_all_get_the_same
 from tests.helpers.commands import Kaji, kaji, server
 
 PATIENCE_SECONDS = 60.0
@@ -197,6 +198,10 @@ def test_a_lost_member_takes_the_gang_back_and_it_ends(laptop: Laptop) -> None:
     assert (status["phase"], status["restarts"], status["attempts"]) == ("Succeeded", 1, 2)
     logs = laptop.kaji("logs", "--all-ranks", "pair").stdout
     assert "attempt 2 rank 0" in logs and "attempt 2 rank 1" in logs
+
+
+def test_every_member_of_every_attempt_gets_the_same_code(laptop: Laptop) -> None:
+    assert_all_get_the_same(laptop.kaji, laptop.home / "brought", "--cpus", "0.5", "-m", "64m")
 
 
 def test_a_waiting_run_says_what_is_missing_and_who_holds_it(laptop: Laptop) -> None:

@@ -62,6 +62,8 @@ def node_path(name: str, rest: str = "") -> str:
 def require_nodes(api: Api, names: Iterable[str]) -> list[str]:
     """The names, each once, where there are such nodes; else raises what is wrong with all the others at once."""
     wanted = list(dict.fromkeys(names))
+    if "" in wanted:  # a variable of a script that is not set
+        raise InvalidInput.one("NODE", "'' is no node's name", hint="see them all: kaji nodes")
     missing: list[NotFound] = []
     for name in wanted:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
+from tests.helpers.brought_code import assert_all_get_the_same
 from tests.helpers.site import POLICY, SERVER, TOGETHER, Site
 
 pytestmark = TOGETHER
@@ -62,6 +63,17 @@ def test_members_of_a_gang_are_told_of_each_other(site: Site) -> None:
     ticket = site.kubectl("get", "pods", "-n", "vision", "-l", "kajitori.dev/run=found", "-o", "yaml").stdout
     shown = ticket.split("KAJI_START_TICKET")[1].split("value: ")[1].split()[0]
     assert not any(shown in site.log(part) for part in site.processes)
+
+
+def test_every_member_of_every_attempt_gets_the_same_code(site: Site) -> None:
+    """It is uploaded to one part, and asked for by another's tickets."""
+    rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": site.url}}
+    site.policy.write_text(yaml.safe_dump(rules))
+    try:
+        here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m")
+        assert_all_get_the_same(site.kaji, site.folder / "code", *here)
+    finally:
+        site.policy.write_text(yaml.safe_dump(POLICY))
 
 
 def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(site: Site) -> None:

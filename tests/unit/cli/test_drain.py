@@ -129,6 +129,15 @@ def test_of_several_all_are_known_or_none_is_touched(verb: str) -> None:
     assert api.calls_to("POST") == []
 
 
+def test_a_name_that_is_empty_is_none() -> None:
+    """As that of a variable that is not set."""
+    api = FakeWebApi(answers={"GET /v1/nodes/gpu-7": node()})
+    result = invoke(api, "drain", "gpu-7", "")
+    assert result.exit_code == 2
+    assert result.stderr == "kaji: NODE: '' is no node's name\n      see them all: kaji nodes\n"
+    assert api.calls_to("POST") == []
+
+
 def test_nodes_take_work_again() -> None:
     api = FakeWebApi(
         answers={
