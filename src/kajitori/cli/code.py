@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kajitori.cli.context import Cli
 from kajitori.cli.http import Api
 from kajitori.cli.problems import say
-from kajitori.cli.streams import Patience
+from kajitori.cli.streams import Outage, Patience
 from kajitori.errors import KajitoriError, StorageFull, Unavailable
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Code:
         from kajitori.codepack.uploading import upload
 
         whole = self._pack.size_bytes
-        patience = Patience(api.sleep, lambda words: None if self._quiet else say(f"code: {words}"))
+        patience = Patience(api, None if self._quiet else Outage(say, "code"))
         unchecked = self._pack.parts > 1
         with self._status("asking for what is there") as update:
             while True:

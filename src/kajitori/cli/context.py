@@ -60,7 +60,7 @@ class Cli:
         """A client of the server; a context manager."""
         from kajitori.cli.http import Api
 
-        return Api(self.find_target(), transport=self.transport, debug=self.debug, sleep=self.sleep)
+        return Api(self.find_target(), transport=self.transport, debug=self.debug, sleep=self.sleep, now=self.now)
 
     @property
     def colour(self) -> bool | None:

@@ -18,7 +18,7 @@ from kajitori.cli.interrupts import Signals
 from kajitori.cli.logprint import LogPrinter
 from kajitori.cli.problems import say
 from kajitori.cli.progress import Progress
-from kajitori.cli.streams import LogReader, watch
+from kajitori.cli.streams import LogReader, outage_of, watch
 from kajitori.cli.words import (
     View,
     has_started,
@@ -63,6 +63,7 @@ class Follower(threading.Thread):
         self._listening = True
         self._output = threading.Lock()
         self._progress = Progress(cli, self._say, quiet=quiet)
+        self._outage = outage_of(run, self._tell_outage)
         replicas = members_asked_for(run)
         self._counts_only = is_sweep(run) and rank is None and not all_ranks
         if all_ranks and replicas > MOST_MERGED:
@@ -70,7 +71,7 @@ class Follower(threading.Thread):
         several = rank is None and 1 < replicas <= (MOST_MERGED if all_ranks else MOST_RANKS)
         if rank is None and replicas > 1 and not several and not quiet and not self._counts_only:
             say(f"{run['name']}: the log of rank 0 of {replicas}; others: kaji logs --rank R {run['name']}")
-        self._reader = LogReader(api, run, rank=rank, all_ranks=several, follow=True, first=1)
+        self._reader = LogReader(api, run, rank=rank, all_ranks=several, follow=True, first=1, outage=self._outage)
         self._printer = LogPrinter(prefix=several, colour=cli.colour)
 
     def run(self) -> None:
@@ -103,7 +104,7 @@ class Follower(threading.Thread):
 
     def _follow(self) -> None:
         with self._cli.api() as api:  # one stream of views from the first to the last, so that no restart is missed
-            views = watch(api, self.view)
+            views = watch(api, self.view, self._outage)
             for view in views:
                 self.view = view
                 if phase_of(view) not in _BEFORE_RUNNING:
@@ -147,6 +148,10 @@ class Follower(threading.Thread):
                     self._printer.print(line)
         except KajitoriError as error:
             self._say(f"{self.view['name']}: its log can't be read: {error.message}")
+
+    def _tell_outage(self, text: str) -> None:
+        self._progress.stop()
+        self._say(text)
 
     def _say(self, text: str) -> None:
         with self._output:

@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlsplit
@@ -77,10 +78,12 @@ class Api:
         transport: httpx2.BaseTransport | None = None,
         debug: bool = False,
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.target = target
         self.debug = debug
         self.sleep = sleep
+        self.now = now
         self._client = httpx2.Client(
             base_url=target.url,
             transport=transport or _transport_to(target),
@@ -140,18 +143,24 @@ class Api:
             if not page["continue"] or (limit is not None and len(items) >= limit):
                 return items
 
-    def documents(self, path: str, params: Params | None = None) -> Iterator[dict[str, Any]]:
-        """Newline-delimited JSON, one connection. Raises Broken where it ends in the middle."""
-        for line in self.lines(path, params):
+    def documents(
+        self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None
+    ) -> Iterator[dict[str, Any]]:
+        """Newline-delimited JSON, as `lines`."""
+        for line in self.lines(path, params, opened=opened):
             if line.strip():
                 try:
                     yield json.loads(line)
                 except ValueError as error:
                     raise Broken("the server sent half a line") from error
 
-    def lines(self, path: str, params: Params | None = None) -> Iterator[str]:
-        """Lines of a stream without their ends, one connection. Raises Broken where it ends in the middle."""
+    def lines(
+        self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None
+    ) -> Iterator[str]:
+        """Lines of a stream without their ends, one connection; `opened` is called once the server has begun to answer.
+        Raises Broken where it ends in the middle."""
         with self._stream(path, params) as response:
+            opened()
             rest = b""
             chunks = response.iter_bytes()
             while True:

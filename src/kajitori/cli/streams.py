@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from kajitori.cli.http import Api, Broken, run_path
@@ -15,9 +17,9 @@ from kajitori.errors import NotFound, Unavailable
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 5.0
-MAX_FAILURES = 24
-"""In a row; with the pauses about two minutes: a server that is started again is waited for."""
-TOLD_AFTER = 4
+GIVE_UP_SECONDS = 120.0
+"""After the first of a row of failures: a server that is started again is waited for."""
+TOLD_AFTER_SECONDS = 3.0
 
 REMEMBERED_EVENTS = 10_000
 """So many are known again when they are told a second time after a broken connection."""
@@ -33,34 +35,76 @@ def _instant(time: str) -> str:
     return f"{second}.{fraction:0<9}Z"
 
 
-class Patience:
-    """Pauses between attempts to reach a server again, until it has failed too often in a row."""
+class Outage:
+    """Says once that a server is away and until when it is tried again, and once that it is back, whoever of several
+    that talk to it notices. Thread-safe."""
 
-    def __init__(self, sleep: Callable[[float], None], tell: Callable[[str], None] | None = None) -> None:
-        """`tell` is given what is wrong once it has been so for some seconds."""
-        self._sleep = sleep
-        self._tell = tell
+    def __init__(self, say: Callable[[str], None], about: str, goes_on: str = "") -> None:
+        """`about` is whose server that is: a run, code; `goes_on` what is not hurt by it."""
+        self._say = say
+        self._about = about
+        self._goes_on = f", and {goes_on}" if goes_on else ""
+        self._lasts = False
+        self._lock = threading.Lock()
+
+    def begins(self, why: str, until: datetime) -> None:
+        with self._lock:
+            if not self._lasts:
+                self._lasts = True
+                when = until.astimezone().strftime("%H:%M:%S")
+                self._say(f"{self._about}: {why}; it is tried again until {when}{self._goes_on}")
+
+    def ends(self) -> None:
+        with self._lock:
+            if self._lasts:
+                self._lasts = False
+                self._say(f"{self._about}: the server answers again")
+
+
+def outage_of(run: View, say: Callable[[str], None]) -> Outage:
+    """What is said where whoever follows a run loses its server."""
+    return Outage(say, run["name"], "the run itself goes on")
+
+
+class Patience:
+    """Pauses between attempts to reach a server again, until it was away for too long."""
+
+    def __init__(self, api: Api, outage: Outage | None = None) -> None:
+        """`outage` is told once it has lasted for some seconds."""
+        self._api = api
+        self._outage = outage
         self._failures = 0
+        self._since: datetime | None = None
 
     def failed(self, error: Unavailable) -> None:
-        """Waits, or raises the error where that was once too often."""
+        """Waits, or raises the error where that has lasted for too long."""
+        now = self._api.now()
+        self._since = self._since or now
         self._failures += 1
-        if self._failures > MAX_FAILURES:
+        until = self._since + timedelta(seconds=GIVE_UP_SECONDS)
+        if now >= until:
             raise error
-        if self._failures == TOLD_AFTER and self._tell is not None:
-            self._tell(f"{error.message}; it is tried again for two minutes")
-        self._sleep(min(FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1), LONGEST_PAUSE_SECONDS))
+        if self._outage is not None and (now - self._since).total_seconds() >= TOLD_AFTER_SECONDS:
+            self._outage.begins(error.message, until)
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1), LONGEST_PAUSE_SECONDS)
+        self._api.sleep(min(pause, (until - now).total_seconds()))
+
+    def answered(self) -> None:
+        """The server is there; whether it does what it was asked for, nobody knows yet."""
+        if self._outage is not None and self._failures:
+            self._outage.ends()
 
     def worked(self) -> None:
-        self._failures = 0
+        self.answered()
+        self._failures, self._since = 0, None
 
 
-def watch(api: Api, run: View) -> Iterator[dict[str, Any]]:
+def watch(api: Api, run: View, outage: Outage | None = None) -> Iterator[dict[str, Any]]:
     """The run's view now and at each change, until it is final or gone, whatever happens to connections.
 
     Raises NotFound where it is gone before it was final.
     """
-    patience = Patience(api.sleep)
+    patience = Patience(api, outage)
     while True:
         try:
             for view in api.documents(run_path(run, "/watch")):
@@ -81,27 +125,29 @@ def watch(api: Api, run: View) -> Iterator[dict[str, Any]]:
             patience.failed(error)
 
 
-def events(api: Api, run: View, *, known: Iterable[Mapping[str, Any]] = ()) -> Iterator[dict[str, Any]]:
+def events(
+    api: Api, run: View, *, known: Iterable[Mapping[str, Any]] = (), outage: Outage | None = None
+) -> Iterator[dict[str, Any]]:
     """What happened to a run and what happens until it is final, each once, whatever happens to connections.
 
     What is `known` is not told again.
     """
-    yield from _events(api, run_path(run, "/events"), {"follow": True}, known)
+    yield from _events(api, run_path(run, "/events"), {"follow": True}, known, outage)
 
 
-def all_events(api: Api, namespace: str | None, last: int) -> Iterator[dict[str, Any]]:
+def all_events(api: Api, namespace: str | None, last: int, outage: Outage | None = None) -> Iterator[dict[str, Any]]:
     """What happened last to the runs of a namespace and what happens from now on, each once; ends never."""
-    yield from _events(api, "/v1/events/watch", {"namespace": namespace, "limit": str(last)})
+    yield from _events(api, "/v1/events/watch", {"namespace": namespace, "limit": str(last)}, (), outage)
 
 
 def _events(
-    api: Api, path: str, params: Mapping[str, Any], known: Iterable[Mapping[str, Any]] = ()
+    api: Api, path: str, params: Mapping[str, Any], known: Iterable[Mapping[str, Any]], outage: Outage | None
 ) -> Iterator[dict[str, Any]]:
-    patience = Patience(api.sleep)
+    patience = Patience(api, outage)
     seen = OrderedDict.fromkeys(json.dumps(event, sort_keys=True) for event in known)
     while True:
         try:
-            for event in api.documents(path, params):
+            for event in api.documents(path, params, opened=patience.answered):
                 patience.worked()
                 key = json.dumps(event, sort_keys=True)
                 if key not in seen:
@@ -140,15 +186,16 @@ class LogReader:
     """None: the newest."""
     first: int | None = None
     """With `follow`: begin with this attempt instead of with the newest."""
+    outage: Outage | None = None
     _seen: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     """Of each member: the time of its last line, and how many lines of that very time were given."""
 
     def lines(self) -> Iterator[LogLine]:
         """Until the log ends; with `follow`, until the run is final. Raises Unavailable where the server stays away."""
-        patience = Patience(self.api.sleep)
+        patience = Patience(self.api, self.outage)
         while True:
             try:
-                for line in self._once():
+                for line in self._once(patience.answered):
                     patience.worked()
                     yield line
                 return
@@ -157,7 +204,7 @@ class LogReader:
                     raise
                 patience.failed(error)
 
-    def _once(self) -> Iterator[LogLine]:
+    def _once(self, opened: Callable[[], None]) -> Iterator[LogLine]:
         skipping = dict(self._seen)
         met: dict[tuple[int, int], int] = {}
         begun: dict[tuple[int, int], str] = {}
@@ -172,7 +219,7 @@ class LogReader:
             "fromAttempt": self.first,
             "timestamps": True,
         }
-        for raw in self.api.lines(run_path(self.run, "/logs"), params | self._resumption()):
+        for raw in self.api.lines(run_path(self.run, "/logs"), params | self._resumption(), opened=opened):
             line, goes_on = self._read(raw)
             member = line.rank, line.attempt
             if goes_on or member in begun:

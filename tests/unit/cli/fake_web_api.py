@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -153,6 +153,11 @@ class FakeWebApi:
         return httpx2.Response(status, content=content, headers={**headers, **extra})
 
 
+def clock_in(seconds: float) -> str:
+    """What a watch on the wall shows so long after NOW."""
+    return (NOW + timedelta(seconds=seconds)).astimezone().strftime("%H:%M:%S")
+
+
 def ndjson(documents: Iterable[Any]) -> list[bytes]:
     return [json.dumps(document).encode() + b"\n" for document in documents]
 
@@ -189,7 +194,7 @@ def cli_of(api: FakeWebApi, environment: Mapping[str, str] | None = None, **more
         environment=environment or {},
         transport=httpx2.MockTransport(api.handle),
         target=Target("http://kaji.test", TOKEN, more.pop("namespace", "vision")),
-        now=lambda: NOW,
+        now=lambda: NOW + timedelta(seconds=sum(api.naps)),
         sleep=api.naps.append,
         settle_seconds=more.pop("settle_seconds", 0),
         **more,

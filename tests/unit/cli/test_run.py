@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.unit.cli.fake_web_api import FakeWebApi, cli_of, cut_after, invoke, logged, ndjson, problem, view
+from tests.unit.cli.fake_web_api import FakeWebApi, cli_of, clock_in, cut_after, invoke, logged, ndjson, problem, view
 
 from kajitori.cli.app import kaji
 from kajitori.core.run import parse_spec
@@ -297,7 +297,21 @@ def test_a_server_that_stays_away_is_the_platforms_failure() -> None:
     result = invoke(api, "run", "x")
     assert result.exit_code == 125
     assert "no API server" in result.stderr
-    assert 60 < sum(api.naps) < 300
+    assert sum(api.naps) == pytest.approx(120)
+    words = f"no API server; it is tried again until {clock_in(120)}, and the run itself goes on"
+    assert result.stderr.count(words) == 1
+
+
+def test_log_and_watch_that_lose_one_server_say_it_once() -> None:
+    """Two threads talk to it."""
+    api = story(ended(), view("bert"))
+    away = problem(503, "Unavailable", "no API server")
+    for path, answer in (("watch", ndjson([view("bert")])), ("logs", cut_after(*logged("2026-11-21T10:00:00Z a")))):
+        api.queues[f"GET {RUN}/{path}"] = [answer, *[away] * 6]
+    api.answers[f"GET {RUN}/logs"] = logged("2026-11-21T10:00:00Z a", "2026-11-21T10:00:01Z b")
+    result = invoke(api, "run", "x")
+    assert (result.exit_code, result.stdout) == (0, "a\nb\n")
+    assert [result.stderr.count(words) for words in ("no API server; it is tried", "answers again")] == [1, 1]
 
 
 def test_a_run_that_is_deleted_meanwhile() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import FakeWebApi, cut_after, invoke, logged, ndjson, problem, view
+from tests.unit.cli.fake_web_api import FakeWebApi, clock_in, cut_after, invoke, logged, ndjson, problem, view
 
 from kajitori.api.logs import MAX_RANKS
 from kajitori.cli.follow import MOST_MERGED
@@ -168,6 +168,26 @@ def test_logs_of_several_members_go_on_where_each_was() -> None:
     result = invoke(api, "logs", "-f", "bert")
     assert result.stdout == "[0] a\n[1] b\n[0] c\n[0] d\n[1] e\n"
     assert api.calls_to("GET", "/logs")[1].query["since"] == ["2026-11-21T10:00:02.000000000Z"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [("logs -f", "/logs"), ("wait", "/watch"), ("events -f", "/events")],
+)
+@pytest.mark.parametrize(("failures", "said"), [(3, []), (6, ["away", "back"])])
+def test_whoever_follows_is_told_that_the_server_is_away_and_that_it_is_back(
+    verb: str, path: str, failures: int, said: list[str]
+) -> None:
+    """Once each, after a few seconds, though nothing else is told; until when it is tried, and that the run goes on."""
+    path = f"GET /v1/runs/vision/bert{path}"
+    api = FakeWebApi([BERT], answers={path: ndjson([view("bert", "Succeeded")]) if verb == "wait" else []})
+    api.queues[path] = [problem(503, "Unavailable", "the API server is away")] * failures
+    result = invoke(api, *verb.split(), "bert")
+    words = {
+        "away": f"bert: the API server is away; it is tried again until {clock_in(120)}, and the run itself goes on",
+        "back": "bert: the server answers again",
+    }
+    assert (result.exit_code, result.stderr.splitlines()) == (0, [words[each] for each in said])
 
 
 def test_who_follows_misses_no_restart_while_a_connection_is_broken() -> None:

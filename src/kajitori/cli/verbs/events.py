@@ -36,7 +36,8 @@ def command(
     """
     from kajitori.cli.lookup import find_run
     from kajitori.cli.output import print_document
-    from kajitori.cli.streams import all_events
+    from kajitori.cli.problems import say
+    from kajitori.cli.streams import Outage, all_events, outage_of
     from kajitori.cli.streams import events as events_of
 
     last = line_count(tail) if tail is not None else None if run is not None else LAST
@@ -46,12 +47,12 @@ def command(
             found = _events_of(api, view) if not follow or last is not None else []
             left_out = found[: max(0, len(found) - last)] if last is not None else []
             if follow:
-                return _follow(events_of(api, view, known=left_out), output)
+                return _follow(events_of(api, view, known=left_out, outage=outage_of(view, say)), output)
             found = found[len(left_out) :]
         else:
             where = namespace or api.target.namespace or None
             if follow:
-                return _follow(all_events(api, where, _followable(last)), output)
+                return _follow(all_events(api, where, _followable(last), Outage(say, "events")), output)
             found = api.all_items("/v1/events", {"namespace": where}, limit=last)[::-1] if last != 0 else []
         if output is not None:
             print_document({"items": found}, output)

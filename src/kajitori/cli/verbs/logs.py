@@ -48,7 +48,7 @@ def command(
     from kajitori.cli.logprint import LogPrinter
     from kajitori.cli.lookup import find_run
     from kajitori.cli.problems import say
-    from kajitori.cli.streams import LogReader
+    from kajitori.cli.streams import LogReader, outage_of
     from kajitori.cli.words import has_started, is_sweep, members_asked_for, progress_words
     from kajitori.core.nodelist import compress_ranks
 
@@ -69,7 +69,15 @@ def command(
         if not has_started(view):
             say(f"{view['name']}: no log: {progress_words(view)}")
         reader = LogReader(
-            api, view, rank=rank, all_ranks=several, follow=follow, tail=last, since=oldest, attempt=attempt
+            api,
+            view,
+            rank=rank,
+            all_ranks=several,
+            follow=follow,
+            tail=last,
+            since=oldest,
+            attempt=attempt,
+            outage=outage_of(view, say),
         )
         printer = LogPrinter(prefix=several, timestamps=timestamps, colour=cli.colour)
         all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")

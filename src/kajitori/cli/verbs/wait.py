@@ -20,13 +20,14 @@ def command(cli: Cli, runs: tuple[str, ...], namespace: str | None) -> int:
     """
     from kajitori.cli.exitcodes import exit_code_of
     from kajitori.cli.lookup import find_run
-    from kajitori.cli.streams import watch
+    from kajitori.cli.problems import say
+    from kajitori.cli.streams import outage_of, watch
 
     with cli.api() as api:
         views = [find_run(api, text, namespace) for text in runs]
         for view in views:
             last = view
-            for last in watch(api, view):  # noqa: B007 (the last one is what counts)
+            for last in watch(api, view, outage_of(view, say)):  # noqa: B007 (the last one is what counts)
                 pass
             click.echo(exit_code_of(last))
     return 0
