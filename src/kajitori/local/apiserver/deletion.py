@@ -9,8 +9,10 @@ from typing import Any
 from kajitori.local.apiserver import admission
 from kajitori.local.apiserver.admission import AdmissionRequest
 from kajitori.local.apiserver.kinds import Kind, Object
-from kajitori.local.apiserver.objects import Caller, Objects, encode_plain, now_text
+from kajitori.local.apiserver.objects import Caller, Objects
 from kajitori.local.apiserver.options import DeleteOptions
+from kajitori.local.apiserver.own_metadata import now_text
+from kajitori.local.apiserver.shown import encode_plain
 from kajitori.local.apiserver.status import StatusError, qualified
 from kajitori.local.store import Record, Stale
 

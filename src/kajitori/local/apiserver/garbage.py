@@ -8,8 +8,9 @@ import msgspec
 
 from kajitori.local.apiserver.deletion import FOREGROUND, ORPHAN, delete_record
 from kajitori.local.apiserver.kinds import Kind, KindRegistry, Object
-from kajitori.local.apiserver.objects import Objects, store_key
+from kajitori.local.apiserver.objects import Objects
 from kajitori.local.apiserver.options import DeleteOptions
+from kajitori.local.apiserver.shown import store_key
 from kajitori.local.store import DELETED, Event, Record
 
 Add = Callable[[str, str], None]

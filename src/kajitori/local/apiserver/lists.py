@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from kajitori.local.apiserver.causes import shown as quoted
 from kajitori.local.apiserver.formats import Format, encode_json
 from kajitori.local.apiserver.kinds import Kind, Object
-from kajitori.local.apiserver.objects import Objects, shown, store_key
+from kajitori.local.apiserver.objects import Objects
 from kajitori.local.apiserver.options import ListOptions
 from kajitori.local.apiserver.requests import Target
 from kajitori.local.apiserver.selection import Selection, selection
+from kajitori.local.apiserver.shown import shown, store_key
 from kajitori.local.apiserver.status import StatusError
 from kajitori.local.apiserver.tables import to_table
 from kajitori.local.store import Compacted, Record

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from kajitori.local.apiserver import fieldsets
 from kajitori.local.apiserver.fieldsets import Comparison, FieldSet, difference, intersection, union
 from kajitori.local.apiserver.kinds import Kind, Object
-from kajitori.local.apiserver.objects import now_text
+from kajitori.local.apiserver.own_metadata import now_text
 from kajitori.local.apiserver.status import StatusError
 
 Entry: TypeAlias = dict[str, Any]

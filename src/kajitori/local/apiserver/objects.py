@@ -6,11 +6,9 @@ what the kind's strategy prepares, validation, validating admission, store.
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.kube.resources import Resource
@@ -20,7 +18,18 @@ from kajitori.local.apiserver.auth import ANONYMOUS, User
 from kajitori.local.apiserver.causes import Cause, invalid
 from kajitori.local.apiserver.kinds import Kind, KindRegistry, Object
 from kajitori.local.apiserver.options import WriteOptions
+from kajitori.local.apiserver.own_metadata import (
+    IDENTITY,
+    SERVER_SET,
+    generate_name,
+    keep,
+    keep_identity,
+    now_text,
+    only_times_differ,
+)
+from kajitori.local.apiserver.preconditions import not_that_uid
 from kajitori.local.apiserver.selection import node_of
+from kajitori.local.apiserver.shown import encode_plain, shown, store_key, unstored
 from kajitori.local.apiserver.status import StatusError, qualified
 from kajitori.local.store import KeyTaken, NotStored, Record, Stale, Store
 
@@ -36,17 +45,6 @@ _NEED_VERSION = frozenset(
     }
 )
 """An update of these, and of custom resources, must name a resource version (AllowUnconditionalUpdate)."""
-_FOLDERS = {
-    "services": "services/specs",
-    "endpoints": "services/endpoints",
-    "nodes": "minions",
-    "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
-}
-"""Where etcd has them, as messages say, if not under their plural."""
-_NAME_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
-_GENERATED_MAX_LENGTH = 58
-_IDENTITY = ("uid", "creationTimestamp", "selfLink")
-_SERVER_SET = (*_IDENTITY, "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 @dataclass(slots=True)
@@ -120,7 +118,7 @@ class Objects:
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         meta.pop("resourceVersion", None)
-        for name in _SERVER_SET if not by_update else _IDENTITY:
+        for name in SERVER_SET if not by_update else IDENTITY:
             meta.pop(name, None)
         kind.strategy.default(obj)
         (own or _disown)(obj, None)
@@ -158,7 +156,7 @@ class Objects:
                 taken.message = f"object is being deleted: {taken.message}"
             raise taken
         if options.dry_run:
-            return Written(_unstored(kind, obj), created=True)
+            return Written(unstored(kind, obj), created=True)
         try:
             record = self.store.create(store_key(kind), namespace, meta["name"], kind.encode(obj))
         except KeyTaken as error:
@@ -215,9 +213,9 @@ class Objects:
         meta, before = new["metadata"], old["metadata"]
         strategy.default(new)
         self_link = meta.get("selfLink")
-        _keep_identity(meta, before)
+        keep_identity(meta, before)
         if own is None:
-            _keep(meta, before, "managedFields")
+            keep(meta, before, "managedFields")
         else:
             own(new, old)
         request = AdmissionRequest(
@@ -251,8 +249,8 @@ class Objects:
             if not options.dry_run:
                 await self.durable(self.remove(kind, record).revision)
             return Written(encode_plain(new))
-        if _only_times_differ(new, old):
-            _keep(meta, before, "managedFields")
+        if only_times_differ(new, old):
+            keep(meta, before, "managedFields")
         encoded = kind.encode(new)
         if encoded == record.object and not options.dry_run:
             # What is compared is what is stored: a default that came into the schema since is a change.
@@ -261,7 +259,7 @@ class Objects:
         if subresource != "status":
             admission.check(request, self.view)
         if options.dry_run:
-            return Written(_unstored(kind, new, self_link))
+            return Written(unstored(kind, new, self_link))
         stored = self.store.update(record, kind.settle(encoded))
         revision = self.follow_up(kind, record, stored)
         await self.durable(revision)
@@ -366,77 +364,9 @@ class View:
         return [record.object for record in self._store.records(f"{resource.group}/{resource.plural}", namespace)]
 
 
-def _unstored(kind: Kind, obj: Object, self_link: str | None = None) -> bytes:
-    """What a dry run answers: the object as it would be read, but for what only storing takes away."""
-    seen = kind.decode(kind.settle(kind.encode(obj)))
-    if self_link:
-        seen = {**seen, "metadata": {**seen["metadata"], "selfLink": self_link}}
-    return encode_plain(seen)
-
-
 def made_by_update(kind: Kind) -> bool:
     """Whether a PUT makes an object that does not exist, be it to its status alone."""
     return qualified(kind.resource) in _MADE_BY_UPDATE
-
-
-def store_key(kind: Kind) -> str:
-    """Under what the store keeps a kind's objects."""
-    stored = kind.stored
-    return f"{stored.group}/{stored.plural}"
-
-
-def shown(kind: Kind, record: Record) -> bytes:
-    """A stored object as the kind shows it."""
-    return record.value if kind.from_stored is None else encode_plain(kind.decode(record.decode()))
-
-
-def encode_plain(obj: Object) -> bytes:
-    """An object as JSON, with kind, apiVersion and metadata first."""
-    from kajitori.local.apiserver.formats import encode_json
-
-    first = {name: obj[name] for name in ("kind", "apiVersion", "metadata") if name in obj}
-    return encode_json({**first, **{name: value for name, value in obj.items() if name not in first}})
-
-
-def now_text() -> str:
-    """The present time as metadata have it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def generate_name(base: str) -> str:
-    """A name from `generateName`: five random characters follow."""
-    return base[:_GENERATED_MAX_LENGTH] + "".join(secrets.choice(_NAME_CHARACTERS) for _ in range(5))
-
-
-def not_that_uid(
-    kind: Kind, namespace: str, name: str, uid: str, present: str = "", *, dry_run: bool = False
-) -> StatusError:
-    """409: whoever changes an object means another one of the same name; `present` is empty if there is none."""
-    return _failed_precondition(kind, namespace, name, "UID", uid, present, dry_run)
-
-
-def not_that_version(
-    kind: Kind, namespace: str, name: str, version: str, present: str, *, dry_run: bool = False
-) -> StatusError:
-    """409: whoever changes an object means another version of it."""
-    return _failed_precondition(kind, namespace, name, "ResourceVersion", version, present, dry_run)
-
-
-def _failed_precondition(
-    kind: Kind, namespace: str, name: str, what: str, wanted: str, present: str, dry_run: bool
-) -> StatusError:
-    resource = kind.stored
-    folder = f"{resource.group}/{resource.plural}" if kind.custom is not None else resource.plural
-    folder = _FOLDERS.get(qualified(resource), folder)
-    key = "/".join(part for part in ("" if dry_run else "/registry", folder, namespace, name) if part)
-    if dry_run:
-        # What is not stored has no place below the prefix.
-        key = f"/{key}"
-    why = (
-        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {present}"
-    )
-    return StatusError.conflict(kind.resource, name, why)
 
 
 def invalid_object(kind: Kind, name: str, causes: list[Any]) -> StatusError:
@@ -454,28 +384,6 @@ def _disown(obj: Object, _old: Object | None) -> None:
     obj["metadata"].pop("managedFields", None)
 
 
-def _keep(meta: Object, before: Object, name: str) -> None:
-    if name in before:
-        meta[name] = before[name]
-    else:
-        meta.pop(name, None)
-
-
-def _keep_identity(meta: Object, before: Object) -> None:
-    """What no update changes or has to repeat."""
-    meta.setdefault("name", before["name"])
-    if "namespace" in before:
-        meta.setdefault("namespace", before["namespace"])
-    meta.setdefault("uid", before["uid"])
-    meta["creationTimestamp"] = before.get("creationTimestamp")
-    meta.pop("selfLink", None)
-    if before.get("deletionTimestamp"):
-        meta["deletionTimestamp"] = before["deletionTimestamp"]
-        if "deletionGracePeriodSeconds" in before:
-            meta.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
-    _keep(meta, before, "generation")
-
-
 def _is_finished(kind: Kind, new: Object, old: Object) -> bool:
     """The last finalizer of an object that is being deleted was taken away (ShouldDeleteDuringUpdate)."""
     before = old["metadata"]
@@ -486,15 +394,3 @@ def _is_finished(kind: Kind, new: Object, old: Object) -> bool:
     if kind.resource.plural == "namespaces" and not kind.resource.group:
         return not (new.get("spec") or {}).get("finalizers")
     return True
-
-
-def _only_times_differ(new: Object, old: Object) -> bool:
-    """Nothing but the times in managedFields is new: not worth a revision."""
-    if {**new, "metadata": None} != {**old, "metadata": None}:
-        return False
-    return _timeless(new["metadata"]) == _timeless(old["metadata"])
-
-
-def _timeless(meta: Object) -> Object:
-    entries = [{**entry, "time": None} for entry in meta.get("managedFields") or []]
-    return {**meta, "managedFields": entries}

@@ -22,23 +22,12 @@ from kajitori.local.apiserver.formats import (
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.lists import Lister, encode_list, partial_metadata
 from kajitori.local.apiserver.managed import manage
-from kajitori.local.apiserver.objects import (
-    Caller,
-    Objects,
-    encode_plain,
-    made_by_update,
-    not_that_uid,
-    shown,
-)
-from kajitori.local.apiserver.options import (
-    DeleteOptions,
-    WriteOptions,
-    parse_delete,
-    parse_list,
-    parse_write,
-)
+from kajitori.local.apiserver.objects import Caller, Objects, made_by_update
+from kajitori.local.apiserver.options import DeleteOptions, WriteOptions, parse_delete, parse_list, parse_write
 from kajitori.local.apiserver.patching import APPLY_PATCH, Patch, check_media_type, patched
+from kajitori.local.apiserver.preconditions import not_that_uid
 from kajitori.local.apiserver.requests import Target, check_name, check_namespace
+from kajitori.local.apiserver.shown import encode_plain, shown
 from kajitori.local.apiserver.status import StatusError, qualified
 from kajitori.local.apiserver.subresources import SCALES, Subresources, scale_fault
 from kajitori.local.apiserver.tables import to_table

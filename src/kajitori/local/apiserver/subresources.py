@@ -15,18 +15,12 @@ from kajitori.local.apiserver.go_types import go_type
 from kajitori.local.apiserver.kinds import Kind, Object, Strategy
 from kajitori.local.apiserver.managed import manage_scale
 from kajitori.local.apiserver.models import model_schema
-from kajitori.local.apiserver.objects import (
-    Caller,
-    Objects,
-    Own,
-    encode_plain,
-    not_that_uid,
-    not_that_version,
-    now_text,
-    store_key,
-)
+from kajitori.local.apiserver.objects import Caller, Objects, Own
 from kajitori.local.apiserver.options import WriteOptions, parse_delete
+from kajitori.local.apiserver.own_metadata import now_text
+from kajitori.local.apiserver.preconditions import not_that_uid, not_that_version
 from kajitori.local.apiserver.requests import Target
+from kajitori.local.apiserver.shown import encode_plain, store_key
 from kajitori.local.apiserver.status import StatusError
 from kajitori.local.store import Stale
 

@@ -9,8 +9,9 @@ from typing import Any
 from kajitori.local.apiserver.deletion import DEFINITION_FINALIZER, delete_record
 from kajitori.local.apiserver.garbage import drop_finalizer, kind_of
 from kajitori.local.apiserver.kinds import Kind, Object
-from kajitori.local.apiserver.objects import Objects, now_text
+from kajitori.local.apiserver.objects import Objects
 from kajitori.local.apiserver.options import DeleteOptions
+from kajitori.local.apiserver.own_metadata import now_text
 from kajitori.local.store import DELETED, Event, Record
 
 Add = Callable[[str, str], None]

@@ -12,10 +12,11 @@ from kajitori.local.apiserver.causes import shown as quoted
 from kajitori.local.apiserver.formats import Format, encode_json
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.lists import partial_metadata
-from kajitori.local.apiserver.objects import Objects, shown, store_key
+from kajitori.local.apiserver.objects import Objects
 from kajitori.local.apiserver.options import ListOptions
 from kajitori.local.apiserver.requests import Target
 from kajitori.local.apiserver.selection import NODE_FIELD, Selection, selection
+from kajitori.local.apiserver.shown import shown, store_key
 from kajitori.local.apiserver.status import StatusError
 from kajitori.local.apiserver.tables import to_table
 from kajitori.local.store import ADDED, DELETED, MODIFIED, Compacted, Event, Record, Watcher
