@@ -39,7 +39,6 @@ class MemberPods:
     ) -> None:
         """`launcher` is the spec's, empty where members do not meet. `ticket_key` signs what members show the Web API
         in their first step, where the template has one; without it they have nothing to show."""
-        self._template = template
         self._run_name = run_name
         self._namespace = namespace
         self._attempt = attempt

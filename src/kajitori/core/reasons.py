@@ -34,7 +34,6 @@ class Reason(StrEnum):
     PROVISIONING_NODES = "ProvisioningNodes"
     WAITING_ITS_TURN = "WaitingItsTurn"
     TOO_LARGE_NOW = "ClusterTooSmall"
-    PAUSED_AFTER_FAILED_START = "PausedAfterFailedStart"
 
     # Starting: what the slowest member waits for; the same words name why a start failed
     CREATING = "Creating"

@@ -7,9 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network, ip_network
 
-MAX_RANGES = 1 << 16
-"""So many ranges can one cluster's be cut into, as Kubernetes' own allocator has it."""
-
 
 class NodeRanges:
     """All that is decided from is what nodes and Pods say; a range is known by its number in the cluster's."""

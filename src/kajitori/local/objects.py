@@ -138,7 +138,6 @@ class PodSpec(msgspec.Struct, rename="camel"):
     overhead: dict[str, str | int | float] | None = None
     resources: Resources | None = None
     priority: int | None = None
-    termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
     restart_policy: str = "Always"
     host_network: bool = False
@@ -212,7 +211,6 @@ class Node(msgspec.Struct, rename="camel"):
 
 
 class LeaseSpec(msgspec.Struct, rename="camel", gc=False):
-    holder_identity: str | None = None
     renew_time: str | None = None
 
 

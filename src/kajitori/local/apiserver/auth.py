@@ -5,10 +5,8 @@ Whoever is known may do everything: the embedded cluster belongs to who runs it.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import hmac
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,10 +81,6 @@ class Authenticator:
         groups = user.groups if AUTHENTICATED in user.groups else (*user.groups, AUTHENTICATED)
         self._users[_digest(token)] = User(user.name, groups, user.uid, user.extra)
 
-    def remove_token(self, token: str) -> None:
-        """A token is good no more."""
-        self._users.pop(_digest(token), None)
-
     def user_of_token(self, token: str) -> User | None:
         """Whose token it is, or None."""
         given = _digest(token)
@@ -127,23 +121,6 @@ def _user_of_certificate(certificate: Mapping[str, Any]) -> User | None:
             elif key == "organizationName":
                 groups.append(value)
     return User(name, (*groups, AUTHENTICATED)) if name else None
-
-
-def read_tokens(text: str) -> dict[str, User]:
-    """A token file as kube-apiserver's --token-auth-file has it: `token,user,uid,"group1,group2"` in each line.
-
-    Raises:
-        ValueError: a line has fewer than three columns; its number is named, never the token.
-    """
-    users: dict[str, User] = {}
-    for number, row in enumerate(csv.reader(io.StringIO(text), skipinitialspace=True), 1):
-        if not row or row[0].startswith("#"):
-            continue
-        if len(row) < 3 or not row[0] or not row[1]:
-            raise ValueError(f"line {number} of the token file needs token, user and uid")
-        groups = tuple(one.strip() for one in row[3].split(",") if one.strip()) if len(row) > 3 else ()
-        users[row[0]] = User(row[1], groups, row[2])
-    return users
 
 
 def authorize(user: User, attributes: Attributes) -> str:

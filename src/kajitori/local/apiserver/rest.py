@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kajitori.local.apiserver import auth, deletion
 from kajitori.local.apiserver.auth import Authenticator
@@ -51,8 +51,6 @@ class Call:
     content_type: str
     answer: Format
     caller: Caller
-    queries: Callable[[str], list[str]] = field(default=lambda _name: [])
-    """All values of a repeated parameter."""
 
 
 @dataclass(frozen=True, slots=True)

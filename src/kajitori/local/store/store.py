@@ -251,13 +251,12 @@ class Store:
         self._apply(DELETED, record, expected)
         return record
 
-    def compact(self, revision: int | None = None) -> None:
-        """Forget the changes up to a revision (without one: all that are published)."""
-        limit = self._durable if revision is None else min(revision, self._durable)
-        while self._history and self._history[0].revision <= limit:
+    def compact(self) -> None:
+        """Forget the changes that are published."""
+        while self._history and self._history[0].revision <= self._durable:
             self._forget()
         for collection in self._collections.values():
-            collection.compacted = max(collection.compacted, limit)
+            collection.compacted = max(collection.compacted, self._durable)
 
     def _check_current(self, expected: Record) -> None:
         collection = self._collections.get(expected.resource)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kajitori.local.apiserver import auth
 from kajitori.local.apiserver.auth import ANONYMOUS, Attributes, Authenticator, User
 
@@ -20,8 +18,6 @@ def test_tokens() -> None:
     assert (user.name, user.groups) == ("ada", ("vision", "system:authenticated"))
     assert known.authenticate("bearer other") is None
     assert known.authenticate("") is ANONYMOUS
-    known.remove_token("secret")
-    assert known.authenticate("Bearer secret") is None
 
 
 def test_a_client_certificate_names_user_and_groups() -> None:
@@ -30,15 +26,6 @@ def test_a_client_certificate_names_user_and_groups() -> None:
     user = Authenticator().authenticate("", certificate)
     assert user is not None
     assert (user.name, user.groups) == ("system:node:n1", ("system:nodes", "system:authenticated"))
-
-
-def test_token_file() -> None:
-    """kube-apiserver's format; a fault names the line and never the token."""
-    users = auth.read_tokens('t1,ada,1,"a,b"\n# a comment\n\nt2,bob,2\n')
-    assert users == {"t1": User("ada", ("a", "b"), "1"), "t2": User("bob", (), "2")}
-    with pytest.raises(ValueError, match="line 1 of the token file") as refused:
-        auth.read_tokens("sesame,ada\n")
-    assert "sesame" not in str(refused.value)
 
 
 def test_anonymous_may_ask_how_the_server_is() -> None:

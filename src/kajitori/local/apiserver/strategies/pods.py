@@ -12,7 +12,6 @@ from kajitori.local.apiserver.kinds import Object, Strategy
 from kajitori.local.apiserver.strategies import pod_validation, warnings
 from kajitori.local.apiserver.strategies.storage import default_claim
 
-CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _UPDATE_DETAIL = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"

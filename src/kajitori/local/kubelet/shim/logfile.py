@@ -6,6 +6,7 @@ the program's end. Readers join pieces, so that not a byte is added or lost.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -23,14 +24,13 @@ def timestamp(nanoseconds: int) -> str:
 class LogWriter:
     """Writes one log with rotation: `0.log` is being written, `0.log.1` is the file before it, and so on.
 
-    A full disk loses lines, never the program: `dropped_bytes` counts them.
+    A full disk loses lines, never the program.
     """
 
     def __init__(self, path: str, max_bytes: int, max_files: int) -> None:
         self.path = path
         self.max_bytes = max_bytes
         self.max_files = max(1, max_files)
-        self.dropped_bytes = 0
         self.partial_since: float | None = None
         self._pending: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self._open()
@@ -84,13 +84,11 @@ class LogWriter:
         if self._size and self._size + len(data) > self.max_bytes:
             self._rotate()
         view = memoryview(data)
-        try:
+        with contextlib.suppress(OSError):
             while view:
                 written = os.write(self._fd, view)
                 self._size += written
                 view = view[written:]
-        except OSError:
-            self.dropped_bytes += len(view)
 
     def _rotate(self) -> None:
         try:
