@@ -19,6 +19,7 @@ from kajitori.core.traffic import HOST, Pod
 
 log = logging.getLogger(__name__)
 
+_MADE = "kaji node makes it when it starts: network below its --data"
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{0,15}", re.ASCII)
 
@@ -36,7 +37,7 @@ class PodSource(Protocol):
 
 
 class PodFolder:
-    """The Pods that files in a folder tell of. A folder that is not there yet has none."""
+    """The Pods that files in a folder tell of. One that is not there tells nothing: not that there are none."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -45,15 +46,18 @@ class PodFolder:
     def stamp(self) -> object:
         try:
             return self._folder.stat().st_mtime_ns
-        except FileNotFoundError:
+        except OSError:
             return 0
 
     def pods(self) -> dict[str, Pod]:
+        """Raises OSError where there is no such folder: nobody is forgotten for that."""
         known: dict[str, tuple[tuple[int, int], Pod | None]] = {}
         try:
             files = [file for file in self._folder.iterdir() if file.suffix == ".json"]
-        except FileNotFoundError:
-            files = []
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise OSError(
+                f"--pods: '{self._folder}': there is no such folder, and it is waited for: {_MADE}"
+            ) from error
         for file in files:
             try:
                 status = file.stat()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import signal
 import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,6 +37,8 @@ LOOK_SECONDS = 0.25
 """How soon a Pod that comes is counted."""
 AGAIN_SECONDS = 1.0
 """After a round that failed."""
+SAID_AGAIN_SECONDS = 60.0
+"""What goes wrong for longer than that."""
 SILENT_ROUNDS = 4
 """An agent that has read nothing for so many intervals is not healthy."""
 
@@ -54,7 +57,8 @@ def agent(options: AgentOptions) -> int:
         engines = chosen(section.current().engine)
         reports = bool(options.report)
         counting = Counting(engines, source, LedgerFile(options.data), former=others(engines), reports=reports)
-        _round(counting, section)
+        rounds = Rounds(counting, section)
+        rounds.go()
         registry = new_registry()
 
         def healthy() -> bool:
@@ -69,7 +73,7 @@ def agent(options: AgentOptions) -> int:
             sys.stderr.flush()
             gc.collect()
             gc.freeze()
-            _go_on(counting, section, source, stop)
+            _go_on(rounds, section, source, stop)
     return 0
 
 
@@ -129,22 +133,43 @@ def _trusted(option: str, certificates: Path | None) -> ssl.SSLContext | None:
         ) from error
 
 
-def _go_on(counting: Counting, section: TrafficSection, source: PodSource, stop: threading.Event) -> None:
+def _go_on(rounds: Rounds, section: TrafficSection, source: PodSource, stop: threading.Event) -> None:
     stamp, due = source.stamp(), 0.0
     while not stop.wait(LOOK_SECONDS):
         now, seen = time.monotonic(), source.stamp()
         if now < due and seen == stamp:
             continue
         stamp = seen
-        due = now + (section.current().every_seconds if _round(counting, section) else AGAIN_SECONDS)
+        due = now + (section.current().every_seconds if rounds.go() else AGAIN_SECONDS)
 
 
-def _round(counting: Counting, section: TrafficSection) -> bool:
-    """Whether a round went well."""
-    traffic = section.current()
-    try:
-        counting.round(section.classes, traffic.keep_runs_seconds)
-    except (Unavailable, OSError) as error:
-        log.error("traffic was not read; what passes meanwhile is not lost: %s", error)
-        return False
-    return True
+class Rounds:
+    """Rounds of counting. What goes wrong is said at once, and once a minute while it lasts."""
+
+    def __init__(
+        self, counting: Counting, section: TrafficSection, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._counting = counting
+        self._section = section
+        self._clock = clock
+        self._said = ""
+        self._said_at = -math.inf
+
+    def go(self) -> bool:
+        """Whether a round went well."""
+        traffic = self._section.current()
+        try:
+            self._counting.round(self._section.classes, traffic.keep_runs_seconds)
+        except (Unavailable, OSError) as error:
+            self._say(str(error))
+            return False
+        if self._said:
+            log.info("traffic is read")
+        self._said, self._said_at = "", -math.inf
+        return True
+
+    def _say(self, trouble: str) -> None:
+        now = self._clock()
+        if trouble != self._said or now - self._said_at >= SAID_AGAIN_SECONDS:
+            self._said, self._said_at = trouble, now
+            log.error("traffic is not read; what the kernel counts meanwhile is not lost: %s", trouble)

@@ -123,6 +123,7 @@ def test_a_run_that_ended_is_forgotten_only_after_it_was_told(tmp_path: Path) ->
     """However long nobody listened; an agent that tells nobody forgets it after `keepRuns`."""
     counting(tmp_path, pod())
     now = [1000.0]
+    (tmp_path / "pods").mkdir()
     file, source = LedgerFile(tmp_path), PodFolder(tmp_path / "pods")
     counted = Counting([], source, file, lambda: now[0], reports=True)
     counted.round(CLASSES, 60.0)

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from kajitori.agent.counting import Counting
+from kajitori.agent.policy import TrafficSection
 from kajitori.agent.state import LedgerFile
 from kajitori.core.address_classes import Classes
 from kajitori.core.traffic import Count, Counter, CounterName, Kind, Pod
 from kajitori.core.traffic_policy import TrafficPolicy
+from kajitori.entrypoints.agent import Rounds
 from kajitori.errors import Unavailable
 
 OUT = Kind("internet", "out")
@@ -93,6 +95,22 @@ class Node:
         """Bytes of the run of a Pod; None where it is forgotten."""
         account = self.file.load().runs.get(f"r-{uid}")
         return account.totals.get("internet.out", Count()).bytes if account is not None else None
+
+
+def test_what_goes_wrong_is_said_at_once_and_then_once_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A round that fails is tried again each second; what is new, and that it is over, is said at once."""
+    node, now = Node(tmp_path), [0.0]
+    rounds = Rounds(node.counting, TrafficSection(None), clock=lambda: now[0])
+    said = []
+    with caplog.at_level(logging.INFO, "kajitori.agent"):
+        for second, trouble in enumerate([None, *["no folder"] * 61, "no relay", None, None]):
+            now[0], node.trouble = float(second), OSError(trouble) if trouble else None
+            caplog.clear()
+            assert rounds.go() is (trouble is None)
+            said += [(second, record.message.rpartition(": ")[2]) for record in caplog.records]
+    assert said == [(1, "no folder"), (61, "no folder"), (62, "no relay"), (63, "traffic is read")]
 
 
 def test_each_pod_is_counted_by_the_first_engine_that_takes_it(tmp_path: Path) -> None:

@@ -121,11 +121,22 @@ def test_server(tmp_path: Path) -> None:
             pass
 
 
+def test_a_folder_that_is_not_there_is_not_taken_for_a_node_without_pods(tmp_path: Path) -> None:
+    """Neither before it comes nor when it is gone: nobody would be counted, and all that are would be over."""
+    (tmp_path / "file").touch()
+    for missing in (tmp_path / "network", tmp_path / "file"):
+        folder = PodFolder(missing)
+        with pytest.raises(OSError, match=f"--pods: '{missing}': there is no such folder") as error:
+            folder.pods()
+        assert "kaji node makes it" in str(error.value)
+        assert folder.stamp() == folder.stamp()
+
+
 def test_pod_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Files tell of Pods; what tells of none is named once in the log, and the others still count."""
     folder = PodFolder(tmp_path / "network")
-    assert folder.pods() == {}
     (tmp_path / "network").mkdir()
+    assert folder.pods() == {}
     before = folder.stamp()
 
     def write(name: str, content: bytes) -> None:

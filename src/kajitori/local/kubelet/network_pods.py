@@ -39,7 +39,7 @@ class NetworkPods:
         self._write(msgspec.structs.replace(_described(pod), cgroups=(*earlier, *groups)))
 
     def _write(self, told: traffic.Pod) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._make()
         file = self._file(told.uid)
         fresh = file.with_suffix(".new")
         fresh.write_bytes(msgspec.json.encode(told))
@@ -53,11 +53,14 @@ class NetworkPods:
         self._file(uid).unlink(missing_ok=True)
 
     def keep(self, living: Collection[str]) -> None:
-        """Forgets all others."""
-        with contextlib.suppress(FileNotFoundError):
-            for file in self._folder.iterdir():
-                if file.stem not in living:
-                    file.unlink(missing_ok=True)
+        """Forgets all others. From then on the folder is there: who reads it knows that it is the right one."""
+        self._make()
+        for file in self._folder.iterdir():
+            if file.stem not in living:
+                file.unlink(missing_ok=True)
+
+    def _make(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def _described(pod: Manifest) -> traffic.Pod:

@@ -34,6 +34,12 @@ def test_a_pod_on_the_nodes_network_is_told_by_its_groups(tmp_path: Path) -> Non
     assert list((tmp_path / "network").iterdir()) == []
 
 
+def test_the_folder_is_there_before_any_pod_is(tmp_path: Path) -> None:
+    """So that whoever counts traffic knows that there are none, and that it is the right folder."""
+    NetworkPods(tmp_path).keep([])
+    assert PodFolder(tmp_path / "network").pods() == {}
+
+
 def test_whose_pod_it_is_is_told(tmp_path: Path) -> None:
     """Its run and who submitted it, as its owner and the controller say; a Pod of no run has no user."""
     told = NetworkPods(tmp_path)
