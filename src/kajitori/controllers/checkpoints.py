@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 
 from kajitori.core import names
+from kajitori.core.pod_mounts import checkpoint_folder
 from kajitori.core.policy import Policy
 from kajitori.core.resolve import RunIdentity
-from kajitori.core.template import checkpoint_folder
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import RUNS

@@ -42,13 +42,14 @@ from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView, life_of
+from kajitori.kube.cluster import ClusterView
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.giving_way import still_waits
 from kajitori.kube.members import member_of
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
+from kajitori.kube.stored_runs import life_of
 from kajitori.settings import LEASE_NAMESPACE
 from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs

@@ -8,8 +8,9 @@ from datetime import timedelta
 
 from kajitori.controllers.logs import LogKeeper
 from kajitori.errors import KajitoriError
-from kajitori.kube.cluster import ClusterView, code_digests
+from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
+from kajitori.kube.stored_runs import code_digests
 from kajitori.store.code import CodeStore
 
 log = logging.getLogger(__name__)

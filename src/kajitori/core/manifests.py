@@ -250,3 +250,9 @@ def priority_class() -> Manifest:
         "preemptionPolicy": "Never",
         "description": "Members of Kajitori's runs: who gives way is decided gang by gang, never by the scheduler.",
     }
+
+
+def put(target: Manifest, key: str, value: Any) -> None:
+    """Writes a field where there is anything to say in it."""
+    if value:
+        target[key] = value

@@ -14,12 +14,13 @@ from kajitori.core.reasons import Phase
 from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
 from kajitori.errors import InvalidInput
-from kajitori.kube.cluster import ClusterView, life_of
+from kajitori.kube.cluster import ClusterView
 from kajitori.kube.members import member_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant
 from kajitori.kube.pools import Barred
+from kajitori.kube.stored_runs import life_of
 
 _BREATH_SECONDS = 0.02
 """A long queue is read in pieces of this length: others are answered in between."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
 
 import msgspec
 
-from kajitori.core import first_step, gang, names, nodelist
+from kajitori.core import gang, names, nodelist
 from kajitori.core.choosing import Rows
 from kajitori.core.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
 from kajitori.core.draft import Draft, read_draft
@@ -24,32 +22,22 @@ from kajitori.core.planner import MemberRequest
 from kajitori.core.policy import Policy
 from kajitori.core.preflight import policy_for_tests
 from kajitori.core.provisioning import Pool
-from kajitori.core.reasons import Phase, Reason
+from kajitori.core.reasons import Phase
 from kajitori.core.run import RunSpec, name_fault
-from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot, Taint
-from kajitori.core.status import Attempt, RunStatus
+from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot
+from kajitori.core.status import RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.begun import BegunRuns
 from kajitori.kube.kin import KinIndex, owner_of
 from kajitori.kube.mirror import Mirror
-from kajitori.kube.objects import Node, PodSpec, RunObject
+from kajitori.kube.node_facts import node_facts
+from kajitori.kube.objects import RunObject
 from kajitori.kube.pools import Barred, PoolView
-from kajitori.kube.usage import amount_of, memory_limit, pod_usage
+from kajitori.kube.stored_runs import check_begun_so, keeps_nodes, member_of_template, type_of
 from kajitori.policyfile import PolicyFile
 
 REMEMBERED_DECISIONS = 1024
 """Of so many different specs it is remembered what was made of them."""
-
-_NOT_READY_TAINTS = (
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-    "node.kubernetes.io/unschedulable",
-)
-"""Taints that repeat what a node's conditions and its spec say already."""
-
-
-class _Type(msgspec.Struct):
-    type: str = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +284,7 @@ class ClusterView:
         policy = policy_for_tests(self.policy) if is_test else self.policy
         if draft.spec is None or draft.faults:
             raise InvalidInput([*draft.faults, *objections(draft, policy, facts, run=identity)])
-        _check_begun_so(run.status, draft.spec)
+        check_begun_so(run.status, draft.spec)
         name = meta.name if draft.spec.checkpoint is not None or name_fault(meta.name) else ""
         key = (written, meta.namespace, owner, name, facts.admitted, facts.earlier, is_test)
         if self._decisions_of != self.version or len(self._decisions) >= REMEMBERED_DECISIONS:
@@ -338,110 +326,3 @@ class ClusterView:
 @lru_cache(maxsize=REMEMBERED_DECISIONS)
 def _draft_of(spec: bytes) -> Draft:
     return read_draft(msgspec.json.decode(spec))
-
-
-def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:
-    """What a member of a stored attempt takes: by the attempt's own template, whatever policy says meanwhile."""
-    return _member_of(attempt.template, gpu_resource)
-
-
-@lru_cache(maxsize=1024)
-def _member_of(template: str, gpu_resource: str) -> MemberRequest:
-    document = msgspec.json.decode(template) if template else {}
-    spec = msgspec.convert(document.get("spec", {}), PodSpec)
-    labels = document.get("metadata", {}).get("labels", {})
-    usage = pod_usage(spec)
-    return MemberRequest(
-        cpu_millis=usage.cpu_millis,
-        memory_bytes=usage.memory_bytes,
-        gpus=usage.other(gpu_resource),
-        whole_node=labels.get(names.LABEL_WHOLE_NODE) == "true",
-        unlimited=not memory_limit(spec),
-    )
-
-
-def node_facts(node: Node, policy: Policy) -> NodeFacts:
-    """What planning needs to know of a Node."""
-    amounts = node.status.allocatable or node.status.capacity
-    labels = node.metadata.labels
-    gpus = amount_of(policy.gpu.resource, amounts.get(policy.gpu.resource, "0"))
-    out = (names.TAINT_UNHEALTHY, policy.preflight.taint)
-    taints = [Taint(t.key, t.value, t.effect) for t in node.spec.taints if t.key not in _NOT_READY_TAINTS]
-    return NodeFacts(
-        name=node.metadata.name,
-        cpu_millis=amount_of("cpu", amounts.get("cpu", "0")),
-        memory_bytes=amount_of("memory", amounts.get("memory", "0")),
-        gpus=gpus,
-        pods=amount_of("pods", amounts.get("pods", "110")),
-        gpu_type=policy.gpu.type_of(labels) if gpus else "",
-        labels=dict(labels),
-        taints=tuple(taint for taint in taints if taint.key not in out),
-        out=tuple(taint for taint in taints if taint.key in out),
-        ready=node.is_ready and not any(t.key in _NOT_READY_TAINTS[:2] for t in node.spec.taints),
-        schedulable=not node.spec.unschedulable,
-        draining=bool(node.drained_by),
-        domains=tuple(labels.get(label, "") for label in policy.topology),
-        created_at=node.metadata.creation_timestamp,
-    )
-
-
-def keeps_nodes(run: RunObject) -> bool:
-    """Whether the run is about to go on with another size, on nodes that are kept for it: what its members have does
-    not come free for others as they end."""
-    status = run.status
-    return (
-        status is not None
-        and status.resize is not None
-        and not (status.phase.is_final or run.metadata.deletion_timestamp)
-    )
-
-
-def type_of(run: RunObject) -> Literal["batch", "service"]:
-    """What kind of run a spec is of, whatever else is wrong with it."""
-    try:
-        return "service" if msgspec.json.decode(run.spec, type=_Type).type == "service" else "batch"
-    except msgspec.ValidationError:
-        return "batch"
-
-
-def code_digests(run: RunObject) -> set[str]:
-    """The code that a stored Run asks for, and that its last attempt was made with."""
-    found = set()
-    with suppress(msgspec.DecodeError, KeyError, TypeError):  # there is none, or the spec is refused anyway
-        found.add(str(msgspec.json.decode(run.spec)["code"]["digest"]))
-    if run.status is not None and run.status.attempt is not None:
-        with suppress(KeyError, TypeError, AttributeError, ValueError):  # somebody damaged the status
-            found.add(first_step.code_of(run.status.attempt.pod_template["spec"]))
-    return found - {""}
-
-
-def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus) -> gang.Run:
-    """A stored Run as `gang.next_step` takes it."""
-    return gang.Run(
-        type=spec.type,
-        replicas=spec.members,
-        limits=decision.limits,
-        status=status,
-        stopped=spec.stopped,
-        deleting=bool(run.metadata.deletion_timestamp),
-        resumes=spec.resumes,
-        generation=run.metadata.generation,
-        sweep=sweep_of(spec),
-        fewest=spec.fewest,
-    )
-
-
-def sweep_of(spec: RunSpec) -> gang.Sweep | None:
-    """What the life of a sweep depends on; None for a run that is none."""
-    sweep = spec.sweep
-    return gang.Sweep(sweep.indices, sweep.at_once, spec.stop_at or "") if sweep is not None else None
-
-
-def _check_begun_so(status: RunStatus | None, spec: RunSpec) -> None:
-    """Raises InvalidInput where a gang that was begun is to become a sweep, or the other way round."""
-    if status is None or not status.attempts or status.reason is Reason.STATUS_DAMAGED:
-        return
-    if (status.sweep is None) != (spec.array is None):
-        was, other = ("a gang", "sweep") if status.sweep is None else ("a sweep", "gang")
-        message = f"the run was begun as {was} and does not become a {other}"
-        raise InvalidInput.one("spec.array", message, value=spec.array or "", hint="submit another run")

@@ -27,13 +27,14 @@ from kajitori.core.reasons import Phase
 from kajitori.core.snapshot import Snapshot
 from kajitori.core.status import GivesWay, GivesWayTo
 from kajitori.core.times import format_time, parse_time
-from kajitori.kube.cluster import ClusterView, keeps_nodes, member_of_template, type_of
+from kajitori.kube.cluster import ClusterView
 from kajitori.kube.kin import owner_of
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.outlook import Applicant, Look, Outlook
 from kajitori.kube.resources import RUNS, Resource
 from kajitori.kube.running import ENDING, RunningGang
+from kajitori.kube.stored_runs import keeps_nodes, member_of_template, type_of
 from kajitori.kube.usage import is_alone
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)

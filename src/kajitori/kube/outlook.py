@@ -22,11 +22,12 @@ from kajitori.core.planner import GangRequest, MemberRequest
 from kajitori.core.releases import Ending
 from kajitori.core.snapshot import Snapshot
 from kajitori.core.times import parse_time
-from kajitori.kube.cluster import ClusterView, keeps_nodes
+from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.past import Past, totals_of
 from kajitori.kube.running import RunningGang, RunningGangs
+from kajitori.kube.stored_runs import keeps_nodes
 from kajitori.kube.usage import is_alone
 
 

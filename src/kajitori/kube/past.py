@@ -21,11 +21,12 @@ from kajitori.core.quantity import parse_duration_seconds
 from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt
 from kajitori.core.times import parse_time
-from kajitori.kube.cluster import ClusterView, member_of_template
+from kajitori.kube.cluster import ClusterView
 from kajitori.kube.kin import owner_of
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
 from kajitori.kube.resources import RUNS, Resource
+from kajitori.kube.stored_runs import member_of_template
 
 
 @dataclass(frozen=True, slots=True)

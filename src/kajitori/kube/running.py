@@ -13,10 +13,11 @@ from kajitori.core.planner import MemberRequest
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.snapshot import NodeTable
 from kajitori.core.times import parse_time
-from kajitori.kube.cluster import ClusterView, member_of_template, type_of
+from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import PODS, RUNS, Resource
+from kajitori.kube.stored_runs import member_of_template, type_of
 
 ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
 """Of runs whose members are being ended, though their phase does not say so."""

@@ -20,8 +20,8 @@ from kajitori.core.planner import Placement
 from kajitori.core.reasons import Phase
 from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import life_of
 from kajitori.kube.objects import RunObject
+from kajitori.kube.stored_runs import life_of
 
 
 class Slow:

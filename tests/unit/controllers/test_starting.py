@@ -18,8 +18,8 @@ from kajitori.core.nodelist import compress
 from kajitori.core.planner import Placement
 from kajitori.core.status import Resize, RunStatus
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import life_of
 from kajitori.kube.objects import RunObject
+from kajitori.kube.stored_runs import life_of
 
 ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
 

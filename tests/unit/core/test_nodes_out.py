@@ -9,7 +9,7 @@ from kajitori.core.names import TAINT_PREFLIGHT, TAINT_UNHEALTHY
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, place
 from kajitori.core.policy import default_policy
 from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
-from kajitori.kube.cluster import node_facts
+from kajitori.kube.node_facts import node_facts
 from kajitori.kube.objects import Node, NodeSpec, ObjectMeta
 from kajitori.kube.objects import Taint as WireTaint
 

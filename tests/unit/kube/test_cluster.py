@@ -14,9 +14,10 @@ from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt, RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView, node_facts
+from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror import Mirror
+from kajitori.kube.node_facts import node_facts
 from kajitori.kube.objects import Node, NodeStatus, ObjectMeta, RunObject
 from kajitori.kube.watch import Deleted
 from kajitori.policyfile import PolicyFile
