@@ -26,7 +26,8 @@ CHUNK_BYTES = 1 << 20
 _KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199})*", re.ASCII)
 _MAX_KEY_LENGTH = 900  # Azure and S3 take 1024, with the prefix of the URL
 _PLACES = ("s3", "az", "gs")
-_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}", re.ASCII)
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{2,221}", re.ASCII)
+"""No cloud has shorter ones; capitals and '_' old ones have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,13 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, fiel
 
         return await open_folder(Path(folder))
     prefix = parts.path.strip("/")
-    if not _BUCKET.fullmatch(parts.netloc.rpartition("@")[2]):
-        faults.append(Fault(place, "names no bucket or container", shown, f"write {parts.scheme}://bucket/prefix"))
+    what, bucket = "container" if parts.scheme == "az" else "bucket", parts.netloc.rpartition("@")[2]
+    example = f"{parts.scheme}://{what}/prefix"
+    if not bucket:
+        faults.append(Fault(place, f"names no {what}", shown, f"write {example}"))
+    elif not _BUCKET.fullmatch(bucket):
+        hint = f"a {what} has 3 characters or more: letters, digits, '-', '_' and '.'; write {example}"
+        faults.append(Fault(place, f"{bucket!r:.80} can't be the name of a {what}", shown, hint))
     if prefix and not _KEY.fullmatch(prefix):
         hint = "letters, digits, '-', '_' and '.' between slashes; no part begins with a dot"
         faults.append(Fault(place, f"{prefix!r:.80} is no prefix", shown, hint))

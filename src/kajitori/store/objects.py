@@ -46,6 +46,11 @@ _EXAMPLES = {
     "az": ("account_name", "account_key", "endpoint", "sas_token", "client_id", "client_secret", "tenant_id"),
     "gs": ("service_account_path", "service_account_key", "application_credentials", "base_url"),
 }
+_VARIABLES = {
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, for another server, AWS_ENDPOINT_URL",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or an identity",
+    "gs": "GOOGLE_SERVICE_ACCOUNT, the path of a key, or an identity",
+}
 
 
 def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, str], *, field: str) -> ObjectBlobs:
@@ -70,8 +75,12 @@ def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, st
             hint = did_you_mean(name, _EXAMPLES[scheme]) or f"such as {', '.join(_EXAMPLES[scheme])}"
             faults.append(Fault(f"{field}.options.{name}", "there is no such option", hint=hint, code="UnknownField"))
         except (exceptions.BaseError, ValueError) as error:
-            hint = f"options of {scheme}:// are such as {', '.join(_EXAMPLES[scheme])}"
-            faults.append(Fault(f"{field}.options", f"can't be used: {_why(error, options)}", hint=hint))
+            if field.startswith("--"):
+                where, hint = field, f"what it needs stands in the environment: {_VARIABLES[scheme]}"
+            else:
+                where = f"{field}.options"
+                hint = f"options of {scheme}:// are such as {', '.join(_EXAMPLES[scheme])}"
+            faults.append(Fault(where, f"can't be used: {_why(error, options)}", hint=hint))
             break
     if faults:
         raise InvalidInput(faults)

@@ -186,6 +186,51 @@ async def test_settings_are_refused_by_name_and_not_by_value(
     assert "SECRET" not in said
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://", "names no bucket"),
+        ("s3:bucket", "names no bucket"),
+        ("gs:///prefix", "names no bucket"),
+        ("az:///prefix", "names no container"),
+        ("s3://b", "'b' can't be the name of a bucket"),
+        ("gs://b/prefix", "'b' can't be the name of a bucket"),
+        ("az://b", "'b' can't be the name of a container"),
+        ("s3://my bucket/x", "'my bucket' can't be the name of a bucket"),
+        ("s3://minio:9000/bucket", "'minio:9000' can't be the name of a bucket"),
+    ],
+)
+async def test_a_url_without_a_bucket_and_one_with_a_wrong_one_are_told_apart(url: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await open_blobs(url)
+    [fault] = refused.value.faults
+    assert (fault.message, f"write {url[:2]}://" in fault.hint) == (said, True)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/prefix", "/two/parts/"])
+@pytest.mark.parametrize(
+    ("place", "options"),
+    [
+        ("s3://abc", {"access_key_id": "id", "secret_access_key": "key"}),
+        ("s3://My_old.bucket", {"access_key_id": "id", "secret_access_key": "key"}),
+        ("gs://my_bucket", {"skip_signature": "true"}),
+        ("az://$web", {"account_name": "me", "account_key": "a2V5"}),
+    ],
+)
+async def test_a_place_is_a_bucket_with_or_without_a_path(place: str, options: dict[str, str], path: str) -> None:
+    assert (await open_blobs(place + path, options)).where == f"{place}{path}".rstrip("/")
+
+
+async def test_what_an_option_of_the_command_line_lacks_stands_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(InvalidInput) as refused:
+        await open_blobs("az://container", field="--blobs")
+    [fault] = refused.value.faults
+    assert (fault.field, "AZURE_STORAGE_ACCOUNT_NAME" in fault.hint) == ("--blobs", True)
+
+
 async def test_an_option_of_the_command_line_is_named_as_it_was_written() -> None:
     with pytest.raises(InvalidInput) as refused:
         await open_blobs("s3://key:SECRET@bucket", field="--blobs")
