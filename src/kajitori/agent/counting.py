@@ -34,7 +34,7 @@ class Health:
     failures: int = 0
     """Rounds that could not be finished."""
     uncounted_pods: int = 0
-    """Pods on the node, just now, with a network that no engine here can count."""
+    """Pods on the node, just now, with a network that no engine here can count, or whose place in it is not found."""
     read_seconds: float = 0.0
     """How long the last read-out took."""
     read_at: float = 0.0
@@ -115,8 +115,9 @@ class Counting:
                 shares[engine.name][uid] = pod
             elif pod.interface or pod.addresses:
                 uncounted += 1
-        self.health.uncounted_pods = uncounted
-        return [engine.name for engine in self._engines if engine.count(shares[engine.name], classes)]
+        repaired = [engine.name for engine in self._engines if engine.count(shares[engine.name], classes)]
+        self.health.uncounted_pods = uncounted + sum(engine.missing for engine in self._engines)
+        return repaired
 
     def _keep(self, ledger: Ledger) -> None:
         self._file.save(ledger)

@@ -16,6 +16,8 @@ class Engine(Protocol):
     """
 
     name: str
+    missing: int
+    """Pods of the last `count` of which it found nothing to count at: their interface is not there, say."""
 
     def takes(self, pod: Pod) -> bool:
         """Whether it can count for this Pod."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from kajitori.agent import nft
@@ -47,8 +48,19 @@ class InterfaceEngine(TableEngine[Places]):
 
     def _wanted(self, pods: Mapping[str, Pod]) -> Places:
         # By number, as no two Pods have one interface.
-        places = {number: uid for uid, pod in pods.items() if (number := _index(pod.interface))}
-        return {uid: _Place(pods[uid].interface, number) for number, uid in places.items()}
+        found = {
+            place.number: (uid, place) for uid, pod in pods.items() if (place := self._place(uid, pod.interface)).number
+        }
+        self.missing = len(pods) - len(found)
+        return dict(found.values())
+
+    def _place(self, uid: str, interface: str) -> _Place:
+        """Where a Pod's interface is; without a number where there is none. One that was renamed keeps its number."""
+        number = _index(interface)
+        if not number and (before := self._counted.get(uid)) is not None:
+            with suppress(OSError):
+                return _Place(socket.if_indextoname(before.number), before.number)
+        return _Place(interface, number)
 
     def _afresh(self, wanted: Places, classes: Classes) -> list[str]:
         script = nft.class_sets(self._table.where, classes)

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from socket import AF_INET, AF_INET6, inet_ntop
 from typing import NamedTuple
 
 from kajitori.core.address_classes import Classes
@@ -21,6 +22,7 @@ from kajitori.core.traffic import DIRECTIONS, HOST, Count, Counter, CounterName,
 from kajitori.errors import Unavailable, Unsupported
 
 _PROGRAMS = {4: "iptables", 6: "ip6tables"}
+_FAMILIES = {4: AF_INET, 6: AF_INET6}
 _HOOKS: dict[str, tuple[Direction, ...]] = {"FORWARD": ("out", "in"), "INPUT": ("out",), "OUTPUT": ("in",)}
 """Which Pods' packets pass where: in INPUT those that Pods send to the node."""
 _HOST_HOOKS: dict[str, tuple[str, Direction]] = {"INPUT": ("! -i lo", "in"), "OUTPUT": ("! -o lo", "out")}
@@ -50,6 +52,7 @@ class IptablesEngine:
     """Chains `KAJI-…` in the table mangle, and one jump in each of FORWARD, INPUT and OUTPUT."""
 
     name = "iptables"
+    missing = 0
 
     def __init__(self) -> None:
         lacking = [f"{each}-restore" for each in _PROGRAMS.values() if shutil.which(f"{each}-restore") is None]
@@ -95,6 +98,7 @@ class IptablesEngine:
                         script += _rules(number, each, key, names[key.uid], classes)
                 numbers[key] = number
             script += _hooked(found[version], {key: wanted[key] for key in wanted if key.version == version}, numbers)
+            script += _emptied(chains, numbers.values())
             _restore(version, script)
         self._numbers, self._wanted, self._classes = numbers, wanted, classes
         self._left = {version: _ours(version) for version in _PROGRAMS}
@@ -143,9 +147,11 @@ def _rules(number: int, direction: Direction, key: _Key, name: str, classes: Cla
     rules = []
     for each in classes.ranges:
         for network in classes.version(each, key.version):
+            text = f"{inet_ntop(_FAMILIES[key.version], network.network_address.packed)}/{network.prefixlen}"
+            match = f"{_OTHER[direction]} {text} " if network.prefixlen else ""
             # Exporters want no two rules that look alike to them.
-            comment = f"iptables-exporter kajitori traffic={each}-{direction} pod={name} uid={key.uid} range={network}"
-            rules.append(f'{start} {_OTHER[direction]} {network} -m comment --comment "{comment}" -j RETURN')
+            comment = f"iptables-exporter kajitori traffic={each}-{direction} pod={name} uid={key.uid} range={text}"
+            rules.append(f'{start} {match}-m comment --comment "{comment}" -j RETURN')
     comment = f"iptables-exporter kajitori traffic={classes.others}-{direction} pod={name} uid={key.uid}"
     return [*rules, f'{start} -m comment --comment "{comment}" -j RETURN']
 
@@ -168,6 +174,13 @@ def _hooked(found: list[str], wanted: Mapping[_Key, tuple[str, ...]], numbers: M
         if f"-A {hook} -j KAJI-{hook}" not in found:
             script.append(f"-A {hook} -j KAJI-{hook}")
     return script
+
+
+def _emptied(chains: Mapping[str, list[str]], numbers: Collection[int]) -> list[str]:
+    """Statements that delete chains of which somebody took the rules, and with them all that they had counted."""
+    used = {_chain(number, each) for number in numbers for each in DIRECTIONS}
+    empty = (name for name, rules in chains.items() if not rules and name not in used)
+    return [f"-X {name}" for name in empty if name.endswith(DIRECTIONS)]
 
 
 def _chain(number: int, direction: Direction) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from kajitori.privatefile import locked_alone, write_private
 
 log = logging.getLogger(__name__)
 
+_NAME = "\0kajitori-agent"
+"""Of a socket without a file: a network has it once, and has rules of its own, too."""
 _LEDGER, _UNREADABLE, _LOCK = "traffic.json", "traffic.unreadable", "agent.lock"
 
 
@@ -64,6 +68,34 @@ def alone(folder: Path) -> Iterator[None]:
         if not is_ours:
             raise Conflict(f"another agent counts with {folder}", hint="one agent counts for a node: stop the other")
         yield
+
+
+@contextlib.contextmanager
+def alone_here() -> Iterator[None]:
+    """Counts in this network for this process alone: two agents with folders of their own would each take the other's
+    rules for damage, and tell every byte twice. Raises Conflict where there is another."""
+    with socket.socket(socket.AF_UNIX) as mine:
+        try:
+            mine.bind(_NAME)
+        except OSError as error:
+            other = _holder()
+            if other is not None:
+                message = f"another agent counts on this node{f' (process {other})' if other else ''}"
+                raise Conflict(message, hint="one is enough, whatever its --data: stop the other") from error
+        else:
+            mine.listen()
+        yield
+
+
+def _holder() -> int | None:
+    """The process that has the name, 0 where it is in a container; None where it is not root's, who alone can count."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(_NAME)
+            process, user, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        except OSError:
+            return None
+    return int(process) if user == 0 else None
 
 
 def discard(folder: Path) -> None:

@@ -21,6 +21,7 @@ class TableEngine(ABC, Generic[W]):
         self._nothing = nothing
         self._counted = nothing
         self._classes: Classes | None = None
+        self.missing = 0
 
     def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
         wanted = self._wanted(pods)

@@ -26,7 +26,7 @@ from kajitori.agent.relay import RelayPods
 from kajitori.agent.reporting import Reporting
 from kajitori.agent.server import serving
 from kajitori.agent.servers import Servers
-from kajitori.agent.state import LedgerFile, alone, discard
+from kajitori.agent.state import LedgerFile, alone, alone_here, discard
 from kajitori.errors import InvalidInput, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
 from kajitori.settings import AgentOptions
@@ -52,7 +52,7 @@ def agent(options: AgentOptions) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with alone(options.data), _source(options) as source:
+    with alone_here(), alone(options.data), _source(options) as source:
         section = TrafficSection(options.policy)
         engines = chosen(section.current().engine)
         reports = bool(options.report)
@@ -80,7 +80,7 @@ def agent(options: AgentOptions) -> int:
 def remove(data: Path) -> list[str]:
     """Takes away what agents made on this node; says what that was. Raises Conflict while one is counting."""
     _require_root()
-    with alone(data):
+    with alone_here(), alone(data):
         removed = uninstall()
         discard(data)
     return removed

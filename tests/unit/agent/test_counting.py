@@ -287,6 +287,62 @@ def test_an_address_and_an_interface_of_a_dead_pod(tmp_path: Path, kind: Kind) -
 
 @EACH
 @in_a_network_of_its_own
+def test_an_interface_that_is_renamed_or_gone(tmp_path: Path, kind: Kind) -> None:
+    """Renamed it is the same one, and counts on; a Pod whose interface is not found is told as uncounted."""
+    agent = Agent.of_a_pod(tmp_path, kind)
+    sent = send("a", WORLD, 100)
+    ip("link set va down", "link set va name vb", "link set vb up", "route replace 10.1.0.2 dev vb")
+    agent.round()
+    sent = sent.plus(send("a", WORLD, 200))
+    agent.round()
+    assert agent.totals("a") == {"internet.out": sent}
+    assert agent.counting.health.uncounted_pods == 0
+    ip("link del vb")
+    agent.round()
+    assert agent.counting.health.uncounted_pods == (kind is InterfaceEngine)
+    assert agent.totals("a") == {"internet.out": sent}
+
+
+@EACH
+@in_a_network_of_its_own
+def test_any_range_can_be_a_class(tmp_path: Path, kind: Kind) -> None:
+    """Also one that rules show in another way than people write it: what counts goes on when Pods come and go."""
+    written = {"world": ["0.0.0.0/0", "::/0"], "mapped": ["::ffff:10.0.0.0/104"], "low": ["::1:0/112"], "noise": NOISE}
+    classes = TrafficPolicy.model_validate({"classes": written, "others": "rest"}).address_classes
+    agent = Agent(tmp_path, kind)
+    agent.pod("a", "10.1.0.2", "2001:db8:1::2")
+    agent.round(classes)
+    agent.round(classes)
+    counters = agent.counting.ledger.seen.keys()
+    agent.pod("b", "10.1.0.3")
+    sent = send("a", WORLD, 100).plus(send("a", WORLD6, 200))
+    agent.round(classes)
+    agent.end("b")
+    agent.round(classes)
+    agent.round(classes)
+    assert agent.totals("a") == {"world.out": sent}
+    assert agent.counting.ledger.seen.keys() == counters
+
+
+@_WITH_IPTABLES
+@in_a_network_of_its_own
+def test_a_table_that_is_flushed_again_and_again(tmp_path: Path) -> None:
+    """By a firewall that is started anew, say: chains without rules do not pile up."""
+    agent = Agent.of_a_pod(tmp_path, IptablesEngine)
+
+    def chains() -> int:
+        said = subprocess.check_output("iptables-save -t mangle; ip6tables-save -t mangle", shell=True, text=True)
+        return said.count(":KAJI-")
+
+    before = chains()
+    for _ in range(3):
+        subprocess.run(["iptables", "-t", "mangle", "-F"], check=True)
+        agent.round()
+    assert chains() == before
+
+
+@EACH
+@in_a_network_of_its_own
 def test_policy_changes(tmp_path: Path, kind: Kind) -> None:
     """Other classes count from the next round on; what the old ones counted stays."""
     agent = Agent.of_a_pod(tmp_path, kind)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +17,9 @@ from tests.helpers.networks import Node, in_a_network_of_its_own, need_egress_ho
 from tests.unit.agent.test_counting import WORLD, Sink, send
 from tests.unit.agent.test_telling import pod, series
 
+from kajitori.agent.state import alone_here
 from kajitori.core.traffic import Count
+from kajitori.errors import Conflict
 
 pytestmark = [needs_networks, pytest.mark.root]
 
@@ -80,12 +84,11 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
         while "pod.u1." in nft("list", "ruleset"):
             time.sleep(0.02)
         assert agent.sent() == sent
-        again = subprocess.run(
-            [sys.executable, "-m", "kajitori.cli", "agent", "uninstall", "--data", str(tmp_path / "data")],
-            capture_output=True,
-            text=True,
-        )
-        assert (again.returncode, "another agent counts" in again.stderr) == (125, True)
+        for data in ("data", "other"):
+            command = [sys.executable, "-m", "kajitori.cli", "agent", "uninstall", "--data", str(tmp_path / data)]
+            again = subprocess.run(command, capture_output=True, text=True)
+            said = f"another agent counts on this node (process {agent.process.pid})"
+            assert (again.returncode, said in again.stderr) == (125, True), again.stderr
     finally:
         code = agent.end(signal.SIGTERM)
     assert code == 0
@@ -95,3 +98,30 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
     assert nft("list", "ruleset") == ""
     assert sorted(file.name for file in tmp_path.iterdir()) == ["network", "policy.yaml"]
     assert sink
+
+
+@in_a_network_of_its_own
+def test_one_agent_alone_counts_in_a_network() -> None:
+    """Whatever its folder; somebody who is not root keeps none from it."""
+    with alone_here(), pytest.raises(Conflict, match=rf"on this node \(process {os.getpid()}\)"), alone_here():
+        pass
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setuid(65534)
+            taken = socket.socket(socket.AF_UNIX)
+            taken.bind("\0kajitori-agent")
+            taken.listen()
+            os.write(writer, b".")
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(writer)
+    try:
+        assert os.read(reader, 1) == b"."
+        with alone_here():
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -29,6 +29,7 @@ class Remembering:
         self.name = name
         self.pods: list[str] = []
         self.counters: dict[str, Counter] = {}
+        self.missing = 0
         self.done: list[str] = []
         self.was_changed = False
         self.has_anything = True
@@ -125,8 +126,9 @@ def test_each_pod_is_counted_by_the_first_engine_that_takes_it(tmp_path: Path) -
     assert (node.veth.pods, node.sets.pods) == (["a"], ["b"])
     assert node.counting.health.uncounted_pods == 2
     del node.here["c"], node.here["d"]
+    node.veth.missing = 1
     node.round()
-    assert node.counting.health.uncounted_pods == 0
+    assert node.counting.health.uncounted_pods == 1
 
 
 def test_who_left_is_read_kept_and_then_forgotten(tmp_path: Path) -> None:
