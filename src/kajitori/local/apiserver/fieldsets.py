@@ -6,14 +6,11 @@ A node is in the set itself if it is empty or holds ".".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import msgspec
 
-from kajitori.core.texts import go_quoted
 from kajitori.local.apiserver.schema import ANY, Schema
-from kajitori.local.apiserver.strategic import go_text
 
 FieldSet: TypeAlias = dict[str, Any]
 
@@ -27,7 +24,8 @@ class Repeated(ValueError):
 # --- algebra ---------------------------------------------------------------------------------------------------------
 
 
-def _is_member(node: FieldSet) -> bool:
+def is_member(node: FieldSet) -> bool:
+    """Whether a node is in the set itself."""
     return not node or "." in node
 
 
@@ -51,7 +49,7 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
         if mine is None:
             result[name] = node
         else:
-            joined = _node(_is_member(mine) or _is_member(node), union(_children(mine), _children(node)))
+            joined = _node(is_member(mine) or is_member(node), union(_children(mine), _children(node)))
             assert joined is not None
             result[name] = joined
     return result
@@ -67,7 +65,7 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
         if theirs is None:
             result[name] = node
             continue
-        left = _node(_is_member(node) and not _is_member(theirs), difference(_children(node), _children(theirs)))
+        left = _node(is_member(node) and not is_member(theirs), difference(_children(node), _children(theirs)))
         if left is not None:
             result[name] = left
     return result
@@ -80,7 +78,7 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
         theirs = other.get(name)
         if name == "." or theirs is None:
             continue
-        both = _node(_is_member(node) and _is_member(theirs), intersection(_children(node), _children(theirs)))
+        both = _node(is_member(node) and is_member(theirs), intersection(_children(node), _children(theirs)))
         if both is not None:
             result[name] = both
     return result
@@ -93,8 +91,8 @@ def without(one: FieldSet, other: FieldSet) -> FieldSet:
         theirs = other.get(name)
         if theirs is None or name == ".":
             result[name] = node
-        elif not _is_member(theirs):
-            left = _node(_is_member(node), without(_children(node), theirs))
+        elif not is_member(theirs):
+            left = _node(is_member(node), without(_children(node), theirs))
             if left is not None:
                 result[name] = left
     return result
@@ -102,14 +100,15 @@ def without(one: FieldSet, other: FieldSet) -> FieldSet:
 
 def paths(fields: FieldSet, prefix: str = "") -> list[str]:
     """Every member as messages name it, `.spec.containers[name="main"].image`; a level comes before what is inside."""
-    named = [(prefix + _shown(name), fields[name]) for name in sorted(fields) if name != "."]
-    found = [path for path, node in named if _is_member(node)]
+    named = [(prefix + shown_element(name), fields[name]) for name in sorted(fields) if name != "."]
+    found = [path for path, node in named if is_member(node)]
     for path, node in named:
         found += paths(_children(node), path)
     return found
 
 
-def _shown(element: str) -> str:
+def shown_element(element: str) -> str:
+    """An element of a path as messages show it: `.name`, `[key="value"]`, `[=element]`."""
     kind, _, rest = element.partition(":")
     if kind == "f":
         return f".{rest}"
@@ -178,82 +177,6 @@ def index_list(schema: Schema, items: list[Any]) -> dict[str, Any]:
     for item in items:
         found.setdefault(element_of(schema, item), item)
     return found
-
-
-_SCALARS: dict[str, tuple[type | tuple[type, ...], str]] = {
-    "string": (str, "string"),
-    "boolean": (bool, "boolean"),
-    "integer": ((int, float), "numeric (int or float)"),
-    "number": ((int, float), "numeric (int or float)"),
-}
-
-
-def type_faults(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
-    """What a configuration has that its schema does not, in structured-merge-diff's words."""
-    if value is None:
-        return
-    if schema.type in ("object", "map") or (schema.type == "any" and type(value) is dict):
-        yield from _map_faults(schema, value, path)
-    elif schema.type == "array":
-        yield from _list_faults(schema, value, path)
-    elif (expected := _SCALARS.get(schema.type)) is not None:
-        kinds, name = expected
-        if (isinstance(value, bool) and kinds is not bool) or not isinstance(value, kinds):
-            yield f"{path}: expected {name}, got {_got(value, name)}"
-
-
-def _map_faults(schema: Schema, value: Any, path: str) -> Iterator[str]:
-    if type(value) is not dict:
-        yield f"{path}: expected map, got {_got(value, 'map')}"
-        return
-    closed = schema.type == "object" and not schema.preserve_unknown
-    for name, one in value.items():
-        if closed and name not in schema.properties:
-            yield f"{path}.{name}: field not declared in schema"
-        else:
-            yield from type_faults(part_of(schema, name), one, f"{path}.{name}")
-
-
-def _list_faults(schema: Schema, value: Any, path: str) -> Iterator[str]:
-    if type(value) is not list:
-        yield f"{path}: expected list, got {_got(value, 'list')}"
-        return
-    keyed = is_keyed_list(schema, value)
-    seen = set()
-    for index, item in enumerate(value):
-        element = f"i:{index}"
-        if keyed:
-            try:
-                element = element_of(schema, item)
-            except Repeated as error:
-                yield f"{path}: element {index}: {error}"
-                continue
-            if element in seen:
-                yield f"{path}: duplicate entries for key {_shown(element)}"
-            seen.add(element)
-        yield from type_faults(schema.items or ANY, item, path + _shown(element))
-
-
-def _got(value: Any, expected: str) -> str:
-    """A value of a wrong type, in one of three of Go's ways."""
-    if expected.startswith("numeric"):
-        names = {str: "string", bool: "bool", dict: "map[string]interface {}", list: "[]interface {}"}
-        return names.get(type(value), "")
-    if expected == "string":
-        return f"&value.valueUnstructured{{Value:{_go_literal(value)}}}"
-    return f"&{{{go_text(value)}}}"
-
-
-def _go_literal(value: Any) -> str:
-    """A value as Go prints it with %#v."""
-    if isinstance(value, dict):
-        members = (f"{go_quoted(name)}:{_go_literal(value[name])}" for name in sorted(value))
-        return f"map[string]interface {{}}{{{', '.join(members)}}}"
-    if isinstance(value, list):
-        return f"[]interface {{}}{{{', '.join(_go_literal(one) for one in value)}}}"
-    if isinstance(value, str):
-        return go_quoted(value)
-    return "interface {}(nil)" if value is None else go_text(value)
 
 
 def fields_of(schema: Schema, value: Any) -> FieldSet:
@@ -353,96 +276,6 @@ def whole(schema: Schema, value: Any) -> FieldSet:
             # Of items that are there twice nobody can tell which parts are whose.
             found[element] = {} if element in found else whole(items, item)
     return {".": {}, **found} if found else found
-
-
-# --- changing objects ------------------------------------------------------------------------------------------------
-
-
-def merge(schema: Schema, live: Any, applied: Any) -> Any:
-    """The live value with an applied configuration merged in; neither is changed. A null stands for an empty map or
-    keyed list, which takes nothing away."""
-    if applied is None and (is_map(schema, live) or is_keyed_list(schema, live)):
-        return live
-    if is_map(schema, applied):
-        if type(live) is not dict:
-            live = {}
-        result = dict(live)
-        for name, value in applied.items():
-            result[name] = merge(part_of(schema, name), live.get(name), value)
-        return result
-    if is_keyed_list(schema, applied) and type(live) is list:
-        return _merge_lists(schema, live, applied)
-    return applied
-
-
-def _merge_lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any]:
-    """Items that only one list has keep their place in it; shared ones come in the applied order."""
-    left_elements = [element_of(schema, item) for item in live]
-    left, right = index_list(schema, live), index_list(schema, applied)
-    right_elements = list(right)
-    shared = [element for element in right_elements if element in left]
-    items = schema.items or ANY
-    merged: set[str] = set()
-    result: list[Any] = []
-
-    def take(element: str) -> None:
-        merged.add(element)
-        item = right[element]
-        result.append(merge(items, left[element], item) if element in left else item)
-        if shared and shared[0] == element:
-            shared.pop(0)
-
-    i = j = 0
-    while i < len(left_elements) or j < len(right_elements):
-        if i < len(left_elements) and j < len(right_elements):
-            element = left_elements[i]
-            if element == right_elements[j]:
-                take(element)
-                i, j = i + 1, j + 1
-                continue
-            if element in right and shared and shared[0] != element:
-                i += 1
-                continue
-        if i < len(left_elements):
-            element = left_elements[i]
-            if element not in right:
-                result.append(live[i])
-                i += 1
-                continue
-            if element in merged:
-                i += 1
-        if j < len(right_elements):
-            take(right_elements[j])
-            j += 1
-    return result
-
-
-def remove(schema: Schema, value: Any, fields: FieldSet) -> Any:
-    """The value without the members of a set; what becomes empty goes as well (None)."""
-    if is_map(schema, value):
-        result = {}
-        for name, one in value.items():
-            node = fields.get(f"f:{name}")
-            if node is None:
-                result[name] = one
-            elif not _is_member(node):
-                left = remove(part_of(schema, name), one, node)
-                if left is not None:
-                    result[name] = left
-        return result or None
-    if is_keyed_list(schema, value):
-        items = schema.items or ANY
-        kept = []
-        for item in value:
-            node = fields.get(element_of(schema, item))
-            if node is None:
-                kept.append(item)
-            elif not _is_member(node):
-                left = remove(items, item, node)
-                kept.append({} if left is None else left)
-        return kept or None
-    # An atomic value is one field: there is nothing to take out of it.
-    return value
 
 
 def with_named_fields(schema: Schema, fields: FieldSet) -> FieldSet:

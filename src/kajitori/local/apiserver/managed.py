@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from kajitori.local.apiserver import fieldsets
+from kajitori.local.apiserver import field_merging, fieldsets
+from kajitori.local.apiserver.field_types import type_faults
 from kajitori.local.apiserver.fieldsets import Comparison, FieldSet, difference, intersection, union
 from kajitori.local.apiserver.kinds import Kind, Object
 from kajitori.local.apiserver.own_metadata import now_text
@@ -69,7 +70,7 @@ def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subreso
         _write(new, managers)
         return
     before = _empty(kind) if old is None else old
-    if kind.custom is not None and any(fieldsets.type_faults(kind.schema, new)):
+    if kind.custom is not None and any(type_faults(kind.schema, new)):
         # Nobody can tell what whose fields are; mostly it is refused anyway.
         new["metadata"].pop("managedFields", None)
         return
@@ -128,7 +129,7 @@ def apply(
         first = (_BEFORE_FIRST_APPLY, "Update", kind.resource.api_version, subresource)
         _add(managers, first, kind, union(everything.added, everything.modified), at=now_text())
     last: FieldSet = managers[key]["fieldsV1"] if key in managers else {}
-    merged = fieldsets.merge(schema, before, applied)
+    merged = field_merging.merge(schema, before, applied)
     _add(managers, key, kind, wanted, at=managers.get(key, {}).get("time", ""))
     merged = _prune(kind, merged, last, managers)
     compared = Comparison(schema, before, merged)
@@ -142,7 +143,7 @@ def apply(
     # What nobody manages counts as a change, too, though it is not taken over.
     told = any(name in given and given[name] != live["metadata"].get(name) for name in _TOLD)
     told = told or any(
-        fieldsets.merge(fieldsets.part_of(schema, name), live.get(name), value) != live.get(name)
+        field_merging.merge(fieldsets.part_of(schema, name), live.get(name), value) != live.get(name)
         for name, value in config.items()
         if name not in applied and name not in ("apiVersion", "kind", "metadata")
     )
@@ -167,15 +168,15 @@ def _prune(kind: Kind, merged: Object, last: FieldSet, managers: Managers) -> Ob
         return fieldsets.with_named_fields(schema, fields)
 
     everything = named(fieldsets.fields_of(schema, merged))
-    pruned = fieldsets.remove(schema, merged, named(last)) or {}
+    pruned = field_merging.remove(schema, merged, named(last)) or {}
     managed: FieldSet = {}
     for entry in managers.values():
         managed = union(managed, entry["fieldsV1"])
     kept = union(named(fieldsets.fields_of(schema, pruned)), named(managed))
-    pruned = fieldsets.remove(schema, merged, difference(everything, kept)) or {}
+    pruned = field_merging.remove(schema, merged, difference(everything, kept)) or {}
     kept = named(fieldsets.fields_of(schema, pruned))
     dropped = difference(intersection(everything, named(last)), kept)
-    result: Object = fieldsets.remove(schema, merged, dropped) or {}
+    result: Object = field_merging.remove(schema, merged, dropped) or {}
     return result
 
 
@@ -323,7 +324,7 @@ def check_typed(kind: Kind, config: Object) -> None:
     Raises:
         StatusError: 500, a configuration has fields, types or repeated items that its kind does not have.
     """
-    faults = list(fieldsets.type_faults(kind.schema, config))
+    faults = list(type_faults(kind.schema, config))
     if not faults:
         return
     said = faults[0] if len(faults) == 1 else "\n  ".join(("errors:", *faults))

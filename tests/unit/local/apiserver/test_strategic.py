@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.local.apiserver import fieldsets
+from kajitori.local.apiserver import field_merging, fieldsets
 from kajitori.local.apiserver.fieldsets import difference, intersection, union
 from kajitori.local.apiserver.patching import merge_patch
 from kajitori.local.apiserver.schema import Schema
@@ -145,8 +145,8 @@ values = st.fixed_dictionaries(
 @given(values, values)
 def test_applying_twice_is_applying_once(live: dict[str, Any], applied: dict[str, Any]) -> None:
     """What was merged holds what was applied, and merging it again changes nothing."""
-    merged = fieldsets.merge(SCHEMA, live, applied)
-    assert fieldsets.merge(SCHEMA, merged, applied) == merged
+    merged = field_merging.merge(SCHEMA, live, applied)
+    assert field_merging.merge(SCHEMA, merged, applied) == merged
     wanted = members(fieldsets.fields_of(SCHEMA, applied))
     assert wanted <= members(fieldsets.fields_of(SCHEMA, merged)) | {("f:map",), ("f:one",)}
 
@@ -155,5 +155,5 @@ def test_applying_twice_is_applying_once(live: dict[str, Any], applied: dict[str
 def test_removing_all_fields_leaves_nothing(value: dict[str, Any]) -> None:
     """But for empty lists, which have no fields of their own."""
     fields = fieldsets.fields_of(SCHEMA, value)
-    rest = fieldsets.remove(SCHEMA, value, fieldsets.with_named_fields(SCHEMA, fields)) or {}
+    rest = field_merging.remove(SCHEMA, value, fieldsets.with_named_fields(SCHEMA, fields)) or {}
     assert all(one in ([], {}) for one in rest.values())
