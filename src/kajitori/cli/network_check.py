@@ -9,6 +9,7 @@ import json
 import shutil
 import socket
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
@@ -104,14 +105,22 @@ def _rules(rendered: Rendered) -> Found:
     what, expected = f"rules in table {rendered.table}", f"those of {rendered.digest}"
     if shutil.which("nft") is None:
         return Found("this host", what, expected, "unknown: there is no nft here", False)
-    done = subprocess.run(["nft", "list", "table", "inet", rendered.table], capture_output=True, text=True)
+    done = subprocess.run(["nft", "-j", "list", "table", "inet", rendered.table], capture_output=True, text=True)
     if done.returncode != 0:
         denied = "not permitted" in done.stderr
         found = "unknown: looking at them needs root" if denied else "none: there is no such table"
         return Found("this host", what, expected, found, False)
-    marks = [line.rpartition(f'"{MARK}')[2].rstrip('"') for line in done.stdout.splitlines() if f'"{MARK}' in line]
-    right = marks == [rendered.digest]
-    return Found("this host", what, expected, f"those of {', '.join(marks) or 'somebody else'}", right)
+    rules = [each["rule"] for each in json.loads(done.stdout)["nftables"] if "rule" in each]
+    comments = (each.get("comment", "") for each in rules)
+    marks = [comment.removeprefix(MARK) for comment in comments if comment.startswith(MARK)]
+    found = f"those of {', '.join(marks) or 'somebody else'}"
+    if marks != [rendered.digest]:
+        return Found("this host", what, expected, found, False)
+    # The mark stands in one of them: others may have been taken out, or put in.
+    there, wanted = Counter(each["chain"] for each in rules), rendered.rules_by_chain
+    changed = sorted(name for name in there.keys() | wanted.keys() if there[name] != wanted[name])
+    said = f", changed by somebody in {', '.join(changed)}" if changed else ""
+    return Found("this host", what, expected, found + said, not changed)
 
 
 def dropped(rendered: Rendered) -> dict[str, int]:

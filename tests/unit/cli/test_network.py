@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
+import pytest
+from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks, nft
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 
 VIEW = {
@@ -102,6 +105,44 @@ def test_scripts_for_hub_and_nat_host(tmp_path: Path) -> None:
     wrong = invoke(FakeWebApi(), "network", "render", "nat", str(path), "--host", "nit")
     assert wrong.exit_code == 2
     assert "there is no NAT host nit" in wrong.stderr
+
+
+@needs_networks
+@pytest.mark.root
+@in_a_network_of_its_own
+def test_a_nat_host_knows_itself_without_probes(tmp_path: Path) -> None:
+    """By its ways to nodes, say: those to what it translates lead nowhere."""
+    path = tmp_path / "networks.yaml"
+    path.write_text(NETWORKS)
+    ip("link add eth0 type veth peer name peer", "addr add 10.255.0.9/24 dev eth0", "link set eth0 up")
+    ip("link set peer up", "route add blackhole 10.132.0.0/24", "route add 10.1.0.0/16 via 10.255.0.1")
+    checked = invoke(FakeWebApi(), "network", "check", str(path), "--wait", "0.1")
+    assert "By the registry this is the NAT host nat." in checked.stdout, checked.stderr
+    assert checked.exit_code == 1
+
+
+@needs_networks
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("meddling", "chain"),
+    [
+        ("flush chain inet kajitori_hub to-alpha", "to-alpha"),
+        ("insert rule inet kajitori_hub guard accept", "guard"),
+        ("add chain inet kajitori_hub mine; add rule inet kajitori_hub mine accept", "mine"),
+    ],
+)
+@in_a_network_of_its_own
+def test_rules_that_somebody_changed_are_not_right(tmp_path: Path, meddling: str, chain: str) -> None:
+    """Though the rule that tells whose they are is still there."""
+    path = tmp_path / "networks.yaml"
+    path.write_text("clusters: [{name: alpha, nodes: [10.1.0.0/16]}]")
+    rules = invoke(FakeWebApi(), "network", "render", "hub", str(path), "--rules").stdout
+    subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
+    checked = ("network", "check", str(path), "--from", "hub")
+    assert invoke(FakeWebApi(), *checked).exit_code == 0
+    nft(meddling)
+    wrong = invoke(FakeWebApi(), *checked)
+    assert (wrong.exit_code, f"changed by somebody in {chain}" in wrong.stdout) == (1, True)
 
 
 def test_a_check_with_nothing_to_try_or_from_nowhere(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
     """
     from kajitori.cli.network_check import dropped, look_at_host, own_addresses, rendered_for, try_all
     from kajitori.cli.output import print_document
-    from kajitori.core.network.probes import Place, place_named, place_of, probes
+    from kajitori.core.network.probes import landmarks, place_named, place_of, probes
     from kajitori.errors import InvalidInput
 
     if not 0 < wait <= 60:
@@ -172,7 +172,7 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
     if place is not None:
         here = place_named(networks, place)
     else:
-        own = own_addresses(probe.address for probe in probes(networks, Place("researchers")))
+        own = own_addresses(landmarks(networks))
         here = place_of(networks, own)
         if here.kind == "elsewhere" and networks.clusters:
             addresses = ", ".join(sorted(str(address) for address in own)) or "none that leads to a cluster"

@@ -96,6 +96,13 @@ def place_of(networks: Networks, own: Iterable[Address]) -> Place:
     return Place("elsewhere")
 
 
+def landmarks(networks: Networks) -> Iterator[Address]:
+    """An address in each range of every cluster: the ways there tell by which addresses of one's own one is known."""
+    for cluster in networks.clusters:
+        for _, _, network in cluster.ranges():
+            yield network.network_address + min(1, network.num_addresses - 1)
+
+
 def probes(networks: Networks, place: Place) -> list[Probe]:
     """Everything to be tried from there, cluster by cluster."""
     hosts = {host.name: host for host in networks.nat_hosts}

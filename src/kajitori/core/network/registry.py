@@ -80,7 +80,7 @@ def _all_faults(networks: Networks) -> Iterator[Fault]:
     for index, cluster in enumerate(networks.clusters):
         field = f"clusters[{index}]"
         yield from _translation(networks, cluster, field)
-        yield from _gateways(cluster, field)
+        yield from _gateways(networks, cluster, field)
         yield from _too_small(cluster, field)
         yield from _probes(cluster, field)
 
@@ -218,15 +218,26 @@ def _count(ranges: list[Network]) -> str:
     return "1 range" if len(ranges) == 1 else f"{len(ranges)} ranges"
 
 
-def _gateways(cluster: Cluster, field: str) -> Iterator[Fault]:
+def _gateways(networks: Networks, cluster: Cluster, field: str) -> Iterator[Fault]:
     yield from _one_of_each_family(cluster.gateways, f"{field}.gateways")
+    behind = (*cluster.pods, *cluster.services, *cluster.public_services)
+    others = [(each, other.name) for other in networks.clusters if other is not cluster for each in other.own_ranges]
+    hub = networks.hub.addresses if networks.hub is not None else []
     for name, addresses in (("gateways", cluster.gateways), ("serviceGateways", cluster.service_gateways)):
         for index, address in enumerate(addresses):
-            for network in (*cluster.pods, *cluster.services, *cluster.public_services):
+            where = f"{field}.{name}[{index}]"
+            for network in behind:
                 if inside(address, network):
                     message = f"{address} lies within {network}, which is reached through it"
-                    hint = "name a host's own address"
-                    yield Fault(f"{field}.{name}[{index}]", message, str(address), hint, "Overlap")
+                    yield Fault(where, message, str(address), "name a host's own address", "Overlap")
+            for network, other in others:
+                if inside(address, network):
+                    message = f"{address} lies within {network} of {other}: what is for {cluster.name} would pass there"
+                    yield Fault(where, message, str(address), "name a host that is in no other cluster", "Overlap")
+            if address in hub:
+                message = f"{address} is the hub, which has no way to {cluster.name} through itself"
+                hint = "name the next hop behind the hub, or leave it out where its network knows the way"
+                yield Fault(where, message, str(address), hint, "Overlap")
 
 
 def _too_small(cluster: Cluster, field: str) -> Iterator[Fault]:

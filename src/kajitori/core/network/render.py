@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -50,6 +51,11 @@ class Rendered:
     def refusing(self) -> frozenset[str]:
         """Names of the counters of what is dropped."""
         return frozenset(re.findall(r"counter name (\S+) drop$", self.rules, re.MULTILINE))
+
+    @property
+    def rules_by_chain(self) -> Counter[str]:
+        """How many rules each chain has."""
+        return Counter(re.findall(rf"^add rule inet {self.table} (\S+)", self.rules, re.MULTILINE))
 
     def script(self) -> str:
         """For `sh`, as root; the same however often it is run. Rules come first: nothing passes before they hold."""

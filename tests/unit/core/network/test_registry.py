@@ -201,6 +201,19 @@ def test_a_cluster_that_cannot_be_is_refused(fields: dict[str, Any], expected: d
     assert found == {f"clusters[0].{field}": code for field, code in expected.items()}
 
 
+def test_no_way_to_a_cluster_leads_through_another_or_the_hub_itself() -> None:
+    """Clusters would touch each other there; and the hub's script would stop half-way."""
+    ways: dict[str, Any] = {"gateways": ["10.9.0.1", "fd00:255::1"], "serviceGateways": ["10.255.0.7", "10.132.0.1"]}
+    other = cluster("other", nodes=["10.9.0.0/24"], services=["10.32.0.0/16"], publicServices=["10.132.0.0/16"])
+    found = codes(
+        hub={"addresses": ["10.255.0.1", "fd00:255::1"]},
+        natHosts=[{"name": "nat", "addresses": ["10.255.0.9"]}],
+        clusters=[cluster(**ways), other | {"natHost": "nat"}],
+    )
+    fields = ("gateways[0]", "gateways[1]", "serviceGateways[1]")
+    assert found == {f"clusters[0].{field}": "Overlap" for field in fields}
+
+
 def test_a_translator_has_to_be_there_and_speak_the_family() -> None:
     hosts = [{"name": "nat", "addresses": ["10.255.0.9"]}]
     six = cluster(services=["fd00::/112"], publicServices=["fd01::/112"], natHost="nat")
