@@ -25,11 +25,12 @@ from pathlib import Path
 import pytest
 import yaml
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, PODS
+from kajitori.local.apiserver.certificates import Certificates, ensure_certificates
 
 START_SECONDS = 180.0
 USERS = ("ada", "grace")
@@ -112,7 +113,7 @@ class RealCluster:
                 f"--authorization-kubeconfig={self.kubeconfig}",
                 "--bind-address=127.0.0.1",
                 f"--secure-port={port}",
-                f"--cert-dir={self.folder / name}",
+                *_serving(self.folder),
                 *flags,
             ],
             self.folder,
@@ -278,13 +279,12 @@ def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) 
     lines += [f"{tokens[user]},{user},{user},researchers" for user in USERS]
     token_file.write_text("\n".join(lines) + "\n")
     token_file.chmod(0o600)
-    certificates = folder / "apiserver"
     apiserver = _Process(
         "kube-apiserver",
         [
             str(_binary("kube-apiserver")),
             f"--etcd-servers={etcd_url}",
-            f"--cert-dir={certificates}",
+            *_serving(folder),
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
             "--service-cluster-ip-range=10.0.0.0/24",
@@ -303,14 +303,25 @@ def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) 
     )
     processes.append(apiserver)
     apiserver.wait_until(lambda: _is_well(port, "/readyz", tokens["admin"]))
-    config = KubeConfig(server=f"https://127.0.0.1:{port}", ca_file=certificates / "apiserver.crt")
+    config = KubeConfig(server=f"https://127.0.0.1:{port}", ca_file=_certificates(folder).ca)
     kubeconfig = folder / "kubeconfig"
     _write_kubeconfig(kubeconfig, config, tokens["admin"])
     return RealCluster(config.with_token(tokens["admin"]), kubeconfig, folder, etcd_url, tokens, apiserver)
 
 
+def _certificates(folder: Path) -> Certificates:
+    return ensure_certificates(folder / "pki")
+
+
+def _serving(folder: Path) -> tuple[str, str]:
+    """A server's flags: the keys that it would make for itself are RSA's, with which each handshake takes 40 times as
+    long, and so does its start."""
+    made = _certificates(folder)
+    return f"--tls-cert-file={made.server}", f"--tls-private-key-file={made.server_key}"
+
+
 def _service_account_keys(folder: Path) -> tuple[Path, Path]:
-    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = ec.generate_private_key(ec.SECP256R1())
     key, public = folder / "service-account.key", folder / "service-account.pub"
     key.write_bytes(
         private.private_bytes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,11 @@ def manifest(name: str, spec: dict[str, Any]) -> str:
     """A Run in YAML."""
     document = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
     return str(yaml.safe_dump(document))
+
+
+def manifests(specs: Mapping[str, dict[str, Any]]) -> str:
+    """Several Runs, by name."""
+    return "---\n".join(manifest(name, spec) for name, spec in specs.items())
 
 
 @contextlib.asynccontextmanager

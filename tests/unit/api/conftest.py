@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node
 
+from kajitori.api import standing
 from kajitori.api.app import create_app
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.server import ApiServer
@@ -83,6 +84,12 @@ class World:
             if key[0] == "nodes"
         }
         return nodes == {name: each.metadata.resource_version for name, each in self.mirror.nodes.items()}
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that does much else nothing is left out of an answer."""
+    monkeypatch.setattr(standing, "ANSWER_SECONDS", 60.0)
 
 
 @pytest.fixture
