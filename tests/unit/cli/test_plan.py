@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 
 WANTED = ("plan", "network", "--nodes", "7500", "--pods-per-node", "30")
@@ -19,6 +20,26 @@ def test_each_kind_of_network_in_a_line() -> None:
     assert "azure-routes: Azure, a route for each node; stops at 400 nodes (400 user-defined routes" in result.stdout
     assert "each node takes a route, and at the number of routes it stops" in result.stdout
     assert "https://www.rfc-editor.org/rfc/rfc7348" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("nodes", "growth", "said"),
+    [
+        (401, "+1/month", "too small now"),
+        (400, "+1/month", "full at once"),
+        (400, "2x/year", "full at once"),
+        (399, "+9000/month", "full at once"),
+        (399, "+10/month", "3 days"),
+        (390, "+20/month", "2 weeks"),
+        (390, "+5/month", "2 months"),
+        (390, "+1/year", "10.0 years"),
+    ],
+)
+def test_what_is_full_soon_is_said_in_words(nodes: int, growth: str, said: str) -> None:
+    """Azure takes 400 routes, one a node: "0 weeks" would be no time."""
+    result = invoke(FakeWebApi(), "plan", "network", "--nodes", str(nodes), "--pods-per-node", "30", "--growth", growth)
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("azure-routes ")]
+    assert line.partition(" 400 ")[2].strip().startswith(said), line
 
 
 def test_the_same_for_programs() -> None:

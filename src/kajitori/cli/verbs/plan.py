@@ -175,7 +175,9 @@ def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None
     columns += [Column("MTU", right=True), Column("DATA", right=True), Column("EACH POD", right=True)]
     rows = []
     for plan in plans:
-        until = _until(plan.years_left, growth) if plan.lacks is None else "not offered"
+        until = "not offered"
+        if plan.lacks is None:
+            until = _until(plan.years_left, growth, holds=wanted.nodes <= plan.most_nodes)
         row = [plan.kind.key, plan.verdict, f"{plan.most_nodes:,}", until]
         for ranges in plan.ranges:
             row += _range_cells(wanted, ranges, growth, offered=plan.lacks is None)
@@ -215,7 +217,8 @@ def _range_cells(wanted: Wanted, ranges: Ranges, growth: str | None, *, offered:
     cells = [f"{ranges.pod_addresses:,}" if ranges.version == 4 else f"/{ranges.node_range}"]
     cells += [f"/{ranges.node_prefix}", _prefix(ranges.pod_prefix)]
     cells += [_prefix(ranges.pod_prefix_later)] if growth is not None else []
-    cells += [_until(ranges.prefix_years_left, growth)] if ranges.prefix_nodes is not None else []
+    if ranges.prefix_nodes is not None:
+        cells.append(_until(ranges.prefix_years_left, growth, holds=wanted.nodes <= ranges.prefix_nodes))
     return cells if offered else ["" for _ in cells]
 
 
@@ -243,15 +246,20 @@ def _prefix(length: int) -> str:
     return f"/{length}" if length >= 8 else "none so large"
 
 
-def _until(years: float | None, growth: str | None) -> str:
-    if years == 0:
+def _until(years: float | None, growth: str | None, *, holds: bool) -> str:
+    """How long it lasts that carries (`holds`) the nodes of today, or does not."""
+    if not holds:
         return "too small now"
     if years is None:
         return "not in sight" if growth is not None else ""
-    months = years * 12
-    return (
-        f"{years:.1f} years" if months >= 24 else f"{months:.0f} months" if months >= 1.5 else f"{years * 52:.0f} weeks"
-    )
+    days, weeks, months = years * 365, years * 52, years * 12
+    if months >= 24:
+        return f"{years:.1f} years"
+    if months >= 1.5:
+        return f"{months:.0f} months"
+    if weeks >= 1.5:
+        return f"{weeks:.0f} weeks"
+    return f"{days:.0f} days" if days >= 1.5 else "full at once"
 
 
 def _comparison(wanted: Wanted) -> list[dict[str, Any]]:
