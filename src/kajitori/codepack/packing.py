@@ -103,9 +103,9 @@ class Listing:
         except OSError as error:
             raise _changed(path) from error
         try:
-            if _stamp(os.fstat(handle)) != each.stamp:
-                raise _changed(path)
             end = start + length
+            if length > CHUNK_BYTES and _stamp(os.fstat(handle)) != each.stamp:  # else it is soon looked at anyway
+                raise _changed(path)
             while start < end:
                 piece = os.pread(handle, min(CHUNK_BYTES, end - start), start)
                 if not piece:
@@ -146,7 +146,7 @@ class Pack:
 
 
 def pack(folder: Path, limits: Limits = Limits(), *, progress: Callable[[int], None] | None = None) -> Pack:
-    """A folder's archive. `progress` is told of each piece of bytes that was read.
+    """A folder's archive. `progress` is told how many bytes were read since it was told last.
 
     Raises InvalidInput for what no archive may hold, with every fault at once, and for a folder of which nothing is
     left; TooLarge for one over the limits, before a file is read; Conflict for a file that is edited meanwhile.
@@ -161,10 +161,11 @@ def digested(listing: Listing, *, progress: Callable[[int], None] | None = None)
         hint = "name a folder with a program in it; `!NAME` in .kajiignore takes back in what .gitignore leaves out"
         raise InvalidInput.one(listing.root, "holds nothing, or nothing that is not left out", hint=hint)
     digest = hashlib.sha256()
-    for piece in listing.read(0, listing.size_bytes):
-        digest.update(piece)
+    for start in range(0, listing.size_bytes, CHUNK_BYTES):
+        chunk = b"".join(listing.read(start, CHUNK_BYTES))
+        digest.update(chunk)
         if progress is not None:
-            progress(len(piece))
+            progress(len(chunk))
     return Pack(f"sha256:{digest.hexdigest()}", listing)
 
 

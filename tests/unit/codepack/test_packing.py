@@ -13,8 +13,10 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kajitori.codepack.layout import MAX_DEPTH
+from kajitori.codepack.layout import MAX_DEPTH, Entry
 from kajitori.codepack.packing import Limits, Listing, digested, list_folder, pack, shown_size
 from kajitori.codepack.parts import PART_BYTES
 from kajitori.errors import Conflict, InvalidInput, TooLarge
@@ -75,6 +77,22 @@ def test_any_tar_reads_it(tmp_path: Path) -> None:
         assert content.read() == b"hello"
     assert (members["run"].mode, members["a/b.txt"].mode, members["to"].linkname) == (0o755, 0o644, "a")
     assert {(each.uid, each.gid, each.mtime, each.uname) for each in members.values()} == {(0, 0, 0, "")}
+
+
+@given(
+    path=st.text("abÄ_./", min_size=1, max_size=130),
+    size_bytes=st.integers(0, 8**11 + 9),
+    executable=st.booleans(),
+    target=st.sampled_from(["", "a", "ü", "x" * 120]),
+)
+def test_headers_are_those_of_tarfile(path: str, size_bytes: int, executable: bool, target: str) -> None:
+    """Byte for byte, however they are made."""
+    kind = tarfile.SYMTYPE if target else tarfile.REGTYPE
+    made = Entry(path, kind, size_bytes, executable, target)
+    info = tarfile.TarInfo(path)
+    info.type, info.size, info.mode, info.linkname = kind, size_bytes, 0o755 if executable else 0o644, target
+    assert made.header() == info.tobuf(tarfile.GNU_FORMAT, "utf-8", "strict")
+    assert len(made.header()) == made.header_bytes()
 
 
 def test_digest_and_parts_are_those_of_the_bytes(tmp_path: Path) -> None:
