@@ -47,14 +47,14 @@ class Cgroup:
         os.makedirs(self.path, exist_ok=True)
         for name, value, required in self.writes:
             try:
-                _write(os.path.join(self.path, name), value)
+                write_control(os.path.join(self.path, name), value)
             except OSError:
                 if required:
                     raise
 
     def join(self) -> None:
         """Moves the calling process in."""
-        _write(os.path.join(self.path, "cgroup.procs"), "0")
+        write_control(os.path.join(self.path, "cgroup.procs"), "0")
 
     def pids(self) -> list[int]:
         try:
@@ -66,7 +66,7 @@ class Cgroup:
     def kill(self) -> bool:
         """Asks the kernel to kill everything inside, at once. False where it can't (version 1, Linux before 5.14)."""
         try:
-            _write(os.path.join(self.path, "cgroup.kill"), "1")
+            write_control(os.path.join(self.path, "cgroup.kill"), "1")
         except OSError:
             return False
         return True
@@ -135,8 +135,8 @@ class Cgroup:
         return found
 
 
-def _write(path: str, value: str) -> None:
-    # Not open(..., "w"): a control file is written with one write, and never made where it does not exist.
+def write_control(path: str, value: str) -> None:
+    """Writes a file by which the kernel is told something: with one write, and never made where it does not exist."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, value.encode())

@@ -11,6 +11,7 @@ import os
 import stat
 
 from . import syscalls
+from .cgroups import write_control
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def enter(document: Mapping[str, Any], uid: int, gid: int) -> None:
     """
     if document["user_namespace"]:
         syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{uid} {uid} 1")
-        _write("/proc/self/gid_map", f"{gid} {gid} 1")
+        write_control("/proc/self/setgroups", "deny")
+        write_control("/proc/self/uid_map", f"{uid} {uid} 1")
+        write_control("/proc/self/gid_map", f"{gid} {gid} 1")
     else:
         syscalls.unshare(syscalls.CLONE_NEWNS)
     # Nothing mounted here reaches the machine; what the machine mounts later (a network drive) still arrives.
@@ -174,11 +175,3 @@ def _bind_entries(source: str, target: str) -> None:
         else:
             os.close(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
         syscalls.mount(old, new, flags=syscalls.MS_BIND | syscalls.MS_REC)
-
-
-def _write(path: str, value: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, value.encode())
-    finally:
-        os.close(fd)
