@@ -169,7 +169,7 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
         found.append(
             MemberOnNode(
                 holder=f"{meta.namespace}/{run.metadata.name if run is not None else meta.name}",
-                owner=run.metadata.annotations.get(names.ANNOTATION_OWNER, "") if run is not None else "",
+                owner=run.owner if run is not None else "",
                 is_run=run is not None,
                 pod=meta.name,
                 rank=pod.member.rank if run is not None and pod.member is not None else None,

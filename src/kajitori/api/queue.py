@@ -22,7 +22,6 @@ from kajitori.core.forecast import forecast
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Reason
 from kajitori.core.times import format_time, time_at
-from kajitori.kube.kin import owner_of
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Line
 
@@ -126,7 +125,7 @@ def _queued(applicant: Applicant, place: PlaceView) -> QueuedView:
     return QueuedView(
         name=run.metadata.name,
         namespace=run.metadata.namespace,
-        owner=owner_of(run),
+        owner=run.owner,
         phase=phase_of(run).value,
         reason=(run.status.reason if run.status is not None else Reason.NOT_PLANNED_YET).value,
         priority=request.priority,

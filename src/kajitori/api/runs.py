@@ -61,7 +61,7 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
         for run in api.mirror.runs.values()
         if (readable is None or run.metadata.namespace in readable)
         and run.metadata.name.startswith(query.name)
-        and (not owner or run.metadata.annotations.get(names.ANNOTATION_OWNER) == owner)
+        and (not owner or run.owner == owner)
         and not (query.active and phase_of(run).is_final)
         and (not query.phase or phase_of(run) in query.phase)
         and labels.matches(run.metadata.labels)

@@ -233,7 +233,7 @@ def run_view(run: RunObject) -> RunView:
         name=meta.name,
         namespace=meta.namespace,
         uid=meta.uid,
-        owner=meta.annotations.get(names.ANNOTATION_OWNER, ""),
+        owner=run.owner,
         labels=meta.labels,
         created_at=meta.creation_timestamp,
         spec=shown if isinstance(shown, dict) else {},

@@ -36,7 +36,6 @@ from kajitori.core.times import format_time, time_at
 from kajitori.core.what_if import Answer, ask
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.growable import growable, may_grow, size_of
-from kajitori.kube.kin import owner_of
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Look
 from kajitori.kube.resources import RESOURCE_QUOTAS
@@ -227,7 +226,7 @@ def _step_view(api: Api, asked: Situation, step: Step, key: str) -> StepView:
     return StepView(
         kind=step.kind.value,
         name=step.name,
-        owner=owner_of(run) if run is not None else "",
+        owner=run.owner if run is not None else "",
         why=step.why,
         nodes=nodelist.compress([table.nodes[row].name for row in rows]),
         gpus=amounts[GPU],

@@ -28,7 +28,7 @@ from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable,
 from kajitori.core.status import RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.begun import BegunRuns
-from kajitori.kube.kin import KinIndex, owner_of
+from kajitori.kube.kin import KinIndex
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.node_facts import node_facts
 from kajitori.kube.objects import RunObject
@@ -254,7 +254,7 @@ class ClusterView:
             yield Use(
                 node=node,
                 holder=f"{meta.namespace}/{run.metadata.name if run else meta.name}",
-                owner=owner_of(run) if run else "",
+                owner=run.owner if run else "",
                 is_run=run is not None,
                 cpu_millis=usage.cpu_millis,
                 memory_bytes=usage.memory_bytes,
@@ -277,7 +277,7 @@ class ClusterView:
 
         People submit many runs that differ in their names alone: they share the answer, which is not for changing.
         """
-        written, meta, owner = bytes(run.spec), run.metadata, owner_of(run)
+        written, meta, owner = bytes(run.spec), run.metadata, run.owner
         draft, is_test = _draft_of(written), bool(self.tested_node(run))
         facts = replace(self._facts_about(run), earlier=self.earlier(draft.spec, meta.namespace, owner, than=run))
         identity = RunIdentity(meta.name, meta.namespace, owner)

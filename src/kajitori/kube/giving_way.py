@@ -28,7 +28,6 @@ from kajitori.core.snapshot import Snapshot
 from kajitori.core.status import GivesWay, GivesWayTo
 from kajitori.core.times import format_time, parse_time
 from kajitori.kube.cluster import ClusterView
-from kajitori.kube.kin import owner_of
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.outlook import Applicant, Look, Outlook
@@ -189,7 +188,7 @@ class GivingWay:
 
     def describe(self, run: RunObject) -> str:
         """`vision/bert (high, of ana)`."""
-        owner = owner_of(run)
+        owner = run.owner
         said = f"{self._word(run)}, of {owner}" if owner else self._word(run)
         return f"{run.metadata.namespace}/{run.metadata.name} ({said})"
 

@@ -16,7 +16,6 @@ from kajitori.core.quantity import format_duration
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.times import parse_time
 from kajitori.kube.cluster import ClusterView
-from kajitori.kube.kin import owner_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, RunObject
 
@@ -125,7 +124,7 @@ class HealthView:
             status = run.status
             if status is None or not status.avoid_nodes or self._cluster.tested_node(run):
                 continue
-            whose = owner_of(run) or namespace
+            whose = run.owner or namespace
             for node, failure in failures_of(f"{namespace}/{name}", whose, status, health, now):
                 found[node].append(failure)
             unstarted += unstarted_on(status)

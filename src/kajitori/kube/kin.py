@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import nlargest
 
-from kajitori.core import names
 from kajitori.core.kinship import Kind, kind_of_stored
 from kajitori.core.memory import EARLIER_RUNS, EarlierRun
 from kajitori.kube.mirror import Key, Mirror
@@ -65,7 +64,7 @@ class KinIndex:
         run = self._mirror.runs.get(key)
         known = None
         if run is not None and run.status is not None and run.status.memory is not None:
-            known = (key[0], owner_of(run)), run.metadata.uid, run.metadata.generation
+            known = (key[0], run.owner), run.metadata.uid, run.metadata.generation
         if known == self._known.get(key):
             return
         self._forget(key)
@@ -94,7 +93,7 @@ class KinIndex:
     def _sort(self, theirs: _Theirs) -> None:
         for key in theirs.unsorted:
             run = self._mirror.runs[key]
-            kind = kind_of_stored(run.spec, key[0], owner_of(run))
+            kind = kind_of_stored(run.spec, key[0], run.owner)
             if kind is not None:
                 self._kinds[key] = kind
                 theirs.of_kind.setdefault(kind, {})[key] = None
@@ -104,8 +103,3 @@ class KinIndex:
 def _is_before(run: RunObject, other: RunObject) -> bool:
     mine, its = run.metadata, other.metadata
     return mine.creation_timestamp <= its.creation_timestamp and mine.uid != its.uid
-
-
-def owner_of(run: RunObject) -> str:
-    """Who submitted it through the Web API; empty where it came another way."""
-    return run.metadata.annotations.get(names.ANNOTATION_OWNER, "")

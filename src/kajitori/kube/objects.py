@@ -248,6 +248,11 @@ class RunObject(_Wire, frozen=True):
         """Its status; where nobody has written one yet, that of a run that waits since it was made."""
         return self.status or RunStatus(queued_at=self.metadata.creation_timestamp)
 
+    @property
+    def owner(self) -> str:
+        """Who submitted it through the Web API; empty where it came another way."""
+        return self.metadata.annotations.get(names.ANNOTATION_OWNER, "")
+
     def __post_init__(self) -> None:
         why = damage(self.status) if self.status is not None else ""
         if why:

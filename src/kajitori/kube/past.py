@@ -22,7 +22,6 @@ from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt
 from kajitori.core.times import parse_time
 from kajitori.kube.cluster import ClusterView
-from kajitori.kube.kin import owner_of
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
 from kajitori.kube.resources import RUNS, Resource
@@ -288,7 +287,7 @@ class _Told:
 
 
 def _told_by(run: RunObject) -> _Told:
-    meta, owner = run.metadata, owner_of(run)
+    meta, owner = run.metadata, run.owner
     user, kind = owner or f"{meta.namespace}/", kind_of_stored(run.spec, meta.namespace, owner) or meta.uid
     try:
         spec = _decoder.decode(run.spec)

@@ -12,12 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kajitori.core import names
 from kajitori.core.node_feed import Line
 from kajitori.core.traffic import Pod
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod as MirroredPod
-from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import PODS, RUNS, Resource
 
 
@@ -116,7 +114,7 @@ class NodeFeed:
             name=pod.metadata.name,
             run=member.run if member is not None else "",
             run_uid=pod.run_uid,
-            user=_owner(run) if run is not None else "",
+            user=run.owner if run is not None else "",
             addresses=() if pod.status.pod_ip == pod.status.host_ip else pod.addresses,
         )
 
@@ -154,7 +152,7 @@ class NodeFeed:
         if run is None:
             self._owners.pop(key, None)
             return
-        owner = _owner(run)
+        owner = run.owner
         if self._owners.get(key) != owner:
             self._owners[key] = owner
             for pod in self._mirror.pods_of_run(run.metadata.uid):
@@ -165,7 +163,3 @@ class NodeFeed:
             self._changes[node] += 1
             for follower in self._followers.get(node, ()):
                 follower.touch(key)
-
-
-def _owner(run: RunObject) -> str:
-    return run.metadata.annotations.get(names.ANNOTATION_OWNER, "")

@@ -8,6 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
+from kajitori.cli.problems import say
 from kajitori.errors import NotFound
 
 if TYPE_CHECKING:
@@ -39,12 +40,12 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
                 _tell_who_waits(api, moved)
         except KeyboardInterrupt:
             names = " ".join(view["name"] for view in views)
-            _say(f"\nruns leave all the same; to let new ones come again: kaji uncordon {names}")
+            say(f"\nruns leave all the same; to let new ones come again: kaji uncordon {names}")
             return 130
     for view in views:
         foreign = [member["holder"] for member in view["members"] if not member["isRun"]]
         if foreign:
-            _say(
+            say(
                 f"note: Pods that belong to no run stay on {view['name']}: {_some(foreign)}; to move them: "
                 f"kubectl drain {view['name']} --ignore-daemonsets"
             )
@@ -65,16 +66,16 @@ def _emptied(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
         if not view["ready"]:
             waiting += f"; it is not ready: its Pods go once it is back, or with: kubectl delete node {name}"
         if waiting != told:
-            _say(f"{name}: waiting for {waiting}")
+            say(f"{name}: waiting for {waiting}")
             told = waiting
         cli.sleep(POLL_SECONDS)
         try:
             view = api.get(node_path(name))
         except NotFound:
-            _say(f"note: {name} is not in the cluster any more")
+            say(f"note: {name} is not in the cluster any more")
             return {"name": name, "members": []}
         if not view["draining"]:
-            _say(f"note: somebody lets {name} take work again")
+            say(f"note: somebody lets {name} take work again")
             break
     return view
 
@@ -88,13 +89,7 @@ def _tell_who_waits(api: Api, moved: set[str]) -> None:
             status = run.get("status") or {}
             if run["name"] == name and status.get("phase") in ("Queued", "Restarting"):
                 words = status.get("message") or status.get("reason") or ""
-                _say(f"note: {holder} waits for nodes: {words}")
-
-
-def _say(text: str) -> None:
-    from kajitori.cli.problems import plain
-
-    click.echo(plain(text), err=True)
+                say(f"note: {holder} waits for nodes: {words}")
 
 
 def _members(view: dict[str, Any]) -> list[dict[str, Any]]:

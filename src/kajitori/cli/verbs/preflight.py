@@ -8,6 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
+from kajitori.cli.problems import say
 
 if TYPE_CHECKING:
     from kajitori.cli.http import Api
@@ -57,13 +58,13 @@ def _awaited(cli: Cli, api: Api, chosen: list[str], before: dict[str, tuple[str,
         if not open_ones:
             gone = [name for name in chosen if name not in known]
             if gone:
-                _say(f"note: no such nodes any more: {', '.join(gone)}")
+                say(f"note: no such nodes any more: {', '.join(gone)}")
             return [known[name] for name in chosen if name in known]
         waiting = "; ".join(_says(known[name]) for name in open_ones[:SHOWN])
         more = f"; and {len(open_ones) - SHOWN} more" if len(open_ones) > SHOWN else ""
         if waiting + more != told:
             told = waiting + more
-            _say(f"{len(chosen) - len(open_ones)} of {len(chosen)} tested; {told}")
+            say(f"{len(chosen) - len(open_ones)} of {len(chosen)} tested; {told}")
         cli.sleep(POLL_SECONDS)
 
 
@@ -109,12 +110,6 @@ def _say_who_is_left_out(known: dict[str, dict[str, Any]], chosen: int) -> None:
     untestable = sum(not view.get("testable") for view in known.values())
     away = len(known) - chosen - untestable
     if untestable:
-        _say(f"note: policy has no test for {untestable} of {len(known)} nodes")
+        say(f"note: policy has no test for {untestable} of {len(known)} nodes")
     if away > 0:
-        _say(f"note: {away} of {len(known)} nodes are not ready or cordoned, and are not tested")
-
-
-def _say(text: str) -> None:
-    from kajitori.cli.problems import plain
-
-    click.echo(plain(text), err=True)
+        say(f"note: {away} of {len(known)} nodes are not ready or cordoned, and are not tested")

@@ -60,7 +60,7 @@ class Strategy:
     def prepare_update(self, new: Object, old: Object) -> None:
         """Keep what an update may not change silently (status); runs before validation."""
         if self.has_status:
-            _take(new, old, "status")
+            keep(new, old, "status")
         generation = old["metadata"].get("generation")
         if generation is None:
             new["metadata"].pop("generation", None)
@@ -71,8 +71,8 @@ class Strategy:
     def prepare_status_update(self, new: Object, old: Object) -> None:
         """Keep everything but the status; metadata may change with it."""
         for name in (new.keys() | old.keys()) - {"status", "metadata", "apiVersion", "kind"}:
-            _take(new, old, name)
-        _take(new["metadata"], old["metadata"], "generation")
+            keep(new, old, name)
+        keep(new["metadata"], old["metadata"], "generation")
 
     def validate_create(self, obj: Object) -> list[Cause]:
         """Every fault of a new object, beyond its metadata."""
@@ -99,7 +99,8 @@ _BARE = frozenset({("", "events"), ("coordination.k8s.io", "leases"), ("policy",
 """Built-in kinds that take any finalizer, as custom resources do."""
 
 
-def _take(new: Object, old: Object, name: str) -> None:
+def keep(new: Object, old: Object, name: str) -> None:
+    """The field stays what it was, or absent."""
     if name in old:
         new[name] = old[name]
     else:

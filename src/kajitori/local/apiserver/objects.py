@@ -16,13 +16,12 @@ from kajitori.local.apiserver import admission, upkeep
 from kajitori.local.apiserver.admission import AdmissionRequest
 from kajitori.local.apiserver.auth import ANONYMOUS, User
 from kajitori.local.apiserver.causes import Cause, invalid
-from kajitori.local.apiserver.kinds import Kind, KindRegistry, Object
+from kajitori.local.apiserver.kinds import Kind, KindRegistry, Object, keep
 from kajitori.local.apiserver.options import WriteOptions
 from kajitori.local.apiserver.own_metadata import (
     IDENTITY,
     SERVER_SET,
     generate_name,
-    keep,
     keep_identity,
     now_text,
     only_times_differ,

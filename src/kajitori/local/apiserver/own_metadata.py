@@ -5,17 +5,11 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
-from kajitori.local.apiserver.kinds import Object
+from kajitori.local.apiserver.kinds import Object, keep
 
 _NAME_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
-
-
 _GENERATED_MAX_LENGTH = 58
-
-
 IDENTITY = ("uid", "creationTimestamp", "selfLink")
-
-
 SERVER_SET = (*IDENTITY, "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -27,13 +21,6 @@ def now_text() -> str:
 def generate_name(base: str) -> str:
     """A name from `generateName`: five random characters follow."""
     return base[:_GENERATED_MAX_LENGTH] + "".join(secrets.choice(_NAME_CHARACTERS) for _ in range(5))
-
-
-def keep(meta: Object, before: Object, name: str) -> None:
-    if name in before:
-        meta[name] = before[name]
-    else:
-        meta.pop(name, None)
 
 
 def keep_identity(meta: Object, before: Object) -> None:
