@@ -100,9 +100,10 @@ async def _client(kubeconfig: Path) -> KubeClient:
 
 @pytest.mark.timeout(300 + 3 * KILLS)
 async def test_killed_at_random_moments_nothing_is_lost_or_done_twice(stage: Stage) -> None:
-    """Controller, kubelet and embedded server get SIGKILL in a stream of submissions, failures, stops, resumptions and
-    deletions: no process of two attempts at once, one end per run, no GPU taken twice, nothing acknowledged lost, and
-    not a Pod or process left at the end."""
+    """Controller, kubelet and embedded server get SIGKILL in a stream of submissions, failures, stops, resumptions,
+    drains and deletions of gangs, services and sweeps: no process of two attempts at once, one end per run, no GPU
+    taken twice, no member of a sweep again that has succeeded, nothing acknowledged lost, and not a Pod or process left
+    at the end."""
     print(f"KAJI_TEST_STORM_SEED={SEED} KAJI_TEST_STORM_KILLS={KILLS}")
     world, over = stage.world, asyncio.Event()
     chaos = Chaos(world, random.Random(SEED), processes=True)

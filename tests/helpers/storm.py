@@ -22,7 +22,7 @@ from kajitori.core import names
 from kajitori.core.reasons import Phase
 from kajitori.errors import AlreadyExists, KajitoriError
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import PODS, RUNS, Resource
+from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 
 MOST_RUNS = 8
 CHANGES_BETWEEN_KILLS = 8
@@ -62,6 +62,8 @@ class Watchman:
         self._lost: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._ended: dict[tuple[str, int], tuple[Phase, str]] = {}
+        self._done: dict[tuple[str, int], str] = {}
+        """Members of sweeps that succeeded, by run and index: in which Pod."""
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[Watchman]:
@@ -110,14 +112,31 @@ class Watchman:
             return
         if self._one_writer and f"{pod.run_uid}/{name}" in self._lost:
             self.wrong.append(f"{name} was lost, and made again")
-        alive = [each for each in world.mirror.pods_of_run(pod.run_uid) if not each.is_finished]
-        if len({each.metadata.labels[names.LABEL_ATTEMPT] for each in alive}) > 1:
-            self.wrong.append(f"alive at once: {sorted(each.metadata.name for each in alive)}")
+        self._note_members(pod)
         if pod.spec.node_name:
             usage = world.mirror.usage_of(pod.spec.node_name)
             used = usage.other(names.GPU_RESOURCE) if usage else 0
             if used > GPUS:
                 self.wrong.append(f"{used} GPUs are taken on {pod.spec.node_name}, {name} is there")
+
+    def _note_members(self, pod: Pod) -> None:
+        """Of a gang no two attempts live at once; of members that are on their own no two of one rank, and none again
+        that has succeeded."""
+        world = self.world
+        alive = [each for each in world.mirror.pods_of_run(pod.run_uid) if not each.is_finished]
+        run = world.run(pod.metadata.labels[names.LABEL_RUN])
+        spec = msgspec.json.decode(run.spec) if run is not None and run.metadata.uid == pod.run_uid else {}
+        ranks = [each.metadata.labels[names.LABEL_RANK] for each in alive]
+        if "array" not in spec and spec.get("type") != "service":
+            ranks = ["of one attempt"] * len({each.metadata.labels[names.LABEL_ATTEMPT] for each in alive})
+        if len(set(ranks)) < len(ranks):
+            self.wrong.append(f"alive at once: {sorted(each.metadata.name for each in alive)}")
+        if "array" in spec and pod.member is not None:
+            member = pod.run_uid, pod.member.rank
+            if pod.status.phase == "Succeeded" and not pod.metadata.deletion_timestamp:
+                self._done.setdefault(member, pod.metadata.name)
+            elif self._done.get(member, pod.metadata.name) != pod.metadata.name:
+                self.wrong.append(f"{self._done[member]} had succeeded, and there is {pod.metadata.name}")
 
 
 @dataclass
@@ -139,12 +158,13 @@ class Chaos:
         self.chance = chance
         self.acknowledged = 0
         self._processes = processes
+        self._drained = ""
         self._promises: dict[str, Promise] = {}
         """By name; the last Run of that name."""
         self._count = 0
         self._actions: list[Callable[[], Awaitable[None]]] = [
             *(self.submit, self.submit, self.fail, self.fail, self.fail, self.lose, self.lose),
-            *(self.stop, self.resume, self.delete),
+            *(self.stop, self.resume, self.delete, self.drain),
         ]
 
     async def act(self) -> None:
@@ -169,14 +189,14 @@ class Chaos:
         name = f"run-{self._count - self.chance.choice([0, 0, 5]) if self._count > 5 else self._count}"
         self._count += 1
         resources = {"cpu": "100m", "memory": "16Mi", "gpu": self.chance.choice([2, 4, 8]), "gpuType": "h100"}
-        spec: dict[str, Any] = {"replicas": self.chance.randint(1, 4), "restarts": 100, "grace": "1s"}
+        spec: dict[str, Any] = {"restarts": 100, "grace": "1s"} | self._some_shape()
         if here:
             locks = self.world.folder / "locks" / f"{name}.{self._count}"
             locks.mkdir(parents=True)
             command = ["sh", "-c", MEMBER]
             resources = {"cpu": "10m", "memory": "16Mi"}
-            spec |= {"replicas": self.chance.randint(2, 3), "nodeSelector": HERE, "command": command}
-            spec |= {"env": {"LOCKS": str(locks)}}
+            spec = {"restarts": 100, "grace": "1s", "replicas": self.chance.randint(2, 3), "nodeSelector": HERE}
+            spec |= {"command": command, "env": {"LOCKS": str(locks)}}
         before = self._promises.pop(name, None)
         try:
             made = await self.world.submit(name, resources=resources, **spec)
@@ -186,6 +206,22 @@ class Chaos:
             raise
         self._promises[name] = Promise(made["metadata"]["uid"])
         self.acknowledged += 1
+
+    def _some_shape(self) -> dict[str, Any]:
+        """Gangs mostly; one that may shrink, a service, a sweep."""
+        members = self.chance.randint(1, 4)
+        gang: dict[str, Any] = {"replicas": members}
+        others = {"replicas": 4, "minReplicas": 2}, gang | {"type": "service"}, {"array": f"0-{members + 2}%{members}"}
+        return self.chance.choice([gang, gang, gang, *others])
+
+    async def drain(self) -> None:
+        """A node is emptied, or takes work again."""
+        node = self._drained or self.chance.choice([each for each in self.world.mirror.nodes if each[:4] == "gpu-"])
+        who = None if self._drained else "ada"
+        patch = {"metadata": {"annotations": {names.ANNOTATION_DRAIN: who}}, "spec": {"unschedulable": bool(who)}}
+        self._drained = node  # also where the answer is lost
+        await self.world.client.patch(NODES, node, patch)
+        self._drained = node if who else ""
 
     async def fail(self) -> None:
         pod = self._some_pod()
@@ -269,15 +305,21 @@ class Chaos:
     async def all_end(self, seconds: float = 30.0) -> None:
         """Whatever runs or waits now reaches its end: members on simulated nodes end well, processes are stopped."""
         world, deadline = self.world, time.monotonic() + seconds
+        while self._drained:
+            await self.drain()
         while unfinished := self.unfinished():
             assert time.monotonic() < deadline, world.describe()
             for name in unfinished:
                 with contextlib.suppress(KajitoriError):
                     nodes = {pod.spec.node_name for pod in world.pods(name)} - {""}
-                    if any(not node.startswith("gpu-") for node in nodes):
+                    run = world.run(name)
+                    endless = run is not None and msgspec.json.decode(run.spec).get("type") == "service"
+                    if endless or any(not node.startswith("gpu-") for node in nodes):
                         await world.change(name, stopped=True)
                     elif world.status(name).phase is Phase.RUNNING:
-                        await world.succeed(name)
+                        for pod in world.pods(name):
+                            if not pod.is_finished:
+                                await world.behave(pod.metadata.name, exit_code="0")
             with contextlib.suppress(AssertionError):
                 await world.until(lambda: not self.unfinished(), "everything ended", seconds=0.5)
         for name in self._known():

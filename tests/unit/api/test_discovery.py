@@ -31,6 +31,7 @@ from kajitori.store.code import CodeStore
 
 KEY = b"k" * 32
 HOSTS = "/v1/members/hosts"
+KEY_IS_READ = ("GET", "/api/v1/namespaces/kajitori/secrets/kajitori-tickets", "server")
 
 
 def secret(key: bytes = KEY) -> Object:
@@ -140,7 +141,7 @@ async def test_the_api_server_is_not_asked_for_each_member(gang: Gang) -> None:
     gang.world.kubernetes.requests.clear()
     answers = await asyncio.gather(*(gang.ask() for _ in range(50)))
     assert {answer.status_code for answer in answers} == {200}
-    assert gang.world.kubernetes.requests == [("GET", "/api/v1/namespaces/kajitori/secrets/kajitori-tickets", "server")]
+    assert gang.world.kubernetes.requests == [KEY_IS_READ]
 
 
 async def test_what_lingers_of_other_attempts_is_in_no_list(gang: Gang, impatient: None) -> None:
@@ -390,6 +391,17 @@ async def test_a_member_that_starts_gets_the_code_of_its_attempt(coded: Gang) ->
     assert (await ask_for_code(coded, 2)).status_code == 503  # not seen yet: it may ask again
     coded.ticket = replace(coded.ticket, run_uid="another")
     assert (await ask_for_code(coded, 0)).status_code == 403
+
+
+async def test_the_api_server_is_not_asked_for_each_member_that_fetches_code(coded: Gang) -> None:
+    """Once for the key, however many start together."""
+    for rank in range(3):
+        coded.start(rank)
+    await coded.world.caught_up()
+    coded.world.kubernetes.requests.clear()
+    answers = await asyncio.gather(*(ask_for_code(coded, rank) for rank in range(3)))
+    assert [(answer.status_code, answer.content) for answer in answers] == [(200, answers[0].content)] * 3
+    assert coded.world.kubernetes.requests == [KEY_IS_READ]
 
 
 async def test_code_that_is_not_there(coded: Gang) -> None:
