@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from kajitori.local.store.collection import Collection
 from kajitori.local.store.errors import Compacted, KeyTaken, NotStored, Stale
 from kajitori.local.store.journal import Journal
 from kajitori.local.store.records import ADDED, DELETED, MODIFIED, Event, EventType, Object, Record, encode
@@ -25,55 +25,12 @@ HISTORY_SECONDS = 300.0
 HISTORY_BYTES = 256 << 20
 
 
-class _Collection:
-    """The objects of one resource, and their recent changes."""
-
-    __slots__ = (
-        "compacted",
-        "group_of",
-        "history",
-        "keys",
-        "records",
-        "watchers",
-        "watchers_by_group",
-        "watchers_by_key",
-    )
-
-    def __init__(self, compacted: int) -> None:
-        self.records: dict[str, Record] = {}
-        self.keys: list[str] = []
-        """Sorted, as etcd sorts them."""
-        self.history: deque[Event] = deque()
-        self.compacted = compacted
-        """The last revision whose event is no longer kept."""
-        self.watchers: set[Watcher] = set()
-        self.watchers_by_key: dict[str, set[Watcher]] = {}
-        self.watchers_by_group: dict[str, set[Watcher]] = {}
-        self.group_of: Callable[[Record], str] | None = None
-
-    def put(self, record: Record) -> None:
-        if record.key not in self.records:
-            insort(self.keys, record.key)
-        self.records[record.key] = record
-
-    def remove(self, key: str) -> None:
-        del self.records[key]
-        del self.keys[bisect_left(self.keys, key)]
-
-    def in_namespace(self, namespace: str) -> list[str]:
-        """The sorted keys of one namespace; with "" of all."""
-        if not namespace:
-            return self.keys
-        # "0" is the character after "/".
-        return self.keys[bisect_left(self.keys, f"{namespace}/") : bisect_left(self.keys, f"{namespace}0")]
-
-
 class Store:
     """All objects of one cluster. Belongs to the event loop that opened it."""
 
     def __init__(self, *, history_seconds: float = HISTORY_SECONDS) -> None:
         """An empty store in memory; `Store.open` for one that lasts."""
-        self._collections: dict[str, _Collection] = {}
+        self._collections: dict[str, Collection] = {}
         # A client that still holds a revision of an earlier store of this address gets a clear "too old", instead of
         # waiting for a future that never comes: new stores begin with the clock, in milliseconds.
         self._revision = self._durable = self._start = time.time_ns() // 1_000_000
@@ -263,10 +220,10 @@ class Store:
         if collection is None or collection.records.get(expected.key) is not expected:
             raise Stale(repr(expected))
 
-    def _collection(self, resource: str) -> _Collection:
+    def _collection(self, resource: str) -> Collection:
         collection = self._collections.get(resource)
         if collection is None:
-            collection = self._collections[resource] = _Collection(self._start)
+            collection = self._collections[resource] = Collection(self._start)
         return collection
 
     def _apply(self, kind: EventType, record: Record, previous: Record | None) -> None:
@@ -376,12 +333,7 @@ class Store:
         for event in reversed(missed):
             if _concerns(watcher, event):
                 watcher.push(event)
-        if key:
-            collection.watchers_by_key.setdefault(key, set()).add(watcher)
-        elif watcher.group:
-            collection.watchers_by_group.setdefault(watcher.group, set()).add(watcher)
-        else:
-            collection.watchers.add(watcher)
+        collection.add(watcher)
         return watcher
 
     def group_by(self, resource: str, group_of: Callable[[Record], str]) -> None:
@@ -390,47 +342,17 @@ class Store:
 
     def unwatch(self, watcher: Watcher) -> None:
         """No more events for this one."""
-        collection = self._collection(watcher.resource)
-        collection.watchers.discard(watcher)
-        for index, name in (
-            (collection.watchers_by_key, watcher.key),
-            (collection.watchers_by_group, watcher.group),
-        ):
-            some = index.get(name)
-            if some is not None:
-                some.discard(watcher)
-                if not some:
-                    del index[name]
+        self._collection(watcher.resource).discard(watcher)
 
     def end_watches(self, resource: str) -> None:
         """Lets whoever watches a resource see the end: it is served no more."""
-        collection = self._collection(resource)
-        some = (*collection.watchers_by_key.values(), *collection.watchers_by_group.values())
-        for watcher in collection.watchers.union(*some):
+        for watcher in self._collection(resource).all_watchers():
             watcher.close()
 
     def _publish(self, event: Event) -> None:
-        collection = self._collections[event.record.resource]
-        for watcher in collection.watchers:
-            if not watcher.namespace or watcher.namespace == event.record.namespace:
-                watcher.push(event)
-        for watcher in collection.watchers_by_key.get(event.record.key, ()):
-            watcher.push(event)
-        if collection.watchers_by_group:
-            self._publish_to_groups(collection, event)
+        self._collections[event.record.resource].publish(event)
         for listener in self._listeners:
             listener(event)
-
-    @staticmethod
-    def _publish_to_groups(collection: _Collection, event: Event) -> None:
-        assert collection.group_of is not None
-        groups = {collection.group_of(event.record)}
-        if event.previous is not None:
-            groups.add(collection.group_of(event.previous))
-        for group in groups:
-            for watcher in collection.watchers_by_group.get(group, ()):
-                if not watcher.namespace or watcher.namespace == event.record.namespace:
-                    watcher.push(event)
 
     def _trim(self) -> None:
         history = self._history
