@@ -116,9 +116,18 @@ class QueueScene:
         )
         return self.show(name, status, **more)
 
-    def runs(self, name: str, nodes: str, *, since: str, phase: Phase = Phase.RUNNING, **more: Any) -> RunObject:
+    def runs(
+        self,
+        name: str,
+        nodes: str,
+        *,
+        since: str,
+        phase: Phase = Phase.RUNNING,
+        template: dict[str, Any] = TEMPLATE,
+        **more: Any,
+    ) -> RunObject:
         """A run that has had these nodes since then, with its Pods."""
-        attempt = Attempt(number=1, nodes=nodes, template=template_text(TEMPLATE), created=True, planned_at=since)
+        attempt = Attempt(number=1, nodes=nodes, template=template_text(template), created=True, planned_at=since)
         attempt.world_size = len(gang.node_by_rank(attempt))
         if phase is Phase.RUNNING:
             attempt.started_at = since
@@ -140,14 +149,17 @@ class QueueScene:
     def pod(self, run: RunObject, rank: int, node: str, *, phase: str = "Running", deleting: str = "") -> None:
         """A member as the mirror shows it."""
         owner = {"kind": names.KIND, "name": run.metadata.name, "uid": run.metadata.uid, "controller": True}
+        assert run.status is not None and run.status.attempt is not None
+        template = run.status.attempt.pod_template
         document = {
             "metadata": {
                 "name": f"{run.metadata.name}-1-{rank}",
                 "namespace": run.metadata.namespace,
                 "ownerReferences": [owner],
                 "deletionTimestamp": deleting,
+                "labels": template["metadata"].get("labels", {}),
             },
-            "spec": {"nodeName": node, "containers": CONTAINERS},
+            "spec": {"nodeName": node, "containers": template["spec"]["containers"]},
             "status": {"phase": phase},
         }
         pod = msgspec.convert(document, Pod)

@@ -88,7 +88,8 @@ async def queue_of(api: Api) -> QueueView:
 
 def _known_until(api: Api, now: Standing, starts: Mapping[str, float]) -> float:
     """When the first ends of which nobody knows how long it takes: whatever is expected after that may rest on it."""
-    running = (end.ends_at for each in now.asked.occupants if is_assumed(api, each.key) for end in each.endings)
+    assumed = {key for key in {each.run for each in now.asked.occupants} if is_assumed(api, key)}
+    running = (end.ends_at for each in now.asked.occupants if each.run in assumed for end in each.endings)
     expected = now.line.expected
     waiting = (at + expected[key].seconds for key, at in starts.items() if expected[key].source is Source.UNKNOWN)
     return min((*running, *waiting), default=math.inf)

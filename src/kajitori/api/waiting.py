@@ -118,7 +118,7 @@ def _would_ask(api: Api, now: Standing, found: Answer, key: str) -> list[str]:
     look = Look(now.line.now, now.line.ranking, now.line.expected, queue, found.looked)
     for request in api.giving_way.ask(look, waiting, now.settled, api.now()).requests:
         if request.key == key:
-            return [victim.key for victim in request.victims]
+            return list(dict.fromkeys(victim.key for victim in request.victims))  # of a sweep often several members
     return []
 
 
@@ -165,7 +165,11 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
     asks = api.giving_way.words_for(request.key)
-    ends = {each.key: each.ends_at for each in asked.occupants if not is_assumed(api, each.key)}
+    waits = {queued.gang.key for queued in asked.queue}  # its end is not that of what it has now
+    there = (each for each in asked.occupants if not each.sweep or each.run not in waits)
+    ends: dict[str, float] = {}
+    for each in there:
+        ends[each.run] = max(ends.get(each.run, 0.0), each.ends_at)
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,
@@ -184,7 +188,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
                 memory_bytes=each.memory_bytes,
                 nodes=each.nodes,
                 since=each.since,
-                until=_time(ends.get(each.holder, math.inf)),
+                until="" if is_assumed(api, each.holder) else _time(ends.get(each.holder, math.inf)),
             )
             for each in told.held
             if each.holder != request.key
@@ -203,36 +207,37 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     freeing = found.freeing
     view.exact = freeing is None or freeing.least
     if freeing is not None and (freeing.steps or freeing.least):
-        view.to_free = [_step_view(api, asked, step, request.key) for step in freeing.steps]
-    known = freeing is None or not any(is_assumed(api, _run_of(step, request.key)) for step in freeing.steps)
+        view.to_free = [_step_view(api, asked, step) for step in freeing.steps]
+    known = freeing is None or not any(is_assumed(api, _run_of(step)) for step in freeing.steps)
     if found.expected_at is not None and known:
         view.expected_at = _time(found.expected_at)
     view.kept = kept_view(found.reservation, known=known)
     return view
 
 
-def _run_of(step: Step, asked: str) -> str:
+def _run_of(step: Step) -> str:
     """The run (`namespace/name`) whose end, or whose member's, the step is; the name of whatever else it is."""
-    return asked if step.kind is StepKind.MEMBER else step.name
+    return step.occupant.run if step.occupant is not None else step.name
 
 
-def _step_view(api: Api, asked: Situation, step: Step, key: str) -> StepView:
+def _step_view(api: Api, asked: Situation, step: Step) -> StepView:
     occupant, table = step.occupant, asked.snapshot.table
     rows = sorted(set(occupant.rows.tolist())) if occupant is not None else []
     amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * 4
-    is_run = step.kind in (StepKind.RUN, StepKind.AHEAD)
-    namespace, _, name = step.name.partition("/")
+    is_run = step.kind in (StepKind.RUN, StepKind.MEMBER, StepKind.AHEAD)
+    namespace, _, name = _run_of(step).partition("/")
     run = api.mirror.runs.get((namespace, name)) if is_run else None
     return StepView(
         kind=step.kind.value,
         name=step.name,
+        run=_run_of(step) if is_run else "",
         owner=run.owner if run is not None else "",
         why=step.why,
         nodes=nodelist.compress([table.nodes[row].name for row in rows]),
         gpus=amounts[GPU],
         cpu_millis=amounts[CPU],
         memory_bytes=amounts[MEMORY],
-        until="" if is_assumed(api, _run_of(step, key)) else _time(step.ends_at),
+        until="" if is_assumed(api, _run_of(step)) else _time(step.ends_at),
     )
 
 

@@ -47,10 +47,13 @@ class StepView(View):
     """Something that has to happen before a run can start."""
 
     kind: Literal["run", "member", "pod", "cordoned", "broken", "ahead"]
-    """run: it ends. member: one of its own, such as of a sweep, ends. pod: somebody else's goes. cordoned, broken: the
-    node takes work again. ahead: a waiting run that is looked at before this one is stopped."""
+    """run: it ends. member: one of a sweep ends, which others of it do not depend on; perhaps of the run's own. pod:
+    somebody else's goes. cordoned, broken: the node takes work again. ahead: a waiting run that is looked at before
+    this one is stopped, with what it has."""
     name: str
-    """`namespace/name` of the run or Pod; the node's name."""
+    """`namespace/name` of the run or Pod, also of a member; the node's name."""
+    run: str
+    """`namespace/name` of the run that ends, or one of whose members does; empty where it is none."""
     owner: str
     why: str
     """Of a node: why it takes no work."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,6 +12,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.output import Column, heading, print_pairs, print_table
 from kajitori.cli.problems import plain
 from kajitori.cli.queue_words import in_words, place_pairs
+from kajitori.core.nodelist import compress, compress_ranks
 from kajitori.core.quantity import round_memory
 
 SHOWN = 8
@@ -26,12 +27,12 @@ _ROOM = {
 }
 _HAPPENS = {
     "run": "{who} ends",
-    "member": "its own member {name} ends",
     "pod": "Pod {who} goes",
     "cordoned": "node {name} is uncordoned",
     "broken": "node {who} is in order again",
     "ahead": "{who} no longer waits before it",
 }
+_AMOUNTS = ("gpus", "cpuMillis", "memoryBytes")
 
 
 def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
@@ -83,6 +84,7 @@ def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     this = "this" if len(steps) == 1 else "all of this"
     otherwise = "Without that it" if answer.get("asks") else "It"
     heading(f"{otherwise} starts once {this} has happened{'' if answer.get('exact', True) else ', perhaps sooner'}")
+    steps = _together(steps)
     rows = [
         [
             _happens(each),
@@ -96,15 +98,41 @@ def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     _print_more(len(steps) - SHOWN)
 
 
+def _together(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The same with the members of a sweep that are expected to end at one time in one line."""
+    found: list[Mapping[str, Any]] = []
+    members: dict[tuple[str, str], dict[str, Any]] = {}
+    for step in steps:
+        if step["kind"] != "member":
+            found.append(step)
+            continue
+        key = step["run"], step["until"]
+        if key not in members:
+            members[key] = {**step, "indices": [], "at": []} | dict.fromkeys(_AMOUNTS, 0)
+            found.append(members[key])
+        line = members[key]
+        line["indices"].append(int(step["name"].rpartition("-")[2]))
+        line["at"].append(step["nodes"])
+        line |= {amount: line[amount] + step[amount] for amount in _AMOUNTS}
+    for line in members.values():
+        line["nodes"] = compress(list(dict.fromkeys(line["at"])))
+    return found
+
+
 def _happens(step: Mapping[str, Any]) -> str:
     known = step["owner"] or step["why"]
+    if step["kind"] == "member":
+        indices = step["indices"]
+        who = f"{'member' if len(indices) == 1 else 'members'} {compress_ranks(sorted(indices))} of {step['run']}"
+        who = f"{who} ({known})" if known else who
+        return f"{who} {'ends' if len(indices) == 1 else 'end'}"
     who = f"{step['name']} ({known})" if known else step["name"]
     return _HAPPENS.get(step["kind"], "{who}").format(who=who, name=step["name"])
 
 
 def _print_holders(cli: Cli, answer: Mapping[str, Any]) -> None:
     """Who has such nodes, and was not named yet."""
-    named = {step["name"] for step in answer.get("toFree") or ()}
+    named = {step.get("run") or step["name"] for step in answer.get("toFree") or ()}
     holders = [each for each in answer.get("held") or () if each["holder"] not in named]
     if not holders:
         return

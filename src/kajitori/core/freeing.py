@@ -1,7 +1,8 @@
 """What exactly has to be freed for a run that waits to start: the same planner is asked again with it gone.
 
-A *step* is something that can happen: a run ends (all of it, on all its nodes), a Pod of somebody else goes, a cordoned
-or broken node takes work again, a run that is looked at before leaves the queue. What is named is *enough*: once all
+A *step* is something that can happen: a run ends (all of it, on all its nodes) or one member of a sweep does, a Pod of
+somebody else goes, a cordoned or broken node takes work again, a run that is looked at before leaves the queue, and
+with it whatever it has already. What is named is *enough*: once all
 of it has happened, and nothing else, the next cycle starts the run. And it is *least*: leave any one step out, and the
 next cycle does not. There may be other such sets. The one that is named is that which is expected to happen first, and
 of it the fewest steps; what nobody knows the end of is named only where known ends do not suffice.
@@ -40,7 +41,7 @@ class StepKind(StrEnum):
     RUN = "run"
     """A run ends, or is stopped."""
     MEMBER = "member"
-    """One member of the run itself ends, which has others that wait."""
+    """One member of a sweep ends, perhaps of the run itself; the others go on."""
     POD = "pod"
     """A Pod that is no run's goes."""
     CORDONED = "cordoned"
@@ -64,8 +65,8 @@ _EASIEST = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occupant:
-    """All that one run, or one Pod that is no run's, takes of the cluster; or one member of the run that is asked
-    about, which does not have to end as a whole."""
+    """All that one run, or one Pod that is no run's, takes of the cluster; or one member of a sweep, which does not
+    have to end as a whole."""
 
     key: str
     """`namespace/name` of the run or the Pod."""
@@ -79,6 +80,13 @@ class Occupant:
     """What its going is: `RUN`, `MEMBER` or `POD`."""
     endings: tuple[Ending, ...] = ()
     """When its members are expected to leave; none where nobody knows."""
+    sweep: str = ""
+    """Of a member: `namespace/name` of its run."""
+
+    @property
+    def run(self) -> str:
+        """`namespace/name` of the run that it is, or belongs to; the Pod's where it is none."""
+        return self.sweep or self.key
 
     @property
     def is_run(self) -> bool:
@@ -142,15 +150,19 @@ class Situation:
     def after(self, steps: Sequence[Step]) -> Situation:
         """The same once all these steps have happened, and nothing else."""
         gone = {step.name for step in steps if step.occupant is not None}
-        left = {step.name for step in steps if step.kind is StepKind.AHEAD}
+        over = {step.name for step in steps if step.kind in (StepKind.AHEAD, StepKind.RUN)}
+        with_them = [each for each in self.occupants if each.run in over and each.key not in gone]
         trial = Trial(self)
         for step in steps:
             trial.happens(step)
+        for each in with_them:
+            trial.happens(Step(each.kind, each.key, each))
+        gone |= {each.key for each in with_them}
         return replace(
             self,
             snapshot=trial.snapshot(),
             occupants=[each for each in self.occupants if each.key not in gone],
-            queue=[queued for queued in self.queue if queued.gang.key not in left],
+            queue=[queued for queued in self.queue if queued.gang.key not in over],
         )
 
     def starts(self, key: str) -> Placement | None:
@@ -227,7 +239,9 @@ def to_free(situation: Situation, key: str, watch: Watch = for_ever) -> Freeing 
         # Whoever is before it only takes room: what is too little for the run alone is too little for it behind them.
         return Freeing(tuple(by_itself))
     natural = search.least(steps)
-    ahead = [Step(StepKind.AHEAD, queued.gang.key) for queued in situation.queue[:place]]
+    named = {step.name for step in by_itself}
+    before = [queued.gang.key for queued in situation.queue[:place]]
+    ahead = [Step(StepKind.AHEAD, each) for each in before if each not in named]
     others = [step for step in steps if step not in by_itself] if gang.avoid else []
     cutting_in = search.least([*by_itself, *ahead, *others]) if ahead else None
     found = [each for each in (natural, cutting_in) if each is not None]

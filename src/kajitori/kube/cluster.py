@@ -49,6 +49,8 @@ class Promise:
     attempt: int
     member: MemberRequest
     nodes: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
+    """Of a sweep: of these members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +189,10 @@ class ClusterView:
             bound = {m.rank for pod in pods if (m := pod.member) is not None and m.attempt == planned.attempt}
             assert run.status is not None
             done = released(run.status.sweep) if run.status.sweep is not None else frozenset()
-            nodes = tuple(
-                node for rank, node in planned.nodes.items() if rank not in bound and rank not in done and node in known
-            )
-            if nodes:
-                yield Promise(f"{run.metadata.namespace}/{run.metadata.name}", planned.attempt, planned.member, nodes)
+            left = {r: n for r, n in planned.nodes.items() if r not in bound and r not in done and n in known}
+            if left:
+                ranks = tuple(left) if run.status.sweep is not None else ()
+                yield Promise(_name(run), planned.attempt, planned.member, tuple(left.values()), ranks)
         yield from (promise for run in keeping if (promise := self._kept_for(run)) is not None)
 
     def may_free(self, run: RunObject) -> bool:
@@ -217,7 +218,7 @@ class ClusterView:
         if not nodes:
             return None
         member = member_of_template(status.attempt, self.policy.gpu.resource)
-        return Promise(f"{run.metadata.namespace}/{run.metadata.name}", status.attempts + 1, member, nodes)
+        return Promise(_name(run), status.attempts + 1, member, nodes)
 
     def _holds_nodes(self, run: RunObject) -> bool:
         """Whether members of the run's attempt are still to be made or bound, or may be without our having seen it."""
@@ -321,6 +322,10 @@ class ClusterView:
 
     def _facts_about(self, run: RunObject) -> Facts:
         return Facts(table=self.possible_table(), admitted=run.status is not None and run.status.attempts > 0)
+
+
+def _name(run: RunObject) -> str:
+    return f"{run.metadata.namespace}/{run.metadata.name}"
 
 
 @lru_cache(maxsize=REMEMBERED_DECISIONS)

@@ -137,12 +137,17 @@ class GivingWay:
 
     def settle(self, waiting: Iterable[Applicant], snapshot: Snapshot, now: datetime) -> Settled:
         """Those who have what was freed for them, or are to have it, before anybody else is looked at."""
-        freed_for = {asked.to for _, asked in self._all_asked() if still_waits(self._mirror, asked)}
-        requests = [each.request for each in waiting if each.request.key in freed_for]
+        requests = [each.request for each in self.freed_for(waiting)]
         if not requests:
             return Settled((), (), (), snapshot)
-        requests.sort(key=lambda request: (-request.priority, request.queued_at, request.key))
         return settle(snapshot, requests, [gang for gang in self.running(now) if gang.leaving])
+
+    def freed_for(self, waiting: Iterable[Applicant]) -> list[Applicant]:
+        """Those of them that others give way to, in the order in which they have what comes free."""
+        keys = {asked.to for _, asked in self._all_asked() if still_waits(self._mirror, asked)}
+        found = [each for each in waiting if each.request.key in keys]
+        found.sort(key=lambda each: (-each.request.priority, each.request.queued_at, each.request.key))
+        return found
 
     def ask(self, look: Look, waiting: Iterable[Applicant], settled: Settled, now: datetime) -> Requests:
         """Who is to give way to those of the queue that found no room."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from kajitori.core import names
 from kajitori.core.backfill import Queued
 from kajitori.core.freeing import Occupant, Situation, StepKind
 from kajitori.core.planner import MemberRequest, occupy
@@ -27,6 +28,7 @@ class _Parts:
     """What one run or Pod takes, Pod by Pod."""
 
     kind: StepKind
+    sweep: str = ""
     rows: list[int] = field(default_factory=list)
     amounts: list[tuple[int, int, int, int]] = field(default_factory=list)
     alone: list[bool] = field(default_factory=list)
@@ -44,14 +46,16 @@ class Moment:
     promises: Sequence[Promise]
     endings: Sequence[tuple[str, Ending]]
     """By `namespace/name` of the run."""
+    sweeps: Collection[str]
+    """`namespace/name` of those that have members: these end each for itself."""
     gpu_resource: str
     reserve: bool
     likely: float
     now: float
 
     async def situation(self, queue: Sequence[Queued], *, asked: str = "", used: Snapshot | None = None) -> Situation:
-        """What the next cycle will decide by. queue: all that wait, in order; asked: the run that is asked about, whose
-        members are each by itself; used: what is used and kept, where that is more."""
+        """What the next cycle will decide by. queue: all that wait, in order; asked: the run that is asked about: of
+        its own members only a sweep's make room by their end; used: what is used and kept, where that is more."""
         there = await asyncio.to_thread(_occupants, self, asked)  # Pod by Pod: of a large cluster it takes a second
         return Situation(used or self.snapshot, queue, there, self.now, self.reserve, self.likely)
 
@@ -69,6 +73,11 @@ def this_moment(mirror: Mirror, cluster: ClusterView, endings: Iterable[tuple[st
         [*bound, *nominated],
         promises,
         list(endings),
+        {
+            f"{run.metadata.namespace}/{run.metadata.name}"
+            for run in cluster.begun.all()
+            if run.status is not None and run.status.sweep is not None
+        },
         policy.gpu.resource,
         policy.queue.reservations,
         policy.queue.likely,
@@ -80,29 +89,40 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
     """Everybody whose going would free something."""
     index = there.snapshot.table.index
     found: dict[str, _Parts] = {}
-    own: dict[int, list[str]] = {}
-    """Members of the run that is asked about, by row."""
+    apart: dict[tuple[str, int], list[str]] = {}
+    """Members of sweeps, by their run and row."""
     for pod, node in there.pods:
         controller, row = pod.metadata.controller, index.get(node)
         if row is None or pod.is_finished or (controller is not None and controller.kind in _COME_BACK):
             continue
         member = pod.member if pod.run_uid else None
-        key = f"{pod.metadata.namespace}/{member.run if member is not None else pod.metadata.name}"
-        kind = StepKind.RUN if member is not None else StepKind.POD
-        if key == asked:
-            key, kind = f"{pod.metadata.namespace}/{pod.metadata.name}", StepKind.MEMBER
-            own.setdefault(row, []).append(key)
-        usage, parts = pod_usage(pod.spec), found.setdefault(key, _Parts(kind))
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = f"{pod.metadata.namespace}/{member.run}" if member is not None else name
+        usage = pod_usage(pod.spec)
+        if key in there.sweeps:
+            parts = found[name] = _Parts(StepKind.MEMBER, key)
+            apart.setdefault((key, row), []).append(name)
+        elif key == asked:
+            continue
+        else:
+            parts = found.setdefault(key, _Parts(StepKind.RUN if member is not None else StepKind.POD))
         parts.rows.append(row)
         parts.amounts.append((usage.cpu_millis, usage.memory_bytes, usage.other(there.gpu_resource), 1))
         parts.alone.append(member is not None and is_alone(pod))
     for promise in there.promises:
-        _add_promise(
-            found.setdefault(promise.run, _Parts(StepKind.RUN)), promise.member, [index[n] for n in promise.nodes]
-        )
+        rows = [index[node] for node in promise.nodes]
+        if promise.run not in there.sweeps:
+            if promise.run != asked:
+                _add_promise(found.setdefault(promise.run, _Parts(StepKind.RUN)), promise.member, rows)
+            continue
+        namespace, _, run = promise.run.partition("/")
+        for rank, row in zip(promise.ranks, rows, strict=True):
+            name = f"{namespace}/{names.pod_name(run, promise.attempt, rank)}"
+            _add_promise(found.setdefault(name, _Parts(StepKind.MEMBER, promise.run)), promise.member, [row])
+            apart.setdefault((promise.run, row), []).append(name)
     for key, ending in there.endings:
-        if key == asked:
-            _divide(ending, own, found)
+        if key in there.sweeps:
+            _divide(key, ending, apart, found)
         elif key in found:
             found[key].endings.append(ending)
     return [
@@ -113,16 +133,17 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
             np.array(parts.alone, dtype=bool),
             parts.kind,
             tuple(parts.endings),
+            parts.sweep,
         )
         for key, parts in found.items()
     ]
 
 
-def _divide(ending: Ending, own: dict[int, list[str]], found: dict[str, _Parts]) -> None:
-    """Each member has its part of an ending of all."""
+def _divide(sweep: str, ending: Ending, apart: dict[tuple[str, int], list[str]], found: dict[str, _Parts]) -> None:
+    """Each member of a sweep has its part of an ending of all."""
     for row in ending.rows.tolist():
-        if own.get(row):
-            found[own[row].pop()].endings.append(Ending(ending.member, np.array([row], dtype=np.int64), ending.ends_at))
+        if there := apart.get((sweep, row)):
+            found[there.pop()].endings.append(Ending(ending.member, np.array([row], dtype=np.int64), ending.ends_at))
 
 
 def _add_promise(parts: _Parts, member: MemberRequest, rows: Sequence[int]) -> None:

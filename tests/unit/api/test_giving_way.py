@@ -57,6 +57,17 @@ async def test_what_comes_free_for_one_is_nothing_for_another(world: World) -> N
     assert [(each["kind"], each["name"]) for each in found["toFree"]] == [("run", "team/held")]
 
 
+async def test_what_comes_free_for_a_run_is_its_own_though_another_stands_before_it(world: World) -> None:
+    """So it waits for nothing but that."""
+    await given_way(world, told=True)
+    queued = {"phase": "Queued", "queuedAt": "2026-11-21T10:00:00Z"}
+    world.kubernetes.put("runs", run("other", priority="high", **WANTS) | {"status": queued})
+    await world.caught_up()
+    found = await explain(world, "urgent")
+    assert found["place"]["position"] == 2
+    assert [(each["kind"], each["name"]) for each in found["toFree"]] == [("run", "team/low")]
+
+
 async def test_who_gave_way_is_told_for_whom(world: World) -> None:
     held = world.kubernetes.put("runs", run("held", priority="high") | {"status": attempts(1, phase="Running")})
     world.kubernetes.put("pods", pod(held, node="g1", gpus=8))

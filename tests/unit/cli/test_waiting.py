@@ -169,6 +169,30 @@ def test_explain_where_nothing_helps() -> None:
     ]
 
 
+def test_members_of_a_sweep_that_end_together_are_one_line() -> None:
+    """With all that they free; whose sweep it is, is not told again below."""
+
+    def member(index: int, until: str) -> dict[str, Any]:
+        amounts = {"gpus": 8, "cpuMillis": 8000, "memoryBytes": 2**30}
+        said = {"kind": "member", "name": f"nlp/grid-2-{index}", "run": "nlp/grid", "owner": "bob", "why": ""}
+        return said | amounts | {"nodes": f"gpu-{index + 1}", "until": until}
+
+    soon, later = "2026-11-21T12:05:00Z", "2026-11-21T13:00:00Z"
+    steps = [member(3, soon), member(7, later), member(4, soon), member(1, soon)]
+    holder = EXPLANATION["held"][0] | {"holder": "nlp/grid"}
+    api_says = EXPLANATION | {"toFree": steps, "held": [holder]}
+    said = printed(
+        invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": api_says}), "explain", "be").stdout
+    )
+    begin = said.index("It starts once all of this has happened")
+    assert [line.split("  ")[1].strip() for line in said[begin + 2 : begin + 4]] == [
+        "members 1,3-4 of nlp/grid (bob) end",
+        "member 7 of nlp/grid (bob) ends",
+    ]
+    assert "24 GPUs" in said[begin + 2] and "gpu-[4-5,2]" in said[begin + 2]
+    assert not any("Held by" in line for line in said)
+
+
 def test_explain_where_too_many_are_before_it() -> None:
     """Nothing is made up; what is enough but perhaps too much is said to be that."""
     unknown = {key: value for key, value in EXPLANATION.items() if key != "toFree"} | {"exact": False}

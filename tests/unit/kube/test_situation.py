@@ -7,10 +7,11 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.core.freeing import Step, StepKind
 from kajitori.core.reasons import Phase
+from kajitori.core.status import SweepState
 from kajitori.kube.objects import Pod
 from kajitori.kube.outlook import Outlook
 from kajitori.kube.situation import this_moment
-from kajitori.kube.watch import Added
+from kajitori.kube.watch import Added, Deleted
 
 
 def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", controller: str = "") -> None:
@@ -46,14 +47,40 @@ async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
     assert there["team/bert"].ends_at == NOW.timestamp() + 2 * 3600
     assert sorted(there["team/starts"].rows.tolist()) == [2, 3]
     assert [there[key].is_run for key in sorted(there)] == [False, False, True, True]
-    apart = await moment.situation((), asked="team/bert")
-    members = [occupant for occupant in apart.occupants if occupant.kind is StepKind.MEMBER]
-    assert [member.key for member in members] == ["team/bert-1-0", "team/bert-1-1"]
-    assert [(member.rows.tolist(), member.ends_at) for member in members] == [
-        ([0], NOW.timestamp() + 2 * 3600),
-        ([1], NOW.timestamp() + 2 * 3600),
-    ]
     left = found.after([Step(StepKind.RUN, each.key, each) for each in found.occupants]).snapshot
     assert left.used[4].tolist() == [500, 0, 0, 1]
     assert not left.used[[0, 1, 2, 3, 5]].any()
     assert not left.members.any() and not left.alone.any()
+
+
+async def test_members_of_a_sweep_end_each_for_itself() -> None:
+    """Those that no Pod shows yet, too; they end as those of one run do, and go with it when it is stopped."""
+    scene = QueueScene(4)
+    for name, nodes, phase in (("grid", "n[0-1]", Phase.RUNNING), ("next", "n[2-3]", Phase.STARTING)):
+        run = scene.runs(name, nodes, since=ago(hours=1), phase=phase, array="0-9", timeLimit="3h")
+        assert run.status is not None
+        run = scene.show(name, msgspec.structs.replace(run.status, sweep=SweepState()), array="0-9", timeLimit="3h")
+    for rank, node in enumerate(("n2", "n3")):
+        gone = scene.mirror.pods.pop(("team", f"next-1-{rank}"))
+        scene.mirror._index(Deleted(gone))
+        assert gone.spec.node_name == node
+    outlook = Outlook(scene.mirror, scene.cluster)
+    moment = this_moment(scene.mirror, scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    found = await moment.situation((), asked="team/grid")
+    there = {each.key: (each.kind, each.run, each.rows.tolist(), each.endings != ()) for each in found.occupants}
+    assert there == {
+        f"team/{run}-1-{rank}": (StepKind.MEMBER, f"team/{run}", [row], True)
+        for row, (run, rank) in enumerate((("grid", 0), ("grid", 1), ("next", 0), ("next", 1)))
+    }
+    left = found.after([Step(StepKind.AHEAD, "team/grid")]).snapshot
+    assert left.members.tolist() == [0, 0, 1, 1]
+
+
+async def test_what_a_service_has_itself_makes_no_room_for_it() -> None:
+    """Who ends is replaced."""
+    scene = QueueScene(2)
+    scene.runs("web", "n0", since=ago(hours=1), type="service")
+    outlook = Outlook(scene.mirror, scene.cluster)
+    moment = this_moment(scene.mirror, scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    assert not (await moment.situation((), asked="team/web")).occupants
+    assert len((await moment.situation(())).occupants) == 1
