@@ -29,10 +29,11 @@ from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
 from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView, member_of_template
+from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import PODS, RUNS
+from kajitori.kube.stored_runs import member_of_template
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile
 

@@ -179,8 +179,7 @@ def test_members_of_a_sweep_that_end_together_are_one_line() -> None:
 
     soon, later = "2026-11-21T12:05:00Z", "2026-11-21T13:00:00Z"
     steps = [member(3, soon), member(7, later), member(4, soon), member(1, soon)]
-    holder = EXPLANATION["held"][0] | {"holder": "nlp/grid"}
-    api_says = EXPLANATION | {"toFree": steps, "held": [holder]}
+    api_says = EXPLANATION | {"toFree": steps, "held": [{"holder": "nlp/grid"}]}
     said = printed(
         invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": api_says}), "explain", "be").stdout
     )
