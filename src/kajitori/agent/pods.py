@@ -50,7 +50,8 @@ class PodFolder:
             return 0
 
     def pods(self) -> dict[str, Pod]:
-        """Raises OSError where there is no such folder: nobody is forgotten for that."""
+        """The oldest first: where two have one address or interface, it is the newer one's, and the older one is dead.
+        Raises OSError where there is no such folder: nobody is forgotten for that."""
         known: dict[str, tuple[tuple[int, int], Pod | None]] = {}
         try:
             files = [file for file in self._folder.iterdir() if file.suffix == ".json"]
@@ -67,7 +68,8 @@ class PodFolder:
             except FileNotFoundError:
                 continue  # gone meanwhile
         self._known = known
-        return {pod.uid: pod for _, pod in known.values() if pod is not None}
+        oldest_first = sorted(known.values(), key=lambda each: each[0])
+        return {pod.uid: pod for _, pod in oldest_first if pod is not None}
 
 
 def _read(file: Path) -> Pod | None:

@@ -154,12 +154,22 @@ class Lost:
 
 
 def opened(ledger: Ledger, pods: Iterable[Pod]) -> Ledger:
-    """The ledger with these Pods in it: kept before anything counts for them, so that every counter has an owner."""
-    accounts = dict(ledger.pods)
+    """The ledger with these Pods in it: kept before anything counts for them, so that every counter has an owner.
+
+    Whose a Pod is may be known later than the Pod: then what it has moved so far is his, too. Once known it stays.
+    """
+    accounts, users = dict(ledger.pods), dict(ledger.users)
     for pod in pods:
         known = accounts.get(pod.uid)
-        accounts[pod.uid] = PodAccount(pod, known.totals if known is not None else {})
-    return msgspec.structs.replace(ledger, pods=accounts)
+        if known is None:
+            accounts[pod.uid] = PodAccount(pod, {})
+            continue
+        if not pod.user:
+            pod = msgspec.structs.replace(pod, user=known.pod.user)
+        elif not known.pod.user and known.totals:
+            users[pod.user] = added(users.get(pod.user, {}), known.totals)
+        accounts[pod.uid] = PodAccount(pod, known.totals)
+    return msgspec.structs.replace(ledger, pods=accounts, users=users)
 
 
 def accounted(ledger: Ledger, reading: Mapping[str, Counter], now: float) -> tuple[Ledger, Lost]:

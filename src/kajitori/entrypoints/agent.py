@@ -61,11 +61,8 @@ def agent(options: AgentOptions) -> int:
         rounds.go()
         registry = new_registry()
 
-        def healthy() -> bool:
-            return time.time() - counting.health.read_at < SILENT_ROUNDS * section.current().every_seconds
-
         with (
-            serving(options.host, options.port, lambda: exposition(counting, registry), healthy) as port,
+            serving(options.host, options.port, lambda: exposition(counting, registry), rounds.are_well) as port,
             _reporting(options, counting, section),
         ):
             words = ", ".join(engine.name for engine in engines)
@@ -152,6 +149,7 @@ class Rounds:
         self._counting = counting
         self._section = section
         self._clock = clock
+        self._well_at = -math.inf
         self._said = ""
         self._said_at = -math.inf
 
@@ -166,7 +164,12 @@ class Rounds:
         if self._said:
             log.info("traffic is read")
         self._said, self._said_at = "", -math.inf
+        self._well_at = self._clock()
         return True
+
+    def are_well(self) -> bool:
+        """Whether counters were read lately, whatever the wall's clock says of that."""
+        return self._clock() - self._well_at < SILENT_ROUNDS * self._section.current().every_seconds
 
     def _say(self, trouble: str) -> None:
         now = self._clock()

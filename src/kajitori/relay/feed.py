@@ -97,8 +97,9 @@ class NodeFeed:
         return f"{self._life}.{self._changes.get(node, 0)}"
 
     def pods(self, node: str) -> dict[Key, Pod]:
-        """All Pods of a node that are not finished."""
-        found = ((pod.metadata.namespace, pod.metadata.name) for pod in self._mirror.pods_on_node(node))
+        """All Pods of a node that are not finished, the oldest first: an address that two have is the newer one's."""
+        there = sorted(self._mirror.pods_on_node(node), key=lambda pod: pod.metadata.creation_timestamp)
+        found = ((pod.metadata.namespace, pod.metadata.name) for pod in there)
         return {key: pod for key in found if (pod := self.pod(node, key)) is not None}
 
     def pod(self, node: str, key: Key) -> Pod | None:

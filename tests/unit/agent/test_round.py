@@ -114,6 +114,23 @@ def test_what_goes_wrong_is_said_at_once_and_then_once_a_minute(
     assert said == [(1, "no folder"), (61, "no folder"), (62, "no relay"), (63, "traffic is read")]
 
 
+def test_an_agent_is_well_while_it_reads(tmp_path: Path) -> None:
+    """Four intervals without a reading are too many; that the wall's clock was set says nothing."""
+    node, now = Node(tmp_path), [100.0]
+    rounds = Rounds(node.counting, TrafficSection(None), clock=lambda: now[0])
+    assert not rounds.are_well()
+    rounds.go()
+    for wall in (0.0, 1e12):
+        node.now = wall
+        assert rounds.are_well()
+    now[0] += 59
+    node.trouble = OSError("away")
+    rounds.go()
+    assert rounds.are_well()
+    now[0] += 1
+    assert not rounds.are_well()
+
+
 def test_each_pod_is_counted_by_the_first_engine_that_takes_it(tmp_path: Path) -> None:
     """Told as uncounted are those with a network that none takes, but not those without one."""
     node = Node(tmp_path)

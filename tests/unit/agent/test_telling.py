@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -158,6 +159,16 @@ def test_pod_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 7
     (tmp_path / "network" / "u1.json").unlink()
     assert folder.pods() == {}
+
+
+@pytest.mark.parametrize("newer", ["u1", "u2"])
+def test_the_newest_pod_comes_last(tmp_path: Path, newer: str) -> None:
+    """So that it has an address that was another's, whose file nobody took away yet; whatever their names are."""
+    for uid in ("u1", "u2"):
+        file = tmp_path / f"{uid}.json"
+        file.write_bytes(msgspec.json.encode(pod(uid=uid, addresses=["10.0.0.1"])))
+        os.utime(file, (0, 2 if uid == newer else 1))
+    assert list(PodFolder(tmp_path).pods())[-1] == newer
 
 
 def test_policy_section(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

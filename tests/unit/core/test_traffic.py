@@ -49,6 +49,16 @@ def test_a_reading_is_booked_once() -> None:
     assert ledger.users["ada"] == ledger.namespaces["vision"] == wanted
 
 
+def test_whose_a_pod_is_may_be_known_later() -> None:
+    """The run's submitter gets what his Pod moved before, once; and keeps it where its Run is not seen any more."""
+    nobodys = msgspec.structs.replace(BERT, user="")
+    ledger = Ledger()
+    for pod, size in ((nobodys, 100), (BERT, 150), (BERT, 150), (nobodys, 175)):
+        ledger, _ = accounted(opened(ledger, [pod]), reading(("u1", "a", size)), 0.0)
+    assert ledger.users == {"ada": {"internal.in": Count(175, 175)}}
+    assert ledger.runs["r1"].user == "ada"
+
+
 def test_what_somebody_else_did_to_counters() -> None:
     """A counter that was set back, or taken away and made again, loses what it had counted since; nothing twice."""
     name = str(CounterName("u1", 7, IN))

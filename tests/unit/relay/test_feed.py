@@ -93,6 +93,17 @@ async def test_first_all_then_what_changes_on_his_node() -> None:
         assert setup.feed.follower_count == 0
 
 
+async def test_the_newest_pod_is_told_last() -> None:
+    """Whatever their names: an address that an older one still seems to have is its."""
+    async with fake_api() as api:
+        for name, second in (("b", 5), ("c", 9), ("a", 7)):
+            api.put(name, nodeName="n1")["metadata"]["creationTimestamp"] = f"2026-11-21T12:00:0{second}Z"
+        async with client_of(api.url) as client, Mirror(client, [PODS]) as mirror:
+            await mirror.wait_synced()
+            with NodeFeed(mirror).follow("n1") as follower:
+                assert [pod.name for pod in follower.line().pods] == ["b", "a", "c"]
+
+
 async def test_a_pod_that_came_again_under_its_name_is_another() -> None:
     async with feeding() as setup:
         setup.api.put("a", nodeName="n1")
