@@ -226,6 +226,8 @@ class NodeOptions(ClusterOptions):
     pod_cidr: str = ""
     """What those addresses are of; empty: the range that the cluster gives the Node."""
     max_pods: int = 110
+    max_processes: int | None = None
+    """Processes and threads of each container; 0: as many as the machine has; None: a share of these."""
 
     def __post_init__(self) -> None:
         faults = [*_port_faults(("--port", self.port))]
@@ -245,7 +247,8 @@ class NodeOptions(ClusterOptions):
             if self.pod_network != "namespace":
                 hint = "add --pod-network namespace"
                 faults.append(Fault("--pod-cidr", "Pods have this machine's own address", self.pod_cidr, hint))
-        for option, amount in (("--gpus", self.gpus), ("--max-pods", self.max_pods)):
+        amounts = (("--gpus", self.gpus), ("--max-pods", self.max_pods), ("--max-processes", self.max_processes))
+        for option, amount in amounts:
             if amount is not None and amount < 0:
                 faults.append(Fault(option, f"{amount} is negative", str(amount), "0 or more"))
         faults += _quantity_faults(self.cpus, self.memory)

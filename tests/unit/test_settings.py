@@ -67,9 +67,17 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
     ),
     "a node": (
         lambda: NodeOptions(
-            data=HERE, labels=("a",), taints=("b",), cpus="x", memory="-1", gpus=-1, pod_network="mine", max_pods=-1
+            data=HERE,
+            labels=("a",),
+            taints=("b",),
+            cpus="x",
+            memory="-1",
+            gpus=-1,
+            pod_network="mine",
+            max_pods=-1,
+            max_processes=-1,
         ),
-        {"--label", "--taint", "--cpus", "--memory", "--gpus", "--pod-network", "--max-pods"},
+        {"--label", "--taint", "--cpus", "--memory", "--gpus", "--pod-network", "--max-pods", "--max-processes"},
     ),
     "a range of a node whose Pods have none": (
         lambda: NodeOptions(data=HERE, pod_cidr="10.9.0.0/24"),

@@ -44,6 +44,9 @@ def _folder(data: Path | None) -> Path:
 )
 @click.option("--pod-cidr", default="", metavar="RANGE", help="Their addresses; else the range that the cluster gives.")
 @click.option("--max-pods", type=int, default=110, show_default=True, metavar="N")
+@click.option(
+    "--max-processes", type=int, metavar="N", help="Of each container; 0: no limit. Else 15 % of the machine's."
+)
 @log_level_option("info")
 @click.pass_context
 def command(context: click.Context, /, data: Path | None, **options: Any) -> int | None:

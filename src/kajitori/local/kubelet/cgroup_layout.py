@@ -13,7 +13,7 @@ from kajitori.local.kubelet.shim.cgroups import Cgroup
 
 CPU_PERIOD_MICROSECONDS = 100_000
 MIN_CPU_SHARES = 2
-_V1_USED = ("memory", "cpu")
+_USED = frozenset({"memory", "cpu", "pids"})
 TRIAL = "trial"
 """The group below our own in which is tried what containers will do; it is gone again at once."""
 
@@ -39,7 +39,13 @@ class CgroupLayout:
         return any("memory" in hierarchy.controllers for hierarchy in self.hierarchies)
 
     def for_container(
-        self, container_id: str, *, cpu_request_millis: int, cpu_limit_millis: int, memory_limit_bytes: int
+        self,
+        container_id: str,
+        *,
+        cpu_request_millis: int,
+        cpu_limit_millis: int,
+        memory_limit_bytes: int,
+        most_processes: int = 0,
     ) -> list[Cgroup]:
         """The groups that the container's processes join, one in every hierarchy. A limit of 0 means none."""
         return [
@@ -50,6 +56,7 @@ class CgroupLayout:
                 [
                     *_memory_writes(hierarchy, memory_limit_bytes),
                     *_cpu_writes(hierarchy, cpu_request_millis, cpu_limit_millis),
+                    *_pids_writes(hierarchy, most_processes),
                 ],
             )
             for hierarchy in self.hierarchies
@@ -91,6 +98,10 @@ def _cpu_writes(hierarchy: Hierarchy, request_millis: int, limit_millis: int) ->
     return [*writes, ("cpu.cfs_quota_us", str(quota), False)] if quota else writes
 
 
+def _pids_writes(hierarchy: Hierarchy, most: int) -> list[tuple[str, str, bool]]:
+    return [("pids.max", str(most), False)] if "pids" in hierarchy.controllers and most > 0 else []
+
+
 def group_name(root: Path) -> str:
     """Names the containers' control groups: the same for every kubelet of this root folder, and no other's."""
     return f"kajitori-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]}"
@@ -117,7 +128,7 @@ def detect(name: str, may_move: Callable[[Path], bool], proc: Path = Path("/proc
     found: list[Hierarchy] = []
     refusals: list[str] = []
     for version, controllers, mount_point, mount_root in _mounts(proc):
-        if version == 1 and not any(used in controllers for used in _V1_USED):
+        if version == 1 and not controllers & _USED:
             continue
         path = own.get(",".join(sorted(controllers)) if version == 1 else "")
         if path is None:
@@ -199,7 +210,7 @@ def _prepare_v2(base: Path, name: str) -> Hierarchy:
         except OSError as error:
             last = error
             continue
-        offered = frozenset((candidate / "cgroup.controllers").read_text().split()) & {"memory", "cpu"}
+        offered = frozenset((candidate / "cgroup.controllers").read_text().split()) & _USED
         enabled = frozenset(c for c in offered if _enable(candidate, c) and _enable(path, c))
         hierarchy = Hierarchy(2, path, enabled)
         if "memory" in enabled:

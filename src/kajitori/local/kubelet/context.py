@@ -16,7 +16,7 @@ from kajitori.local.kubelet.gpus import GpuLedger
 from kajitori.local.kubelet.machine import Machine
 from kajitori.local.kubelet.network import PodNetwork
 from kajitori.local.kubelet.pod import Manifest, Request
-from kajitori.local.kubelet.settings import KubeletSettings
+from kajitori.local.kubelet.settings import MOST_PROCESSES_SHARE, KubeletSettings
 from kajitori.local.kubelet.volumes import Volumes
 
 
@@ -48,6 +48,12 @@ class Context:
             len(machine.gpus),
             machine.ephemeral_bytes,
         )
+
+    @property
+    def most_processes(self) -> int:
+        """Of each container; 0: no limit."""
+        wanted = self.settings.most_processes
+        return int(self.machine.most_processes * MOST_PROCESSES_SHARE) if wanted is None else wanted
 
     @property
     def used(self) -> Request:

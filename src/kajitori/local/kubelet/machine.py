@@ -50,6 +50,8 @@ class Machine:
     gpus: tuple[Gpu, ...]
     mounts: MountAbility
     cgroups: CgroupLayout
+    most_processes: int = 0
+    """Processes and threads that the kernel has numbers and room for; 0 where it does not say."""
     boot_id: str = ""
     machine_id: str = ""
     kernel: str = ""
@@ -89,6 +91,12 @@ def detect_cgroups(name: str, *, allowed: bool = True) -> CgroupLayout:
     )
 
 
+def most_processes(proc: Path = Path("/proc")) -> int:
+    """How many processes and threads this machine may have at once; 0 where nobody says."""
+    said = [_first_line(proc / "sys/kernel" / name) for name in ("pid_max", "threads-max")]
+    return min((int(number) for number in said if number.isdecimal()), default=0)
+
+
 def detect_gpus(override: int | None = None, run: Callable[[], str] | None = None) -> tuple[Gpu, ...]:
     """The GPUs that nvidia-smi knows; `override` cuts their number, or makes up as many where there are none."""
     try:
@@ -121,6 +129,7 @@ def detect(
         gpus=detect_gpus(gpus),
         mounts=try_mounts(root_dir / "probe" / "root", allowed=namespaces),
         cgroups=detect_cgroups(cgroup_name, allowed=cgroups),
+        most_processes=most_processes(),
         boot_id=shim.boot_id(),
         machine_id=_first_line(Path("/etc/machine-id")),
         kernel=platform.release(),

@@ -15,6 +15,9 @@ secrets.
 """
 
 
+MOST_PROCESSES_SHARE = 0.15
+
+
 @dataclass(frozen=True)
 class EvictionThresholds:
     """When a machine is short of memory, as a kubelet's `memory.available` signal (bytes of MemAvailable)."""
@@ -59,6 +62,9 @@ class KubeletSettings:
     gpus: int | None = None
     """Overrides of what the machine has. GPUs that do not exist are handed out by number like real ones."""
     max_pods: int = 250
+    most_processes: int | None = None
+    """Processes and threads of each container at most, where there are control groups; 0: as many as the machine has.
+    None takes MOST_PROCESSES_SHARE of these, as systemd does for each of its units."""
     address: str = ""
     """The node's IP address; empty: the one from which this machine reaches its API server."""
     server: ServerSettings = field(default_factory=ServerSettings)

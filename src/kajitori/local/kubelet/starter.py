@@ -114,6 +114,7 @@ class Starter:
             # A tenth of a second of our own would take seconds in a small member's share of a core.
             cpu_limit_millis=0 if begins else limit.cpu_millis,
             memory_limit_bytes=limit.memory_bytes,
+            most_processes=context.most_processes,
         )
         if not network_namespace:
             await self._tell_groups(pod, [group.path for group in groups if group.version == 2])

@@ -68,6 +68,40 @@ async def test_files_that_were_read_are_no_memory_that_was_needed(bench: Bench, 
     assert 0 < container.state.peak_bytes < 44 << 20
 
 
+async def test_kernel_limits_processes(bench: Bench, layout: CgroupLayout) -> None:
+    """A program that forks without end gets no more of them, threads included, and its neighbours do not notice."""
+    if not any("pids" in hierarchy.controllers for hierarchy in layout.hierarchies):
+        pytest.skip(f"no control group for processes: {layout.why_not}")
+    container = bench.container()
+    groups = layout.for_container(
+        "c", cpu_request_millis=100, cpu_limit_millis=0, memory_limit_bytes=0, most_processes=8
+    )
+    script = (
+        "import os, signal\n"
+        "made = []\n"
+        "try:\n"
+        "    for _ in range(50):\n"
+        "        made.append(os.fork())\n"
+        "        if not made[-1]: signal.pause()\n"
+        "except BlockingIOError:\n"
+        "    print(len(made), 'were made', flush=True)\n"
+    )
+    await container.launch(bench.python(script, cgroups=groups))
+    await asyncio.wait_for(container.ended.wait(), BOUND_SECONDS)
+    assert bench.text() == "7 were made\n"
+    assert not any(Path(group.path).exists() for group in groups)
+
+
+def test_processes_that_a_machine_has_room_for(tmp_path: Path) -> None:
+    """The fewer of numbers and threads; nothing is said where the kernel says nothing."""
+    assert machine.most_processes(tmp_path) == 0
+    (tmp_path / "sys/kernel").mkdir(parents=True)
+    (tmp_path / "sys/kernel/pid_max").write_text("32768\n")
+    assert machine.most_processes(tmp_path) == 32768
+    (tmp_path / "sys/kernel/threads-max").write_text("9000\n")
+    assert machine.most_processes(tmp_path) == 9000
+
+
 def shrink_machine(layout: CgroupLayout, size_bytes: int) -> None:
     """What is around all containers has only so much memory, as a machine that is nearly full."""
     for hierarchy in layout.hierarchies:
