@@ -253,6 +253,7 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
 
 
 def run_document(submission: Submission, name: str, user: User, now: datetime) -> dict[str, Any]:
+    """The Run that is made for a submission."""
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": submission.namespace,

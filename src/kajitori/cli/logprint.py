@@ -12,6 +12,8 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red", "bright_cyan", 
 
 
 class LogPrinter:
+    """Writes lines of logs to stdout, with ranks and times where they are asked for."""
+
     def __init__(self, *, prefix: bool = False, timestamps: bool = False, colour: bool | None = None) -> None:
         """`colour` False shows prefixes without, None leaves it to what stdout is. The program's own is not touched."""
         self._prefix = prefix

@@ -33,6 +33,8 @@ STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """A column of a table."""
+
     title: str
     right: bool = False
     flexible: bool = False

@@ -57,14 +57,17 @@ def age(text: str | None, now: datetime) -> str:
 
 
 def status_of(run: View) -> Mapping[str, Any]:
+    """Its status, empty before the controller has written one."""
     return run.get("status") or {}
 
 
 def phase_of(run: View) -> str:
+    """Its phase as text; Queued before the controller has written one."""
     return str(status_of(run).get("phase") or "Queued")
 
 
 def is_final(run: View) -> bool:
+    """Whether it is over unless somebody resumes it."""
     return phase_of(run) in FINAL
 
 
@@ -279,6 +282,7 @@ def is_peak_near_limit(run: View) -> bool:
 
 
 def plural(count: int, noun: str) -> str:
+    """A number and its noun: `1 node`, `2 nodes`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

@@ -62,6 +62,8 @@ class Failure:
 
 
 class TrialState(StrEnum):
+    """How far the test of a node has come."""
+
     GOES_ON = "goesOn"
     """It waits for the node, or runs."""
     PASSED = "passed"

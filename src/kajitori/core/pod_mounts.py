@@ -21,6 +21,7 @@ class Mounts:
     def add(
         self, name: str, path: str, source: Manifest, *, read_only: bool = False, sub_path: str | None = None
     ) -> None:
+        """Mounts a volume of its own at a path; `source` is the volume's part that says what it is."""
         mount: Manifest = {"name": name, "mountPath": path}
         put(mount, "readOnly", read_only)
         put(mount, "subPath", sub_path)

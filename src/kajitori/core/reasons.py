@@ -6,6 +6,8 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
+    """How far a run has come."""
+
     QUEUED = "Queued"
     STARTING = "Starting"
     RUNNING = "Running"

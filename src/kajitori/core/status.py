@@ -71,6 +71,8 @@ class Notable(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 
 
 class MemberCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """How many members there are, and in which state."""
+
     total: int = 0
     pending: int = 0
     running: int = 0
@@ -192,6 +194,8 @@ class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
 
 
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """How a run stands, as the controller writes it: all that another one has to know to go on."""
+
     phase: Phase = Phase.QUEUED
     reason: Reason = Reason.NONE
     message: str = ""

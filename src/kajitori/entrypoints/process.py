@@ -71,6 +71,7 @@ def run_loop(work: Coroutine[Any, Any, None], *, may_lead: bool) -> None:
 
 
 def stop_signal() -> asyncio.Event:
+    """What is set once this process is told to end (SIGINT or SIGTERM)."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -106,11 +107,13 @@ async def _kept_alive(name: str, part: Part, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def existing(kubeconfig: Path | None, context: str | None) -> AsyncIterator[KubeClient]:
+    """A client of a cluster that exists: the one that is named, else kubectl's, else this Pod's own."""
     async with KubeClient(KubeConfig.discover(kubeconfig, context)) as client:
         yield client
 
 
 async def ensure_namespace(client: KubeClient, name: str) -> None:
+    """Makes the namespace where it is missing."""
     if name == "default":
         return
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -125,5 +128,6 @@ def node_name(text: str) -> str:
 
 
 def say(*lines: str) -> None:
+    """Lines for whoever started this process, on stderr, at once."""
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()

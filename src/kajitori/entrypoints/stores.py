@@ -15,6 +15,8 @@ async def blobs_of(url: str | None) -> Blobs | None:
 
 
 def code_limits(policy: PolicyFile) -> Callable[[], CodeLimits]:
+    """Asks for the limits of code that policy in force has now."""
+
     def in_force() -> CodeLimits:
         code = policy.current().policy.code
         return CodeLimits(code.archive_bytes, code.namespace_bytes)

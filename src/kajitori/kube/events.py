@@ -59,6 +59,8 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Said:
+    """What an Event says; the same said again is the same Event."""
+
     about: About
     type: str
     reason: str
@@ -97,6 +99,7 @@ class EventRecorder:
         self.say(About("Pod", meta.name, meta.uid, meta.namespace), kind, reason, message)
 
     def say(self, about: About, kind: str, reason: str, message: str) -> None:
+        """Say something; `kind` is Normal or Warning. It is written later, in the background."""
         said = Said(about, kind, reason, message[:1024])
         self._waiting[said] = self._waiting.get(said, 0) + 1
         if len(self._waiting) > QUEUE_LIMIT:

@@ -42,16 +42,22 @@ T = TypeVar("T", bound=Watched)
 
 
 class Added(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """There is an object that was not known."""
+
     object: T
 
 
 class Modified(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """An object is another than it was."""
+
     object: T
     old: T
     """What was known of it before."""
 
 
 class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """An object is there no more."""
+
     object: T
     """What was known of it last."""
     missed: bool = False

@@ -44,6 +44,8 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
+    """One thing to do about a claim or a volume."""
+
     do: Do
     claim: Claim | None = None
     volume: PersistentVolume | None = None

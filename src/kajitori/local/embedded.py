@@ -34,6 +34,8 @@ PORTS_FILE = "ports.json"
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSettings:
+    """What an embedded cluster may be told."""
+
     folder: Path
     """Everything that is kept: objects, certificates, token, volumes, kubeconfig."""
     host: str = "127.0.0.1"

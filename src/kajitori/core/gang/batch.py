@@ -52,6 +52,7 @@ _SIGNALLED = 128
 
 
 def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
+    """What is next for a gang: its attempt is looked at if it has one, and nodes are asked for if not."""
     attempt = status.attempt
     if attempt is None or status.phase in (Phase.QUEUED, Phase.RESTARTING):
         return _await_nodes(run, status, members, now)

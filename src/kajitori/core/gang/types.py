@@ -12,6 +12,8 @@ from kajitori.core.status import GivesWayTo, RunStatus
 
 
 class MemberState(StrEnum):
+    """How far a member's Pod has come."""
+
     PENDING = "Pending"
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"

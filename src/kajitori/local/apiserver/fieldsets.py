@@ -135,10 +135,12 @@ def part_of(schema: Schema, name: str) -> Schema:
 
 
 def is_map(schema: Schema, value: Any) -> bool:
+    """Whether the value is a map whose fields have owners of their own."""
     return type(value) is dict and schema.map_type != "atomic" and not _is_scalar_type(schema)
 
 
 def is_keyed_list(schema: Schema, value: Any) -> bool:
+    """Whether the value is a list whose elements have owners of their own."""
     return type(value) is list and schema.list_type in ("set", "map")
 
 

@@ -78,6 +78,7 @@ class Launch:
     stdin: bool = False
 
     def document(self, directory: Path, container_id: str) -> dict[str, Any]:
+        """What its shim is told, as JSON."""
         return {
             "directory": str(directory),
             "argv": list(self.argv),
@@ -209,9 +210,11 @@ class Container:
         return tree.descendants(self.state.shim_pid) if self._pidfd is not None else []
 
     def memory_cgroup(self) -> Cgroup | None:
+        """The control group that counts its memory, where there is one."""
         return next((cgroup for cgroup in self.cgroups() if cgroup.counts_memory), None)
 
     def cgroups(self) -> list[Cgroup]:
+        """The control groups that were made for it."""
         try:
             return [Cgroup.from_document(one) for one in json.loads((self.directory / CGROUPS_FILE).read_bytes())]
         except (OSError, ValueError):

@@ -41,6 +41,7 @@ class Context:
 
     @property
     def capacity(self) -> Request:
+        """What this node has to give to Pods."""
         settings, machine = self.settings, self.machine
         return Request(
             machine.cpu_millis if settings.cpu_millis is None else settings.cpu_millis,
@@ -57,6 +58,7 @@ class Context:
 
     @property
     def used(self) -> Request:
+        """What Pods that were let in hold of it."""
         return sum(self.admitted.values(), Request())
 
     def admit(self, pod: Manifest) -> tuple[Refusal | None, list[str]]:
@@ -83,6 +85,7 @@ class Context:
         self.gpus.release(uid)
 
     def facts(self, pod_ip: str) -> PodFacts:
+        """What a Pod's programs may be told of the Pod and its node."""
         return PodFacts(
             pod_ip=pod_ip,
             host_ip=self.address,

@@ -74,6 +74,7 @@ class Pressure:
         return False
 
     def holds(self, now: float) -> bool:
+        """Whether memory was short lately; `now` in seconds, of the clock that it was noted by."""
         return self._last_seen is not None and now - self._last_seen < self._thresholds.pressure_seconds
 
 

@@ -37,6 +37,7 @@ class GpuLedger:
         return free[:count]
 
     def release(self, uid: str) -> None:
+        """A Pod's GPUs are free again."""
         self._owners = {identifier: owner for identifier, owner in self._owners.items() if owner != uid}
 
     def environment(self, identifiers: Sequence[str]) -> Mapping[str, str]:

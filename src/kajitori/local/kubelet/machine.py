@@ -44,6 +44,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
+    """What this machine has, and what it can do for Pods."""
+
     cpu_millis: int
     memory_bytes: int
     ephemeral_bytes: int

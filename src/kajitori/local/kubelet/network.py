@@ -35,6 +35,8 @@ _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
 class PodNetwork(Protocol):
+    """How Pods have addresses of their own on this machine, or that of the machine."""
+
     waiting: str
     """Why no Pod can have an address of its own yet; empty where they can."""
 

@@ -54,6 +54,7 @@ def key(pod: Mapping[str, Any]) -> str:
 
 
 def name_and_namespace(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """In the order in which requests name them."""
     return pod["metadata"]["name"], pod["metadata"].get("namespace", "default")
 
 

@@ -26,6 +26,8 @@ TERMINATION_MESSAGE_BYTES = 2048
 
 
 class Slot:
+    """A container as the Pod's spec has it, its present attempt, and the one before."""
+
     def __init__(self, spec: dict[str, Any], pod_uid: str, folders: PodFolders, *, is_init: bool = False) -> None:
         self.spec = spec
         self.is_init = is_init
@@ -43,10 +45,12 @@ class Slot:
 
     @property
     def running(self) -> bool:
+        """Whether its present attempt runs, or ends."""
         return self.container is not None and not self.container.ended.is_set()
 
     @property
     def state(self) -> ContainerState | None:
+        """What is known of its present attempt; None before the first."""
         return self.container.state if self.container is not None else None
 
     def container_id(self, attempt: int) -> str:
@@ -86,11 +90,13 @@ class Slot:
         return state
 
     def end_probes(self) -> None:
+        """Whoever is about to stop it, or starts it anew, wants no more of the old probes."""
         if self.probes is not None:
             self.probes.stop()
             self.probes = None
 
     def close(self) -> None:
+        """Looks away; what runs goes on by itself."""
         self.end_probes()
         if self.stopping is not None:
             self.stopping.cancel()
@@ -98,6 +104,7 @@ class Slot:
             self.container.close()
 
     def observed(self, restarts_in_a_row: int) -> Observed:
+        """What the next steps are decided by."""
         state = self.state
         if state is None:
             return Observed()
@@ -112,6 +119,7 @@ class Slot:
         )
 
     def view(self) -> ContainerView:
+        """What the Pod's status says of it."""
         state = self.state
         running = self.running and state is not None and state.running
         if pods.is_sidecar(self.spec) or not self.is_init:

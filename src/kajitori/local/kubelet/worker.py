@@ -41,6 +41,8 @@ FORCED_GRACE_SECONDS = 2.0
 
 
 class PodWorker:
+    """Sees to one Pod. Others tell it what changed; `run` does all the rest."""
+
     def __init__(self, context: Context, pod: Manifest, record: PodRecord | None = None) -> None:
         self.context = context
         self.pod = pod
@@ -98,6 +100,7 @@ class PodWorker:
         self.wake()
 
     def wake(self) -> None:
+        """Has it look at everything anew."""
         self._wake.set()
 
     def fail(self, reason: str, message: str) -> None:
