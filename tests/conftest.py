@@ -49,6 +49,9 @@ LONGEST_FIRST = (
 SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs", "stage": "runs"}
 """Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
 
+SERVERS = ("platform", "real_cluster", "runs_server")
+"""Those of them that keep processors busy, and memory, where nobody asks them anything any more."""
+
 SECOND_HALF = "test_p"
 """Of "runs", which takes twice as long as a worker has: modules from this name on are "runs-2", with a server more."""
 
@@ -83,12 +86,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(group))
 
 
+@pytest.hookimpl(trylast=True)  # after what the test had alone is gone
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Servers end with the last test of the group that shares them, not with the last test of all."""
+    if nextitem is not None and _marked(nextitem) != _marked(item):
+        made = item.session._fixturemanager._arg2fixturedefs
+        for fixture in (each for name in SERVERS for each in made.get(name, ())):
+            fixture.finish(item._request)  # type: ignore[attr-defined]
+
+
+def _marked(item: pytest.Item) -> str:
+    """The group that goes to one worker, where it has one."""
+    mark = item.get_closest_marker("xdist_group")
+    return str(mark.args[0]) if mark else ""
+
+
 def _group(item: pytest.Item) -> str:
     """Which tests share servers: those with a mark, those on the same real API server, those on a module's own. Unit
     tests of a module go together, too: to hand out thousands one by one takes time that grows with their square."""
-    marked = item.get_closest_marker("xdist_group")
-    if marked:
-        return str(marked.args[0])
+    if marked := _marked(item):
+        return marked
     used = getattr(item, "fixturenames", ())
     if item.get_closest_marker("real") or "platform" in used:
         group = next((SHARED[name] for name in SHARED if name in used), item.path.stem)
