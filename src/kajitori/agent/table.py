@@ -32,10 +32,14 @@ class Table:
         """The names of its chains."""
         return self._kernel.chains(self._family, self._name)
 
-    def emptied(self) -> list[str]:
-        """Statements that leave the table with its counters alone, whatever else was in it."""
+    def emptied(self, kept: Collection[str] = ()) -> list[str]:
+        """Statements that leave the table with its counters alone, whatever was in it, and chains to be filled anew.
+
+        A chain that is taken away and made again is hooked in twice for a moment, and a packet that meets the one
+        before and the other after that moment counts twice, or not at all.
+        """
         script = [f"add table {self.where}", f"flush table {self.where}"]
-        script += [f"delete chain {self.where} {name}" for name in self.chains()]
+        script += [f"delete chain {self.where} {name}" for name in self.chains() if name not in kept]
         for name in self._kernel.sets(self._family, self._name):
             kind = "map" if name.startswith(MAP_PREFIX) else "set"
             script.append(f"delete {kind} {self.where} {name}")

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from kajitori.agent.table import Table
 from kajitori.core.address_classes import Classes
 from kajitori.core.traffic import Counter, Pod
+from kajitori.errors import Unavailable
 
 W = TypeVar("W")
 
@@ -26,15 +27,22 @@ class TableEngine(ABC, Generic[W]):
     def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
         wanted = self._wanted(pods)
         damaged = self._classes is not None and self._is_damaged()
-        if damaged or classes != self._classes or not self._has_room_for(wanted):
-            # Everything but the counters anew, at once: no packet passes uncounted, and none counts twice.
-            script = [*self._table.emptied(), *self._afresh(wanted, classes)]
+        before, self._classes = self._classes, None  # where this fails, all is made anew the next time
+        if damaged or classes != before or not self._has_room_for(wanted):
+            self._make(self._afresh(wanted, classes))
         else:
-            script = self._difference(wanted, classes)
-        self._classes = None  # where this fails, all is made anew the next time
-        self._table.change(script)
+            self._table.change(self._difference(wanted, classes))
         self._counted, self._classes = wanted, classes
         return damaged
+
+    def _make(self, afresh: list[str]) -> None:
+        """Everything but the counters anew, at once: no packet passes uncounted, and none counts twice."""
+        start = f"add chain {self._table.where} "
+        kept = {line.removeprefix(start).split()[0] for line in afresh if line.startswith(start)}
+        try:
+            self._table.change([*self._table.emptied(kept), *afresh])
+        except Unavailable:  # chains of these names that are hooked in elsewhere, by somebody else or an older agent
+            self._table.change([*self._table.emptied(), *afresh])
 
     def read(self) -> dict[str, Counter]:
         return self._table.read()

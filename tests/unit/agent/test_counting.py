@@ -227,6 +227,32 @@ def test_restarts(tmp_path: Path, kind: Kind) -> None:
     assert agent.counting.health.counters_lost == 0
 
 
+@pytest.mark.parametrize("kind", [InterfaceEngine, SetsEngine])
+@in_a_network_of_its_own
+def test_chains_stay_where_they_are_hooked_in(tmp_path: Path, kind: Kind) -> None:
+    """Over a restart and other classes: made anew they would be there twice for a moment, and packets count twice. One
+    that is hooked in elsewhere is made anew all the same."""
+    agent = Agent.of_a_pod(tmp_path, kind)
+
+    def hooks() -> list[str]:
+        lines = nft("-a", "list", "table", *TABLES[kind].split()).splitlines()
+        return [line for line in lines if line.startswith("\tchain ")]
+
+    before = hooks()
+    agent.restart()
+    agent.round()
+    agent.round(OTHER_CLASSES)
+    assert hooks() == before
+    chain = before[0].split()[1]
+    nft("flush", "table", *TABLES[kind].split())
+    nft("delete", "chain", *TABLES[kind].split(), chain)
+    nft("add", "chain", *TABLES[kind].split(), chain)
+    agent.round(OTHER_CLASSES)
+    sent = send("a", WORLD, 100)
+    agent.round(OTHER_CLASSES)
+    assert agent.totals("a") == {"internet.out": sent}
+
+
 @EACH
 @pytest.mark.parametrize("meddling", ["flush ruleset", "flush table", "delete chains"])
 @in_a_network_of_its_own
