@@ -27,6 +27,8 @@ ANY_NUMBER: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
 """A schema has no word for 'number or text' except 'anything': `cpu: 0.5` and `cpu: 500m` are both right."""
 
 RESERVED_ENV_PREFIX = "KAJI_"
+LEAST_MEMORY_BYTES = 6 * 2**20
+"""What Docker takes as a limit at least: who writes `-m 64` has forgotten a unit."""
 
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _IMAGE = re.compile(
@@ -59,6 +61,14 @@ def _cpu(value: Any) -> int:
 
 def _memory(value: Any) -> int:
     return _positive(parse_spec_memory_bytes(value), value, "write a size, such as 64Gi")
+
+
+def _memory_limit(value: Any) -> int:
+    amount = _memory(value)
+    if amount < LEAST_MEMORY_BYTES:
+        message = f"{value!r:.80} is less than any program needs"
+        raise QuantityError(value, message, f"write a unit, such as 64g; at least {format_memory(LEAST_MEMORY_BYTES)}")
+    return amount
 
 
 def _duration_above_zero(value: Any) -> int:
@@ -162,6 +172,11 @@ Memory = Annotated[
     int, BeforeValidator(_memory), PlainSerializer(format_memory, return_type=str), WithJsonSchema(INT_OR_STRING)
 ]
 """Bytes; written as Kubernetes (`64Gi`) or Docker (`64g`) does."""
+
+MemoryLimit = Annotated[
+    int, BeforeValidator(_memory_limit), PlainSerializer(format_memory, return_type=str), WithJsonSchema(INT_OR_STRING)
+]
+"""The same, and enough for a program to start."""
 
 Duration = Annotated[
     int,

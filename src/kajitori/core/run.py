@@ -27,6 +27,7 @@ from kajitori.core.fields import (
     LabelKey,
     LabelValue,
     Memory,
+    MemoryLimit,
     MountPath,
     ObjectName,
     Text,
@@ -55,8 +56,8 @@ class Resources(Document):
 
     cpu_millis: Cpu | None = Field(default=None, alias="cpu")
     """Cores: 8, 0.5 or 500m."""
-    memory_bytes: Memory | None = Field(default=None, alias="memory")
-    """The most memory a member may use before it is ended: 64Gi or 64g."""
+    memory_bytes: MemoryLimit | None = Field(default=None, alias="memory")
+    """The most memory a member may use before it is ended: 64Gi or 64g; at least 6Mi."""
     cpu_request_millis: Cpu | None = Field(default=None, alias="cpuRequest")
     """With qos burstable: the cores that are reserved; cpu, if given, is the limit."""
     memory_request_bytes: Memory | None = Field(default=None, alias="memoryRequest")

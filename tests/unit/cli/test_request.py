@@ -210,6 +210,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a variable of ours": ({"image": "x", "env": ("KAJI_RANK=1",)}, "--env KAJI_RANK", "is set by Kajitori"),
     "a launcher": ({"image": "x", "launcher": "slurm"}, "--launcher", "'slurm' is not one of none, torchrun"),
     "a type": ({"image": "x", "type": "job"}, "--type", "'job' is not one of batch, service"),
+    "memory without a unit": ({"image": "x", "memory": "64"}, "--memory", "'64' is less than any program needs"),
     "a time": ({"image": "x", "time_limit": "soon"}, "--time-limit", "'soon' is not a duration"),
     "a user's name": ({"image": "x", "user": "bob"}, "--user", "'bob' is not a user"),
     "a checkpoint's path": ({"image": "x", "checkpoint": "ckpt:1Gi"}, "--checkpoint", "not an absolute path"),
