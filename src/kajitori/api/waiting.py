@@ -85,7 +85,8 @@ async def _growth_of(api: Api, run: RunObject) -> str:
     rules, now = api.cluster.policy.elastic, await standing(api)
     more = len(grown(now.settled.state, gang.gang, gang.nodes, [each.request for each in now.waiting]).nodes) - has
     if not more:
-        return f"{said}; there is no room for more that nobody who waits could use"
+        beside = " beside those who wait" if now.waiting else ""
+        return f"{said}; there is no room for more{beside}"
     room = f"{said}; there is room for {more} more"
     if not rules.grow:
         return f"{room}, and policy lets no gang be started again to grow"

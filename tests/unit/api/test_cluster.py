@@ -183,7 +183,7 @@ async def test_explain_of_an_elastic_gang_that_runs_says_what_it_takes_to_grow(w
     wants: dict[str, Any] = {"replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
     world.kubernetes.put("runs", run("mine", **wants) | {"status": queued})
     await world.caught_up()
-    said = "1 of 1-2 members; there is no room for more that nobody who waits could use"
+    said = "1 of 1-2 members; there is no room for more beside those who wait"
     assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == said
 
 

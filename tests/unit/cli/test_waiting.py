@@ -225,6 +225,9 @@ def test_what_if_a_run_would_start() -> None:
     sweep = {**answer, "start": {**answer["start"], "most": 100}}
     result = invoke(FakeWebApi(RUNS, answers={"POST /v1/what-if": sweep}), "what-if", "--array", "0-99", "bert:3")
     assert result.stdout.startswith("It would start now: 4 of 100 members on gpu-[1-4]")
+    sweep = {**answer, "start": {**answer["start"], "most": 1000}}  # so many are started at a time
+    result = invoke(FakeWebApi(RUNS, answers={"POST /v1/what-if": sweep}), "what-if", "--array", "0-9999", "bert:3")
+    assert result.stdout.startswith("It would start now: 4 of 10000 members on gpu-[1-4]")
     assert api.calls[0].body["spec"] == {
         "image": "bert:3",
         "args": ["train", "-x"],

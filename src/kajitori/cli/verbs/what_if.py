@@ -70,22 +70,25 @@ def command(cli: Cli, /, output: str | None, **words: Any) -> None:
         print_document(answer, output)
         return
     run.note(answer.get("findings") or (), all_of_them=True)
-    _print(cli, answer, size_words({"spec": request.spec}))
+    _print(cli, answer, size_words({"spec": request.spec}), request.spec.get("array"))
 
 
 command.params = [*_asks_for_a_run(), *command.params]
 
 
-def _print(cli: Cli, answer: Mapping[str, Any], size: str) -> None:
-    """`size`: of an elastic gang, the fewest and the most members."""
+def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) -> None:
+    """`size`: of an elastic gang, the fewest and the most members; `array`: the members of a sweep."""
     from kajitori.cli.explanation import print_explanation
     from kajitori.cli.words import plural
+    from kajitori.core.array import parse_array
 
     start = answer.get("start") or {}
     if not answer.get("starts"):
         print_explanation(cli, "It would wait", {**start, "phase": ""})
         return
     fit, most = start.get("fitNow", 1), start.get("most", 1)
+    if array:  # of a large one some start at a time
+        most = len(parse_array(array).indices)
     members = plural(fit, "member")
     if size or fit < most:
         members = f"{fit} of {size or most} members"
