@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -84,9 +83,9 @@ def unmount(target: str, flags: int = 0) -> None:
 
 
 def pivot_root(new_root: str, put_old: str) -> None:
-    number = _SYS_PIVOT_ROOT.get(platform.machine())
+    number = _SYS_PIVOT_ROOT.get(os.uname().machine)
     if number is None:
-        raise OSError(0, f"pivot_root is not known on {platform.machine()}")
+        raise OSError(0, f"pivot_root is not known on {os.uname().machine}")
     _check(_libc.syscall(ctypes.c_long(number), os.fsencode(new_root), os.fsencode(put_old)), "pivot_root")
 
 
