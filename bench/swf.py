@@ -77,7 +77,6 @@ class Changes:
             limit = job.limit_seconds * self.stretch if job.limit_seconds else None
             if self.withhold and lot.random() < self.withhold:
                 limit = None
-            seconds, submitted = job.seconds * self.stretch, job.submitted / self.compress
             submitted, seconds = job.submitted / self.compress, job.seconds * self.stretch
             changed.append(
                 replace(job, submitted=submitted, seconds=seconds, limit_seconds=limit, user=user, team=team)
