@@ -8,9 +8,10 @@ from subprocess import CompletedProcess
 
 GIVEN = "as it was brought\n"
 SPOILS = (
-    'echo "$KAJI_ATTEMPT/$KAJI_RANK: $(cat given)"; echo spoiled > given; test $KAJI_ATTEMPT = 2 || exit $KAJI_RANK'
+    'echo "$KAJI_ATTEMPT/$KAJI_RANK: $(cat given)"; echo spoiled > given; touch "$0-$KAJI_ATTEMPT-$KAJI_RANK"; '
+    'until [ -e "$0-$KAJI_ATTEMPT-$((1 - KAJI_RANK))" ]; do sleep 0.1; done; test $KAJI_ATTEMPT = 2 || exit $KAJI_RANK'
 )
-"""Each member writes into its folder before it ends; the first time one of them fails."""
+"""Each member writes into its folder and waits until the other, on the same machine, has; then one fails, once."""
 
 
 def assert_all_get_the_same(kaji: Callable[..., CompletedProcess[str]], folder: Path, *options: str) -> None:
@@ -19,7 +20,7 @@ def assert_all_get_the_same(kaji: Callable[..., CompletedProcess[str]], folder: 
     folder.mkdir()
     (folder / "given").write_text(GIVEN)
     gang = ("--name", "brought", "-n", "2", "--restarts", "1", *options, "--code", str(folder))
-    answer = kaji("run", "-d", *gang, "busybox", "sh", "-c", SPOILS)
+    answer = kaji("run", "-d", *gang, "busybox", "sh", "-c", SPOILS, str(folder.parent / "spoiled"))
     assert answer.returncode == 0 and "uploaded" in answer.stderr, answer
     (folder / "given").write_text("edited since\n")
     answer = kaji("wait", "brought")
