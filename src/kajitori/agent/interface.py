@@ -63,7 +63,7 @@ class InterfaceEngine(TableEngine[Places]):
         return _Place(interface, number)
 
     def _afresh(self, wanted: Places, classes: Classes) -> list[str]:
-        script = nft.class_sets(self._table.where, classes)
+        script = nft.class_sets(self._table.where, classes, self._making)
         for uid, place in wanted.items():
             script += self._attach(uid, place, classes)
         return script
@@ -94,7 +94,7 @@ class InterfaceEngine(TableEngine[Places]):
             chain = f"{where} {_chain(place.number, direction)}"
             hooked = f'{{ type filter hook {hook} device "{place.interface}" priority -500; }}'
             script += [f"add chain {chain} {hooked}", f"add rule {chain} {way} != {place.number} return"]
-            for name, _, match in nft.matches(classes, field):
+            for name, _, match in nft.matches(classes, field, self._making):
                 counter = CounterName(uid, place.number, Kind(name, direction))
                 script.append(f"add rule {chain} {match} counter name {counter} return")
         return script

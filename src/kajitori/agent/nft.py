@@ -28,9 +28,9 @@ def check(script: str) -> None:
     _run(["nft", "--check", "-f", "-"], script)
 
 
-def class_sets(table: str, classes: Classes) -> list[str]:
+def class_sets(table: str, classes: Classes, making: int) -> list[str]:
     """Statements that make a set for each class of several ranges; a packet is cheaper compared with a single one.
-    While a rule uses them nobody can change what they hold."""
+    While a rule uses them nobody can change what they hold. making: the number that their names end in."""
     lines = []
     for name in classes.ranges:
         for version, kind in ((4, "ipv4_addr"), (6, "ipv6_addr")):
@@ -38,26 +38,26 @@ def class_sets(table: str, classes: Classes) -> list[str]:
             if len(ranges) > 1:
                 elements = ", ".join(map(str, ranges))
                 made = f"{{ type {kind}; flags constant, interval; elements = {{ {elements} }}; }}"
-                lines.append(f"add set {table} {_class_set(name, version)} {made}")
+                lines.append(f"add set {table} {_class_set(name, version, making)} {made}")
     return lines
 
 
-def matches(classes: Classes, field: str) -> list[tuple[str, int, str]]:
+def matches(classes: Classes, field: str, making: int) -> list[tuple[str, int, str]]:
     """(class, IP version, what a rule says to match a packet whose address in `field`, saddr or daddr, is in it), in
     order: the first that matches counts."""
     found = []
     for version, protocol in ((4, "ip"), (6, "ip6")):
         for name in classes.ranges:
             if ranges := classes.version(name, version):
-                within = str(ranges[0]) if len(ranges) == 1 else f"@{_class_set(name, version)}"
+                within = str(ranges[0]) if len(ranges) == 1 else f"@{_class_set(name, version, making)}"
                 found.append((name, version, f"{protocol} {field} {within}"))
         found.append((classes.others, version, f"meta protocol {protocol}"))
     return found
 
 
-def _class_set(name: str, version: int) -> str:
+def _class_set(name: str, version: int, making: int) -> str:
     """The set with the ranges of a class."""
-    return f"class.{name}.{version}"
+    return f"class.{name}.{version}.{making}"
 
 
 def _run(command: list[str], script: str) -> None:

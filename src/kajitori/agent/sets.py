@@ -66,7 +66,9 @@ class SetsEngine(TableEngine[_Wanted]):
         return _Wanted(addresses, groups)
 
     def _has_room_for(self, wanted: _Wanted) -> bool:
-        return wanted.levels == self._counted.levels and len(wanted.addresses) <= self._room
+        # A control group that is gone has no name any more by which it could be taken out.
+        goes_on = self._counted.groups.items() <= wanted.groups.items() and wanted.levels == self._counted.levels
+        return goes_on and len(wanted.addresses) <= self._room
 
     def _afresh(self, wanted: _Wanted, classes: Classes) -> list[str]:
         self._room = max(_LEAST_ROOM, 2 * len(wanted.addresses))
@@ -78,66 +80,66 @@ class SetsEngine(TableEngine[_Wanted]):
         # An address that is another Pod's now changes hands at once.
         new = {address: uid for address, uid in after.items() if before.get(address) != uid}
         gone = [address for address, uid in before.items() if after.get(address) != uid]
-        script = [*self._remove(gone, classes), *self._add(new, classes)]
-        if wanted.groups != self._counted.groups:  # one that is gone has no name any more to be taken out by
-            script += [*self._without_groups(wanted.levels, classes), *self._add_groups(wanted.groups, classes)]
-        return script
+        groups = {group: uid for group, uid in wanted.groups.items() if group not in self._counted.groups}
+        return [*self._remove(gone, classes), *self._add(new, classes), *self._add_groups(groups, classes)]
 
     def _rules(self, classes: Classes, levels: Collection[int]) -> list[str]:
         """Statements that make everything but what belongs to single Pods."""
         where = self._table.where
-        script = nft.class_sets(where, classes)
+        script = nft.class_sets(where, classes, self._making)
         for name in classes.names:
             for direction in DIRECTIONS:
                 script.append(f"add counter {where} {CounterName(HOST, 0, Kind(name, direction))}")
                 for version, (_, kind) in _FIELDS.items():
                     holds = f"{{ type {kind} : counter; size {self._room}; }}"
-                    script.append(f"add map {where} {_map(name, direction, version)} {holds}")
+                    script.append(f"add map {where} {self._map(name, direction, version)} {holds}")
         for version, (protocol, kind) in _FIELDS.items():
-            script.append(f"add set {where} {_own(version)} {{ type {kind}; size {self._room}; }}")
+            script.append(f"add set {where} {self._own(version)} {{ type {kind}; size {self._room}; }}")
             for direction in DIRECTIONS:
                 chain = f"{where} {_pods(direction, version)}"
                 script.append(f"add chain {chain}")
-                for name, of, match in nft.matches(classes, _OTHER[direction]):
-                    counter = f"counter name {protocol} {_OWN[direction]} map @{_map(name, direction, version)}"
+                for name, of, match in nft.matches(classes, _OTHER[direction], self._making):
+                    counter = f"counter name {protocol} {_OWN[direction]} map @{self._map(name, direction, version)}"
                     if of == version:
                         script.append(f"add rule {chain} {match} {counter} return")
         for direction in DIRECTIONS:
             chain = f"{where} host_{direction}"
             script.append(f"add chain {chain}")
-            for name, _, match in nft.matches(classes, _OTHER[direction]):
+            for name, _, match in nft.matches(classes, _OTHER[direction], self._making):
                 host = CounterName(HOST, 0, Kind(name, direction))
                 script.append(f"add rule {chain} {match} counter name {host} return")
         for level in levels:
-            script.append(f"add set {where} {_groups(level)} {{ type cgroupsv2; }}")
+            script.append(f"add set {where} {self._groups(level)} {{ type cgroupsv2; }}")
             for direction in DIRECTIONS:
                 chain = f"{where} {_on_host(direction, level)}"
                 script.append(f"add chain {chain}")
                 for name in classes.names:
                     script.append(
-                        f"add map {where} {_group_map(name, direction, level)} {{ type cgroupsv2 : counter; }}"
+                        f"add map {where} {self._group_map(name, direction, level)} {{ type cgroupsv2 : counter; }}"
                     )
-                for name, _, match in nft.matches(classes, _OTHER[direction]):
-                    counter = f"counter name socket cgroupv2 level {level} map @{_group_map(name, direction, level)}"
+                for name, _, match in nft.matches(classes, _OTHER[direction], self._making):
+                    counter = (
+                        f"counter name socket cgroupv2 level {level} map @{self._group_map(name, direction, level)}"
+                    )
                     script.append(f"add rule {chain} {match} {counter} return")
         for hook, directions in _HOOKS.items():
             chain = f"{where} {hook}"
             script.append(f"add chain {chain} {{ type filter hook {hook} priority mangle; }}")
             for direction in directions:
                 for version, (protocol, _) in _FIELDS.items():
-                    is_ours = f"{protocol} {_OWN[direction]} @{_own(version)}"
+                    is_ours = f"{protocol} {_OWN[direction]} @{self._own(version)}"
                     script.append(f"add rule {chain} {is_ours} jump {_pods(direction, version)}")
             if hook in _HOST_HOOKS:
                 match, direction = _HOST_HOOKS[hook]
                 for level in levels:  # whom it goes to is not the node, and does not come back to what follows
-                    is_pod = f"socket cgroupv2 level {level} @{_groups(level)}"
+                    is_pod = f"socket cgroupv2 level {level} @{self._groups(level)}"
                     script.append(f"add rule {chain} {match} {is_pod} goto {_on_host(direction, level)}")
                 script.append(f"add rule {chain} {match} jump host_{direction}")
         return script
 
     def _add(self, wanted: Mapping[str, str], classes: Classes) -> list[str]:
         script = [
-            f"add element {self._table.where} {_own(version)} {{ {', '.join(addresses)} }}"
+            f"add element {self._table.where} {self._own(version)} {{ {', '.join(addresses)} }}"
             for version, addresses in _by_version(wanted)
         ]
         for name, direction in _kinds(classes):
@@ -145,60 +147,52 @@ class SetsEngine(TableEngine[_Wanted]):
             script += [f"add counter {self._table.where} {counter}" for counter in counters.values()]
             for version, addresses in _by_version(wanted):
                 elements = ", ".join(f'{address} : "{counters[address]}"' for address in addresses)
-                script.append(f"add element {self._table.where} {_map(name, direction, version)} {{ {elements} }}")
+                script.append(f"add element {self._table.where} {self._map(name, direction, version)} {{ {elements} }}")
         return script
-
-    def _without_groups(self, levels: Collection[int], classes: Classes) -> list[str]:
-        where = self._table.where
-        script = [f"flush set {where} {_groups(level)}" for level in levels]
-        kinds = _kinds(classes)
-        return script + [f"flush map {where} {_group_map(*kind, level)}" for level in levels for kind in kinds]
 
     def _add_groups(self, groups: Mapping[Group, str], classes: Classes) -> list[str]:
         where = self._table.where
         script = []
         for group, uid in groups.items():
-            script.append(f'add element {where} {_groups(group.level)} {{ "{group.name}" }}')
+            script.append(f'add element {where} {self._groups(group.level)} {{ "{group.name}" }}')
             for name, direction in _kinds(classes):
                 counter = CounterName(uid, 0, Kind(name, direction))
                 script.append(f"add counter {where} {counter}")
-                where_to = _group_map(name, direction, group.level)
+                where_to = self._group_map(name, direction, group.level)
                 script.append(f'add element {where} {where_to} {{ "{group.name}" : "{counter}" }}')
         return script
 
     def _remove(self, gone: Collection[str], classes: Classes) -> list[str]:
         script = []
         for version, addresses in _by_version(gone):
-            maps = [_map(name, direction, version) for name, direction in _kinds(classes)]
+            maps = [self._map(name, direction, version) for name, direction in _kinds(classes)]
             elements = ", ".join(addresses)
-            script += [f"delete element {self._table.where} {each} {{ {elements} }}" for each in (_own(version), *maps)]
+            script += [
+                f"delete element {self._table.where} {each} {{ {elements} }}" for each in (self._own(version), *maps)
+            ]
         return script
+
+    def _own(self, version: int) -> str:
+        """The set of all Pods' addresses: who is not in it is told from them by one look-up."""
+        return f"own.{version}.{self._making}"
+
+    def _map(self, name: str, direction: Direction, version: int) -> str:
+        return f"{MAP_PREFIX}{name}.{direction}.{version}.{self._making}"
+
+    def _groups(self, level: int) -> str:
+        """The set of all groups of Pods on the node's own network that are so deep."""
+        return f"groups.{level}.{self._making}"
+
+    def _group_map(self, name: str, direction: Direction, level: int) -> str:
+        return f"{MAP_PREFIX}group.{name}.{direction}.{level}.{self._making}"
 
 
 def _kinds(classes: Classes) -> list[tuple[str, Direction]]:
     return [(name, direction) for name in classes.names for direction in DIRECTIONS]
 
 
-def _map(name: str, direction: Direction, version: int) -> str:
-    return f"{MAP_PREFIX}{name}.{direction}.{version}"
-
-
-def _groups(level: int) -> str:
-    """The set of all groups of Pods on the node's own network that are so deep."""
-    return f"groups.{level}"
-
-
-def _group_map(name: str, direction: Direction, level: int) -> str:
-    return f"{MAP_PREFIX}group.{name}.{direction}.{level}"
-
-
 def _on_host(direction: Direction, level: int) -> str:
     return f"groups_{direction}.{level}"
-
-
-def _own(version: int) -> str:
-    """The set of all Pods' addresses: who is not in it is told from them by one look-up."""
-    return f"own.{version}"
 
 
 def _pods(direction: Direction, version: int) -> str:

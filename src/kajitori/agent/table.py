@@ -32,18 +32,23 @@ class Table:
         """The names of its chains."""
         return self._kernel.chains(self._family, self._name)
 
-    def emptied(self, kept: Collection[str] = ()) -> list[str]:
-        """Statements that leave the table with its counters alone, whatever was in it, and chains to be filled anew.
+    def sets(self) -> list[str]:
+        """The names of its sets and maps."""
+        return self._kernel.sets(self._family, self._name)
+
+    def unruled(self, kept: Collection[str] = ()) -> list[str]:
+        """Statements that leave the table without rules, whatever was in it, with chains to be filled anew.
 
         A chain that is taken away and made again is hooked in twice for a moment, and a packet that meets the one
         before and the other after that moment counts twice, or not at all.
         """
         script = [f"add table {self.where}", f"flush table {self.where}"]
-        script += [f"delete chain {self.where} {name}" for name in self.chains() if name not in kept]
-        for name in self._kernel.sets(self._family, self._name):
-            kind = "map" if name.startswith(MAP_PREFIX) else "set"
-            script.append(f"delete {kind} {self.where} {name}")
-        return script
+        return script + [f"delete chain {self.where} {name}" for name in self.chains() if name not in kept]
+
+    def without(self, sets: Collection[str]) -> list[str]:
+        """Statements that take away sets and maps that no rule uses."""
+        kinds = ((name, "map" if name.startswith(MAP_PREFIX) else "set") for name in sets)
+        return [f"delete {kind} {self.where} {name}" for name, kind in kinds]
 
     def change(self, script: list[str]) -> None:
         """Makes changes, and takes the table as it is then for what it should be. Raises Unavailable."""
@@ -89,7 +94,7 @@ class Table:
         """Leaves nothing but counters in the table; whether there was one."""
         there = self._kernel.table(self._family, self._name) is not None
         if there:
-            self.change(self.emptied())
+            self.change([*self.unruled(), *self.without(self.sets())])
         return there
 
     def uninstall(self) -> bool:

@@ -22,6 +22,8 @@ class TableEngine(ABC, Generic[W]):
         self._nothing = nothing
         self._counted = nothing
         self._classes: Classes | None = None
+        self._making = 0
+        """What the names of all sets and maps end in that belong to the rules that are in force."""
         self.missing = 0
 
     def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
@@ -29,20 +31,27 @@ class TableEngine(ABC, Generic[W]):
         damaged = self._classes is not None and self._is_damaged()
         before, self._classes = self._classes, None  # where this fails, all is made anew the next time
         if damaged or classes != before or not self._has_room_for(wanted):
-            self._make(self._afresh(wanted, classes))
+            self._make(wanted, classes)
         else:
             self._table.change(self._difference(wanted, classes))
         self._counted, self._classes = wanted, classes
         return damaged
 
-    def _make(self, afresh: list[str]) -> None:
-        """Everything but the counters anew, at once: no packet passes uncounted, and none counts twice."""
+    def _make(self, wanted: W, classes: Classes) -> None:
+        """Everything but the counters anew, at once: no packet passes uncounted, and none counts twice.
+
+        What the former rules looked up stays until they are gone: a packet that is still among them would not find it.
+        """
+        former = self._table.sets()
+        self._making = 1 + max((int(end) for name in former if (end := name.rpartition(".")[2]).isdecimal()), default=0)
+        afresh = self._afresh(wanted, classes)
         start = f"add chain {self._table.where} "
         kept = {line.removeprefix(start).split()[0] for line in afresh if line.startswith(start)}
         try:
-            self._table.change([*self._table.emptied(kept), *afresh])
+            self._table.change([*self._table.unruled(kept), *afresh])
         except Unavailable:  # chains of these names that are hooked in elsewhere, by somebody else or an older agent
-            self._table.change([*self._table.emptied(), *afresh])
+            self._table.change([*self._table.unruled(), *afresh])
+        self._table.change(self._table.without(former))
 
     def read(self) -> dict[str, Counter]:
         return self._table.read()
@@ -64,7 +73,7 @@ class TableEngine(ABC, Generic[W]):
 
     @abstractmethod
     def _afresh(self, wanted: W, classes: Classes) -> list[str]:
-        """Statements that make all of it in a table with nothing but counters."""
+        """Statements that make all of it in a table without rules, with sets and maps of names of their own."""
 
     @abstractmethod
     def _difference(self, wanted: W, classes: Classes) -> list[str]:

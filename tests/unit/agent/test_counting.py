@@ -23,6 +23,7 @@ from tests.helpers.networks import (
     without_ipv6,
 )
 
+from kajitori.agent import nft as nft_of_agent
 from kajitori.agent import sets
 from kajitori.agent.counting import Counting
 from kajitori.agent.engine import Engine
@@ -251,6 +252,25 @@ def test_chains_stay_where_they_are_hooked_in(tmp_path: Path, kind: Kind) -> Non
     sent = send("a", WORLD, 100)
     agent.round(OTHER_CLASSES)
     assert agent.totals("a") == {"internet.out": sent}
+
+
+@pytest.mark.parametrize("kind", [InterfaceEngine, SetsEngine])
+@in_a_network_of_its_own
+def test_what_rules_look_up_goes_after_them(tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a change of its own: the kernel empties sets at once, while packets are still among the former rules, which
+    would not find there what they belong to."""
+    agent = Agent.of_a_pod(tmp_path, kind)
+    scripts: list[str] = []
+    change = nft_of_agent.change
+    monkeypatch.setattr(nft_of_agent, "change", lambda script: (scripts.append(script), change(script)))
+    tables = [nft("list", "table", *TABLES[kind].split())]
+    for _ in range(2):
+        agent.restart()
+        agent.round()
+        tables.append(nft("list", "table", *TABLES[kind].split()))
+    assert any("delete set" in each for each in scripts)
+    assert not any("flush table" in each and "delete set" in each for each in scripts)
+    assert len({len(each.splitlines()) for each in tables}) == 1, "nothing of the former ones is left"
 
 
 @EACH
