@@ -262,7 +262,12 @@ def test_what_rules_look_up_goes_after_them(tmp_path: Path, kind: Kind, monkeypa
     agent = Agent.of_a_pod(tmp_path, kind)
     scripts: list[str] = []
     change = nft_of_agent.change
-    monkeypatch.setattr(nft_of_agent, "change", lambda script: (scripts.append(script), change(script)))
+
+    def noting(script: str) -> None:
+        scripts.append(script)
+        change(script)
+
+    monkeypatch.setattr(nft_of_agent, "change", noting)
     tables = [nft("list", "table", *TABLES[kind].split())]
     for _ in range(2):
         agent.restart()
