@@ -27,7 +27,11 @@ def test_a_file_without_requests_is_refused(tmp_path: Path, text: str) -> None:
     assert "name the file of kube-apiserver's --audit-log-path" in result.stderr
 
 
-@pytest.mark.parametrize("content", [b"plain", gzip.compress(b"{}\n")[:-9], gzip.compress(b"{}\n")[:10] + b"\xff" * 9])
+@pytest.mark.parametrize(
+    "content",
+    [b"plain", gzip.compress(b"{}\n")[:-9], gzip.compress(b"{}\n")[:10] + b"\xff" * 9],
+    ids=["plain", "cut off", "spoiled"],
+)
 def test_a_file_that_is_no_gzip_is_refused(tmp_path: Path, content: bytes) -> None:
     """Or half of one, as while it is packed."""
     file = tmp_path / "audit.log.gz"
