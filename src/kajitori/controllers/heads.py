@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+import bisect
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -18,7 +18,7 @@ class Heads:
 
     def __init__(self) -> None:
         self._groups: dict[Shape, list[tuple[int, int, Queued]]] = {}
-        """Heaps: by priority, then by place."""
+        """Sorted: by priority, then by place."""
         self._latest = itertools.count(1 << 62)
 
     def order(self, queue: Sequence[Queued]) -> None:
@@ -29,19 +29,22 @@ class Heads:
 
     def add(self, queued: Queued) -> None:
         """One that came since: behind all of its priority."""
-        heapq.heappush(self._groups.setdefault(_shape(queued), []), (-queued.gang.priority, next(self._latest), queued))
+        entry = (-queued.gang.priority, next(self._latest), queued)
+        bisect.insort(self._groups.setdefault(_shape(queued), []), entry)
 
     def take(self, waits: Callable[[Queued], bool], most: int) -> list[Queued]:
         """Of each shape the first `most` that still wait, all in order; whoever does not wait any more is forgotten."""
         found = []
         for shape, group in list(self._groups.items()):
             taken: list[tuple[int, int, Queued]] = []
-            while group and len(taken) < most:
-                entry = heapq.heappop(group)
+            seen = 0
+            for entry in group:
+                if len(taken) == most:
+                    break
+                seen += 1
                 if waits(entry[2]):
                     taken.append(entry)
-            for entry in taken:
-                heapq.heappush(group, entry)
+            group[:seen] = taken
             if not group:
                 del self._groups[shape]
             found += taken

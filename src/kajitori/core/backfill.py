@@ -71,7 +71,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What one cycle found; every gang that was looked at is in `placements` or in `shortages`."""
+    """What one cycle found; every gang is in `placements` or in `shortages`, if these were asked for."""
 
     placements: tuple[Placement, ...]
     shortages: tuple[Shortage, ...]
@@ -91,8 +91,8 @@ def schedule(
 ) -> Schedule:
     """Starts what fits, in order, and reserves for the first that does not. The snapshot is not changed.
 
-    endings: all that runs and whose end is expected. Without `reserve` whatever fits starts. most: once so many start,
-    nobody else is looked at.
+    endings: all that runs and whose end is expected. Without `reserve` whatever fits starts. most: it is only asked who
+    starts, so many at most: there are no shortages, and only such reservations as matter for that.
     """
     cycle = _Cycle(snapshot, endings, now, likely)
     placements: list[Placement] = []
@@ -101,6 +101,8 @@ def schedule(
             break
         cycle.note_priority(queued.gang.priority)
         shape = cycle.shape_of(queued.gang)
+        if most is not None and cycle.is_as_before(queued, shape, reserve=reserve):
+            continue
         placement = cycle.start(queued, shape)
         if placement is not None:
             placements.append(placement)
@@ -108,7 +110,8 @@ def schedule(
             cycle.reserve(queued, shape)
     if most is None:
         cycle.reserve_further()
-    return Schedule(tuple(placements), tuple(cycle.shortages()), tuple(claim.reservation for claim in cycle.claims))
+    shortages = tuple(cycle.shortages()) if most is None else ()
+    return Schedule(tuple(placements), shortages, tuple(claim.reservation for claim in cycle.claims))
 
 
 @dataclass(eq=False, slots=True)
@@ -123,6 +126,9 @@ class _Shape(Shape):
     """All reservations on nodes that these could use."""
     hopeless: int = 1 << 62
     """So many members never find room, as far as ends are expected."""
+    failed: tuple[int, float, float] | None = None
+    """Of a gang of the priority that is looked at, which did not start: its members, how long it is expected to take,
+    and most likely takes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -162,7 +168,7 @@ class _Cycle:
     _by_identity: dict[int, _Shape] = field(default_factory=dict)
     _free: Rooms = field(init=False)
     _left: list[tuple[Queued, _Shape, int]] = field(default_factory=list)
-    """Gangs that do not start. Of reservations that their shape heeds they may delay so many, the first."""
+    """Gangs that do not start, as they were left."""
     _kept: Rooms | None = None
     """As `_free`, but without what reservations need."""
     _floor: Snapshot | None = None
@@ -184,6 +190,7 @@ class _Cycle:
         for shape in self._shapes.values():
             heeded, shape.heeds = shape.heeds, []
             shape.pass_by = shape.likely_by = math.inf
+            shape.failed = None
             for claim in heeded:
                 self._heed(shape, claim)
 
@@ -215,20 +222,31 @@ class _Cycle:
                 self._by_identity[id(gang.member)] = shape
         return shape
 
+    def is_as_before(self, queued: Queued, shape: _Shape, *, reserve: bool) -> bool:
+        """Whether to look at this gang would change nothing: another of its shape and priority, which asks for no more
+        members and for no longer, did not start; and this one gets no reservation that anybody heeds."""
+        if shape.failed is None:
+            return False
+        members, seconds, likely = shape.failed
+        if queued.gang.least < members or queued.expected_seconds < seconds or self._likely(queued) < likely:
+            return False
+        # Where its shape heeds nothing, that other had no reservation, and so will this one not.
+        return not reserve or min(shape.pass_by, shape.likely_by) == math.inf or len(self._behind) >= FURTHER
+
     def start(self, queued: Queued, shape: _Shape) -> Placement | None:
         """Places the gang, or as much of it as fits where less is enough, on what is free, if that is expected to delay
         no reservation."""
         need, seconds = queued.gang.least, queued.expected_seconds
         if self._further:
             if not self._free.may_hold(shape, need) or self._free.of(shape).total < need:
-                self._left.append((queued, shape, 0))
+                self._leave(queued, shape, 0)
                 return None
             self.reserve_further()
         lasts = self.now + seconds > shape.pass_by or self.now + self._likely(queued) > shape.likely_by
         rooms = self._kept if lasts and self._kept is not None else self._free
         known = rooms.of(shape) if rooms.may_hold(shape, need) else None
         if known is None or known.total < need:
-            self._left.append((queued, shape, len(shape.heeds) if lasts else 0))
+            self._leave(queued, shape, len(shape.heeds) if lasts else 0)
             return None
         # Reserved nodes look full among those that are kept free: what has ended by then takes them first.
         leftover = (self._kept or self._free).leftover
@@ -238,6 +256,13 @@ class _Cycle:
         if math.isfinite(seconds):
             self._started.append(Ending(shape.member, rows, self.now + seconds))
         return placement_of(self.snapshot.table, gang, rows)
+
+    def _leave(self, queued: Queued, shape: _Shape, may_delay: int) -> None:
+        """The gang does not start. Of the reservations that its shape heeds it may delay so many, the first."""
+        self._left.append((queued, shape, may_delay))
+        asked = queued.gang.least, queued.expected_seconds, self._likely(queued)
+        if shape.failed is None or all(one <= other for one, other in zip(asked, shape.failed, strict=True)):
+            shape.failed = asked
 
     def _delayed_by(self, queued: Queued, claims: Sequence[_Claim]) -> tuple[str, ...]:
         """Whose reservation of these begins before this gang is expected to have ended."""
