@@ -35,12 +35,12 @@ WAITING_INTERVAL = timedelta(seconds=5)
 WAITING_WRITES_PER_SECOND = 10
 """Of all waiting runs together, for such words: where many wait, each is renewed less often."""
 
-REST_OF_WHOLE = 9
+REST_OF_WHOLE, REST_OF_HEADS = 9, 1
 """A look at the whole queue rests for this many times as long as it took: its heads, looked at between, are enough to
-start what fits."""
+start what fits. The same of its heads alone."""
 
-REST_OF_HEADS, REST_WHEN_BUSY = 1, 4
-"""The same of its heads alone; and while writes wait for the API server: to look more often starts nothing sooner."""
+REST_OF_WHOLE_WHEN_BUSY, REST_OF_HEADS_WHEN_BUSY = 19, 4
+"""The same while writes wait for the API server: to look more often starts nothing sooner."""
 
 TOLD_AT_ONCE = 32
 """Waiting runs that are being told why, at a time: where many wait, what starts and what ends goes before words."""
@@ -153,11 +153,12 @@ class Planning:
             if self._changed or self._only_heads_seen or is_due:
                 self._changed = self._only_heads_seen = False
                 self._plan_all()
-                self._rests_until = loop.time() + REST_OF_WHOLE * (loop.time() - began)
+                rest = REST_OF_WHOLE_WHEN_BUSY if self._statuses.are_held_up else REST_OF_WHOLE
+                self._rests_until = loop.time() + rest * (loop.time() - began)
         elif self._changed and began >= self._heads_rest_until:
             self._changed, self._only_heads_seen = False, True
             self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts(), self._turns.left))
-            rest = REST_WHEN_BUSY if self._statuses.are_held_up else REST_OF_HEADS
+            rest = REST_OF_HEADS_WHEN_BUSY if self._statuses.are_held_up else REST_OF_HEADS
             self._heads_rest_until = loop.time() + rest * (loop.time() - began)
 
     def _plan_all(self) -> None:

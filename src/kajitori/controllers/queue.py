@@ -31,7 +31,7 @@ from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Look, Outlook
 
-HEADS = 64
+HEADS = 32
 """Runs of one shape that are looked at between two looks at the whole queue."""
 
 DOUBT_PATIENCE = timedelta(seconds=10)
