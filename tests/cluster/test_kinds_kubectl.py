@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.boats import boat, definition
+from tests.helpers.platform import kubectl_binary
 
 from kajitori.local.apiserver import certificates
 from kajitori.local.apiserver.auth import ADMINISTRATOR, Authenticator
@@ -35,9 +35,7 @@ class Refused(Exception):
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     """Runs kubectl against a server of its own; documents go to its standard input."""
-    program = shutil.which("kubectl")
-    if program is None:
-        pytest.skip("no kubectl on $PATH")
+    program = kubectl_binary()
     made = certificates.ensure_certificates(tmp_path / "pki")
     token = certificates.ensure_token(tmp_path / "token")
     store = Store()

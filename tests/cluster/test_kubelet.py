@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 import yaml
 from tests.helpers.apiserver import embedded_apiserver
 from tests.helpers.certificates import client_certificate
-from tests.helpers.real_cluster import RealCluster, find_binary, require_binaries, running_cluster
+from tests.helpers.platform import kubectl_binary
+from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
 
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
@@ -22,7 +22,6 @@ from kajitori.local.kubelet.kubelet import Kubelet
 from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
 
 BOUND_SECONDS = 60.0
-KUBECTL = str(find_binary("kubectl") or shutil.which("kubectl") or "")
 
 
 REAL = {"websocket": "true", "spdy": "false"}
@@ -56,7 +55,7 @@ class Node:
 
     async def start(self, *args: str, has_input: bool = False) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            KUBECTL,
+            kubectl_binary(),
             f"--kubeconfig={self.kubeconfig}",
             *args,
             stdin=asyncio.subprocess.PIPE if has_input else asyncio.subprocess.DEVNULL,
@@ -96,8 +95,7 @@ ANY_SERVER = pytest.mark.parametrize(
 
 @pytest.fixture
 async def node(cluster: tuple[RealCluster, Path] | None, tmp_path: Path) -> AsyncIterator[Node]:
-    if not KUBECTL:
-        pytest.skip("no kubectl")
+    kubectl_binary()  # else it is skipped
     if cluster is not None:
         running, authority = cluster
         server = ServerSettings(client_ca=authority)

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,16 +54,25 @@ class Platform:
 
     def kubectl(self, *arguments: str, stdin: str = "", code: int = 0, env: dict[str, str] | None = None) -> str:
         """What kubectl prints, both streams where it is to fail with `code`."""
-        done = subprocess.run(
-            [kubectl_binary(), f"--kubeconfig={self.kubeconfig}", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=BOUND_SECONDS,
-            env={**os.environ, "HOME": str(self.kubeconfig.parent), **(env or {})},
-        )
+        home = {"HOME": str(self.kubeconfig.parent), **(env or {})}
+        done = kubectl(self.kubeconfig, *arguments, stdin=stdin, env=home, seconds=BOUND_SECONDS)
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr if code else done.stdout
+
+
+def kubectl(
+    kubeconfig: Path, *arguments: str, stdin: str, env: Mapping[str, str], seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """What kubectl said and how it ended. env: beside what this process has."""
+    return subprocess.run(
+        [kubectl_binary(), f"--kubeconfig={kubeconfig}", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env={**os.environ, **env},
+        check=False,
+    )
 
 
 def kubectl_binary() -> str:

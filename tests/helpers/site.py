@@ -22,7 +22,7 @@ import yaml
 from tests.helpers.certificates import client_certificate
 from tests.helpers.commands import Kaji, kaji, server
 from tests.helpers.deployed import BINDINGS, Right, bindings, manifest
-from tests.helpers.platform import kubectl_binary
+from tests.helpers.platform import kubectl
 from tests.helpers.real_cluster import RealCluster, running_cluster
 
 from kajitori.core import names
@@ -100,15 +100,8 @@ class Site:
 
     def kubectl(self, *arguments: str, stdin: str = "", user: str = "admin", check: bool = True) -> Completed:
         kubeconfig = self.cluster.kubeconfig if user == "admin" else self.kubeconfig(user)
-        done = subprocess.run(
-            [kubectl_binary(), f"--kubeconfig={kubeconfig}", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            env={**os.environ, "HOME": str(self.folder)},
-            check=False,
-        )
+        home = {"HOME": str(self.folder)}
+        done = kubectl(kubeconfig, *arguments, stdin=stdin, env=home, seconds=PATIENCE_SECONDS)
         assert not check or done.returncode == 0, (arguments, done.stdout, done.stderr)
         return done
 

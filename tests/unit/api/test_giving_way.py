@@ -46,12 +46,17 @@ async def test_before_they_are_told_all_of_their_grace_counts(world: World) -> N
     assert message.startswith("asks team/low (low, of grace) to give way; its nodes are free by 12:00:20 UTC; needs 8")
 
 
-async def test_what_comes_free_for_one_is_nothing_for_another(world: World) -> None:
-    """Though it would be there before: all that is left to wait for is who holds the other node."""
-    await given_way(world, told=True)
+async def another_waits(world: World) -> None:
+    """For as much, and longer."""
     queued = {"phase": "Queued", "queuedAt": "2026-11-21T10:00:00Z"}
     world.kubernetes.put("runs", run("other", priority="high", **WANTS) | {"status": queued})
     await world.caught_up()
+
+
+async def test_what_comes_free_for_one_is_nothing_for_another(world: World) -> None:
+    """Though it would be there before: all that is left to wait for is who holds the other node."""
+    await given_way(world, told=True)
+    await another_waits(world)
     found = await explain(world, "other")
     assert "asks" not in found["message"]
     assert [(each["kind"], each["name"]) for each in found["toFree"]] == [("run", "team/held")]
@@ -60,9 +65,7 @@ async def test_what_comes_free_for_one_is_nothing_for_another(world: World) -> N
 async def test_what_comes_free_for_a_run_is_its_own_though_another_stands_before_it(world: World) -> None:
     """So it waits for nothing but that."""
     await given_way(world, told=True)
-    queued = {"phase": "Queued", "queuedAt": "2026-11-21T10:00:00Z"}
-    world.kubernetes.put("runs", run("other", priority="high", **WANTS) | {"status": queued})
-    await world.caught_up()
+    await another_waits(world)
     found = await explain(world, "urgent")
     assert found["place"]["position"] == 2
     assert [(each["kind"], each["name"]) for each in found["toFree"]] == [("run", "team/low")]

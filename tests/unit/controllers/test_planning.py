@@ -9,7 +9,13 @@ from typing import Any, cast
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.controllers.planning import TOLD_AT_ONCE, TOLD_WHEN_BUSY, Planning
+from kajitori.controllers.planning import (
+    REST_OF_WHOLE,
+    REST_OF_WHOLE_WHEN_BUSY,
+    TOLD_AT_ONCE,
+    TOLD_WHEN_BUSY,
+    Planning,
+)
 from kajitori.controllers.provisioning import Provisioning
 from kajitori.controllers.queue import LONGEST_PAUSE, Admitted, Waiting
 from kajitori.controllers.starting import Starter
@@ -147,6 +153,20 @@ async def test_nothing_starts_before_all_runs_were_looked_at_once() -> None:
     scene.planning.leave(("team", "over"))
     assert await scene.plan() == ["first"]
     await scene.work.close()
+
+
+@pytest.mark.parametrize(("are_held_up", "rest"), [(False, REST_OF_WHOLE), (True, REST_OF_WHOLE_WHEN_BUSY)])
+async def test_a_look_at_the_whole_queue_rests_longer_while_writes_wait(
+    are_held_up: bool, rest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, seconds = Scene(0, turns=1), [100.0]
+    scene.statuses.are_held_up = are_held_up
+    scene.wait("run", ago(minutes=1))
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: seconds[0])
+    monkeypatch.setattr(scene.planning, "_plan_all", lambda: seconds.append(seconds.pop() + 2.0))
+    scene.planning.plan()
+    scene.planning._only_heads_seen = True
+    assert scene.planning.rest_seconds() == 2.0 * rest
 
 
 async def test_while_nothing_but_time_passes_the_queue_is_looked_at_again_once_that_has_rested_or_not_at_all() -> None:
