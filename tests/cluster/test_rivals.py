@@ -107,11 +107,12 @@ async def test_two_controllers_at_once_do_no_harm(world: World) -> None:
         world.start_controller()
         world.start_controller()
         stream = asyncio.create_task(chaos.stream(over))
-        await world.until(lambda: chaos.acknowledged >= ACKNOWLEDGED, "enough was done")
+        # Services never end by themselves: how many others there are is chance.
+        enough = lambda: chaos.acknowledged >= ACKNOWLEDGED and watchman.ends > 2  # noqa: E731
+        await world.until(enough, "enough was done, and some runs ended")
         over.set()
         await stream
         assert await chaos.broken_promises() == []
         await chaos.all_end()
         await chaos.all_gone()
     assert watchman.wrong == []
-    assert watchman.ends > 2

@@ -110,6 +110,8 @@ async def test_killed_at_random_moments_nothing_is_lost_or_done_twice(stage: Sta
     with Watchman(world, one_writer=True).watching() as watchman:
         stream = asyncio.create_task(chaos.stream(over))
         await storm(world, stage.parts, stage.victims, KILLS, random.Random(SEED + 1))
+        enough = lambda: chaos.acknowledged > KILLS / 4 and watchman.ends > 0  # noqa: E731
+        await world.until(enough, "enough was done, and some run ended", seconds=PATIENCE_SECONDS)
         over.set()
         await stream
         assert await chaos.broken_promises() == []
@@ -120,4 +122,3 @@ async def test_killed_at_random_moments_nothing_is_lost_or_done_twice(stage: Sta
     assert members_alive(locks) == []
     assert not (locks / "wrong").exists(), (locks / "wrong").read_text()
     print(f"{chaos.acknowledged} acknowledged, {watchman.ends} ends")
-    assert chaos.acknowledged > KILLS / 4 and watchman.ends > 0
