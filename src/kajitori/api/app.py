@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -117,15 +118,12 @@ def create_app(deps: ApiDependencies) -> FastAPI:
             await api.close()
 
     app = _with_routes(lifespan)
+    app.openapi = openapi_document  # type: ignore[method-assign]
+    openapi_document()
     app.state.kajitori = api
     problems.install(app)
     app.add_middleware(Guard, request_seconds=api.metrics.request_seconds, unread=code.reads_its_own_body)
     return app
-
-
-def openapi_document() -> dict[str, Any]:
-    """What the API says of itself, OpenAPI 3.1. Needs no cluster: the reference in the docs is made from it."""
-    return _openapi(_with_routes(None))
 
 
 def _with_routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
@@ -140,33 +138,36 @@ def _with_routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     for router in ROUTERS:
         app.include_router(router, dependencies=[Depends(problems.without_parameters)])
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    if app.openapi_schema is None:
-        document = get_openapi(
-            title=app.title,
-            version=app.version,
-            openapi_version="3.1.0",
-            summary=app.summary,
-            routes=app.routes,
-        )
-        components = document.setdefault("components", {})
-        components["schemas"] = components.get("schemas", {}) | _schemas()
-        components["schemas"].pop("HTTPValidationError", None)
-        components["schemas"].pop("ValidationError", None)
-        components["securitySchemes"] = {
-            "token": {"type": "http", "scheme": "bearer"},
-            "ticket": {"type": "http", "scheme": "bearer", "description": "What stands in a starting member's Pod."},
-        }
-        document["security"] = [{"token": []}]
-        for path in _OPEN_TO_ALL:
-            for operation in document["paths"][path].values():
-                operation["security"] = []
-        app.openapi_schema = document
-    return app.openapi_schema
+@cache
+def openapi_document() -> dict[str, Any]:
+    """What the API says of itself, OpenAPI 3.1. Needs no cluster: the reference in the docs is made from it.
+
+    Built once, before an application answers anything: FastAPI's builder fails when two threads run it at once.
+    """
+    app = _with_routes(None)
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        openapi_version="3.1.0",
+        summary=app.summary,
+        routes=app.routes,
+    )
+    components = document.setdefault("components", {})
+    components["schemas"] = components.get("schemas", {}) | _schemas()
+    components["schemas"].pop("HTTPValidationError", None)
+    components["schemas"].pop("ValidationError", None)
+    components["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer"},
+        "ticket": {"type": "http", "scheme": "bearer", "description": "What stands in a starting member's Pod."},
+    }
+    document["security"] = [{"token": []}]
+    for path in _OPEN_TO_ALL:
+        for operation in document["paths"][path].values():
+            operation["security"] = []
+    return document
 
 
 def _schemas() -> dict[str, Any]:

@@ -105,10 +105,11 @@ def install(app: FastAPI) -> None:
         return problem_response(_problem(status.value, code, detail, hint, []), error.headers)
 
 
-def without_parameters(connection: HTTPConnection) -> None:
-    """For routes: one that takes no parameters in its query refuses those that it is given, as others do unknown ones.
+async def without_parameters(connection: HTTPConnection) -> None:
+    """Refuse parameters that a route without any was given, as other routes refuse unknown ones.
 
-    Not what probes ask, who like to say `?verbose`; and WebSockets look at theirs themselves.
+    Probes are exempt, since they like to say `?verbose`, and so are WebSockets, which check their own. A coroutine,
+    because FastAPI would run a plain function in a thread for each request.
     """
     asked = connection.query_params if connection.url.path.startswith("/v1/") else {}
     if not asked or not isinstance(connection, Request) or _known_parameters(connection):

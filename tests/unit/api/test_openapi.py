@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
+from kajitori.api import app
 from kajitori.api.app import openapi_document, operations
 from kajitori.api.paging import decode_token, encode_token
 from kajitori.errors import InvalidInput
@@ -78,6 +80,17 @@ async def furnish(world: World) -> None:
     meta = {"name": "e", "namespace": "team"}
     world.kubernetes.put("events", {"metadata": meta, "involvedObject": about, "lastTimestamp": "2026-11-21T10:00:00Z"})
     await world.caught_up()
+
+
+async def test_overlapping_first_requests_build_no_description(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastAPI's builder fails when two threads run it at once, so an application starts with its description."""
+
+    def too_late(**_: Any) -> dict[str, Any]:
+        raise AssertionError("a request builds the description")
+
+    monkeypatch.setattr(app, "get_openapi", too_late)
+    answers = await asyncio.gather(*(world.http.get("/v1/runs?limit=5") for _ in range(8)))
+    assert {answer.status_code for answer in answers} == {200}
 
 
 async def test_every_answer_is_as_described(world: World) -> None:
