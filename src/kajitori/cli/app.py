@@ -14,6 +14,7 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
+from kajitori.cli.terminal import echo, say
 from kajitori.core.suggest import nearest
 from kajitori.errors import KajitoriError
 
@@ -132,7 +133,7 @@ def _run(cli: Cli, command: Any) -> int:
         return _PIPE_EXIT_CODE
     except Exception as error:
         where = write_bug_report(error, cli)
-        click.echo(f"kaji: this is a bug in kaji ({type(error).__name__}); {where}", err=True)
+        say(f"kaji: this is a bug in kaji ({type(error).__name__}); {where}")
         return 125
 
 
@@ -162,6 +163,6 @@ def kaji(ctx: click.Context, version: bool) -> None:
     if version:
         from importlib.metadata import version as installed
 
-        click.echo(f"kaji {installed('kajitori')}")
+        echo(f"kaji {installed('kajitori')}")
     elif ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        echo(ctx.get_help())

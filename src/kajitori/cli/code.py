@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from kajitori.cli.context import Cli
 from kajitori.cli.http import Api
-from kajitori.cli.problems import say
 from kajitori.cli.streams import Outage, Patience
+from kajitori.cli.terminal import StatusLine, say
 from kajitori.errors import KajitoriError, StorageFull, Unavailable
 
 if TYPE_CHECKING:
@@ -110,8 +110,11 @@ class Code:
         if self._quiet or not self._cli.has_person:
             yield lambda _: None
             return
-        with self._cli.console(err=True).status(f"code: {text}", spinner="dots") as status:
+        status = StatusLine(self._cli, f"code: {text}")
+        try:
             yield lambda words: status.update(f"code: {words}")
+        finally:
+            status.stop()
 
 
 def _raise_refusals(check: Callable[[], object]) -> None:

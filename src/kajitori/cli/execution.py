@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-import click
 import httpx2
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -22,6 +21,7 @@ from websockets.typing import Subprotocol
 
 from kajitori.cli.http import error_of, run_path
 from kajitori.cli.target import Target
+from kajitori.cli.terminal import say
 from kajitori.cli.words import View
 from kajitori.errors import KajitoriError, Unavailable
 
@@ -42,7 +42,7 @@ def execute(
     query = urlencode([*(("command", word) for word in command), *flags])
     path = run_path(run, "/exec")
     if debug:
-        click.echo(f"> WebSocket {target.url}{path}", err=True)
+        say(f"> WebSocket {target.url}{path}")
     url = "ws" + target.url.removeprefix("http") + f"{path}?{query}"
     with _connect(url, target) as socket, _terminal(tty) as resized:
         sender = threading.Thread(target=_send, args=(socket, stdin, resized), name="stdin", daemon=True)

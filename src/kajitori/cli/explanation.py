@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import click
-
 from kajitori.cli import words
 from kajitori.cli.context import Cli
-from kajitori.cli.output import Column, heading, print_pairs, print_table
-from kajitori.cli.problems import plain
+from kajitori.cli.output import Column, print_pairs, print_table
 from kajitori.cli.queue_words import in_words, place_pairs
+from kajitori.cli.terminal import echo, heading, plain
 from kajitori.core.nodelist import compress, compress_ranks
 from kajitori.core.quantity import round_memory
 
@@ -37,9 +35,9 @@ _AMOUNTS = ("gpus", "cpuMillis", "memoryBytes")
 
 def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
     """An answer of the API to why something waits."""
-    click.echo(f"{title}: {', '.join(filter(None, (answer.get('phase'), answer.get('reason'))))}")
+    echo(f"{title}: {', '.join(filter(None, (answer.get('phase'), answer.get('reason'))))}")
     if answer.get("message"):
-        click.echo(f"  {answer['message']}")
+        echo(f"  {answer['message']}")
     if "members" not in answer:
         return  # it waits for nothing that anybody could free
     room = answer.get("room") or {}
@@ -51,7 +49,7 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
     if asks:
         heading("It asks to give way, and starts once that is done")
         for each in asks:
-            click.echo(f"  {each}")
+            echo(f"  {each}")
     _print_steps(cli, answer)
     _print_holders(cli, answer)
     blocked = answer.get("blocked") or ()
@@ -62,7 +60,7 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
     if sooner:
         heading("It would start now with one of")
         for each in sooner:
-            click.echo(f"  {each}")
+            echo(f"  {each}")
     heading("Queue")
     print_pairs(place_pairs(cli, answer), indent=2)
 
@@ -73,11 +71,11 @@ def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
         return  # nodes of its own come, as the first line says
     if steps is None and not answer.get("exact", True):
         heading("What exactly would start it")
-        click.echo("  Too many runs are before it to tell.")
+        echo("  Too many runs are before it to tell.")
         return
     if steps is None:
         heading("Nothing starts it")
-        click.echo("  The cluster is too small for it, even with all nodes empty and in order.")
+        echo("  The cluster is too small for it, even with all nodes empty and in order.")
         return
     if not steps:
         return
@@ -162,14 +160,14 @@ def _print_filled(cli: Cli, columns: list[Column], rows: list[list[str]]) -> Non
     page = [[row[index] for index in filled] for row in rows]
     if len(filled) == 1:
         for (line,) in page:
-            click.echo(f"  {plain(line)}")
+            echo(f"  {plain(line)}")
         return
     print_table(cli, [columns[index] for index in filled], page, indent=2)
 
 
 def _print_more(count: int) -> None:
     if count > 0:
-        click.echo(f"  and {count} more; see -o json")
+        echo(f"  and {count} more; see -o json")
 
 
 def _amount(step: Mapping[str, Any]) -> str:

@@ -16,9 +16,9 @@ from kajitori.cli.exitcodes import end_words, exit_code_of
 from kajitori.cli.http import Api, run_path
 from kajitori.cli.interrupts import Signals
 from kajitori.cli.logprint import LogPrinter
-from kajitori.cli.problems import say
 from kajitori.cli.progress import Progress
 from kajitori.cli.streams import LogReader, outage_of, watch
+from kajitori.cli.terminal import say
 from kajitori.cli.words import (
     View,
     has_started,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies
 
-import click
 import httpx2
 
 from kajitori.cli.target import Target
+from kajitori.cli.terminal import say
 from kajitori.errors import (
     AlreadyExists,
     Conflict,
@@ -252,7 +252,7 @@ class Api:
 
     def _say(self, text: str) -> None:
         if self.debug:
-            click.echo(text, err=True)
+            say(text)
 
 
 def _transport_to(target: Target) -> httpx2.BaseTransport | None:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from kajitori.cli.streams import LogLine
+from kajitori.cli.terminal import echo_as_is, plain
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red", "bright_cyan", "bright_yellow")
 
@@ -27,6 +28,6 @@ class LogPrinter:
             rank = f"[{line.rank}]"
             words = (click.style(rank, fg=_COLOURS[line.rank % len(_COLOURS)]) if self._styled else rank) + " "
         if self._timestamps and line.time:
-            words += f"{line.time} "
+            words += f"{plain(line.time)} "
         sys.stdout.flush()
-        click.echo(f"{words}{line.text}", color=True)
+        echo_as_is(f"{words}{line.text}", colour=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import click
-
 from kajitori.cli.http import Api
 from kajitori.cli.lookup import find_runs
 from kajitori.cli.problems import print_error
+from kajitori.cli.terminal import echo
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unauthenticated, Unavailable
 
 
@@ -43,5 +42,5 @@ def for_each(
             print_error(error)
             errors.append(error)
         else:
-            click.echo(run["name"])
+            echo(run["name"])
     return errors[0].exit_code if errors else 0

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import click
-
-from kajitori.cli.problems import plain
+from kajitori.cli.terminal import echo, echo_as_is, json_text, one_line, plain, yaml_text
 
 if TYPE_CHECKING:
     from kajitori.cli.context import Cli
@@ -46,12 +43,9 @@ class Column:
 def print_document(document: object, form: str) -> None:
     """JSON or YAML, keys in the order of the API."""
     if form == "yaml":
-        import yaml
-
-        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False, width=120)
-        click.echo(text, nl=False)
+        echo(yaml_text(document), nl=False)
     else:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        echo(json_text(document, indent=2))
 
 
 def print_table(
@@ -66,7 +60,8 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    page = [[_one_line(cell) for cell in row] for row in rows]
+    page = [[one_line(str(cell)) for cell in row] for row in rows]
+    columns = [replace(column, title=one_line(column.title)) for column in columns]
     widths = [
         max(cell_len(column.title), *(cell_len(row[index]) for row in page)) if page else cell_len(column.title)
         for index, column in enumerate(columns)
@@ -98,7 +93,7 @@ def print_table(
     with console.capture() as captured:
         console.print(table, crop=True)
     for line in captured.get().splitlines():
-        click.echo(" " * indent + line.rstrip(), color=True if console.is_terminal else None)
+        echo_as_is(" " * indent + line.rstrip(), colour=True if console.is_terminal else None)
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
@@ -107,13 +102,9 @@ def print_pairs(pairs: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
     width = max((len(label) for label, _ in known), default=0)
     for label, value in known:
         first, *more = plain(value).splitlines()
-        click.echo(f"{' ' * indent}{label:<{width}}  {first}")
+        echo(f"{' ' * indent}{one_line(label):<{width}}  {first}")
         for line in more:
-            click.echo(f"{' ' * (indent + width + 2)}{line}")
-
-
-def heading(text: str) -> None:
-    click.echo(f"\n{click.style(text, bold=True)}")
+            echo(f"{' ' * (indent + width + 2)}{line}")
 
 
 def bar(used: int, broken: int, total: int, width: int = 20) -> str:
@@ -128,7 +119,3 @@ def bar(used: int, broken: int, total: int, width: int = 20) -> str:
         may = [index for index in range(3) if parts[index] > 0 and (step > 0 or cells[index] > 1 or width < 3)]
         cells[max(may, key=lambda index: step * off[index])] += step
     return "".join(char * cell for char, cell in zip("█▒░", cells, strict=True))
-
-
-def _one_line(cell: Any) -> str:
-    return plain(str(cell)).replace("\n", " ")

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kajitori.cli.context import Cli
+from kajitori.cli.terminal import heading
 
 
 def print_pools(cli: Cli, answer: Mapping[str, Any]) -> None:
     """The pools that an answer of the API names; nothing where it names none."""
-    from kajitori.cli.output import Column, heading, print_table
+    from kajitori.cli.output import Column, print_table
 
     pools = answer.get("pools") or ()
     if not pools:

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kajitori.cli.terminal import say
 from kajitori.errors import Fault, InvalidInput, KajitoriError, Refused
 
 if TYPE_CHECKING:
     from kajitori.cli.context import Cli
-
-
-def plain(text: str) -> str:
-    """Without control characters other than line ends: what a server says must not drive the terminal."""
-    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
-
-
-def say(text: str) -> None:
-    """Words for people, on stderr."""
-    click.echo(plain(text), err=True)
 
 
 def print_error(error: KajitoriError) -> None:
@@ -58,10 +49,10 @@ def _said(fault: Fault) -> str:
 def print_usage_error(error: click.ClickException) -> None:
     """Wrong usage, in one line, and where to read more."""
     message = error.format_message().rstrip()
-    click.echo(f"kaji: {message[:1].lower()}{message[1:]}", err=True)
+    say(f"kaji: {message[:1].lower()}{message[1:]}")
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is not None:
-        click.echo(f"      see {ctx.command_path} --help", err=True)
+        say(f"      see {ctx.command_path} --help")
 
 
 def write_bug_report(error: Exception, cli: Cli) -> str:

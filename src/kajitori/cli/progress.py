@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kajitori.cli.context import Cli
-from kajitori.cli.problems import plain
+from kajitori.cli.terminal import StatusLine, one_line
 from kajitori.cli.words import View, counts_as_restart, failed_starts, node_words, phase_of, progress_words, status_of
-
-if TYPE_CHECKING:
-    from rich.status import Status
 
 HOPELESS_AFTER = 3
 """Starts that failed the same way so often rarely succeed by themselves: the way out is told."""
@@ -32,7 +28,7 @@ class Progress:
         self._told: list[tuple[str, ...]] = []
         self._restarted = False
         self._warned = False
-        self._status: Status | None = None
+        self._status: StatusLine | None = None
         self._waiting: threading.Timer | None = None
         self._waiting_to_tell: tuple[str, ...] = ()
         self._lock = threading.Lock()
@@ -41,7 +37,7 @@ class Progress:
         """Takes note of a view of a run that is not over."""
         if self._quiet:
             return
-        text = plain(f"{view['name']}: {progress_words(view)}").replace("\n", " ")
+        text = one_line(f"{view['name']}: {progress_words(view)}")
         if failed_starts(view) >= HOPELESS_AFTER:
             text += f"; if it can't be mended: kaji stop {view['name']}"
         phase, stage = phase_of(view), _stage(view)
@@ -109,8 +105,7 @@ class Progress:
 
     def _show_status(self, text: str) -> None:
         if self._status is None:
-            self._status = self._cli.console(err=True).status(text, spinner="dots")
-            self._status.start()
+            self._status = StatusLine(self._cli, text)
         else:
             self._status.update(text)
 

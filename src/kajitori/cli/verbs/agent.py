@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kajitori.cli.parts import FILE, log_level_option, policy_option
+from kajitori.cli.terminal import say
 
 DATA = Path("/var/lib/kajitori-agent")
 
@@ -65,4 +66,4 @@ def uninstall(data: Path) -> None:
     from kajitori.entrypoints.agent import remove
 
     removed = remove(data)
-    click.echo(f"Removed: {', '.join(removed)}." if removed else "There was nothing to remove.", err=True)
+    say(f"Removed: {', '.join(removed)}." if removed else "There was nothing to remove.")

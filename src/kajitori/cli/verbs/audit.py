@@ -10,6 +10,7 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option
 from kajitori.cli.parts import FILE, kubeconfig_options
+from kajitori.cli.terminal import echo, heading, say
 
 if TYPE_CHECKING:
     from kajitori.core.api_clients import Growing
@@ -82,13 +83,13 @@ def _document(found: Audit) -> dict[str, Any]:
 
 
 def _print(cli: Cli, found: Audit) -> None:
-    from kajitori.cli.output import Column, heading, print_table
+    from kajitori.cli.output import Column, print_table
     from kajitori.cli.words import human_duration, plural
 
     report = found.report
     if found.book is not None:
         span = human_duration(found.book.seconds)
-        click.echo(f"{found.book.requests} requests in {span}, by {plural(len(found.book.uses), 'client')}.")
+        echo(f"{found.book.requests} requests in {span}, by {plural(len(found.book.uses), 'client')}.")
     if report.growing:
         heading(f"On every node ({plural(report.nodes, 'node')} now)")
         columns = [Column("CLIENT"), Column("INSTANCES", right=True), Column("REQUESTS/MIN EACH", right=True)]
@@ -100,9 +101,9 @@ def _print(cli: Cli, found: Audit) -> None:
         print_table(cli, columns, [_row(each) for each in report.growing], cut=False)
         for each in report.growing:
             for fix in each.fixes:
-                click.echo(f"  {each.client}: {fix}")
+                echo(f"  {each.client}: {fix}")
     elif found.book is not None:
-        click.echo("No client of this log is on every node.")
+        echo("No client of this log is on every node.")
     if report.largest:
         heading("Others, who asks most first")
         rows = [[each.client, f"{each.requests_per_second:.2f}", f"{each.share:.0%}"] for each in report.largest]
@@ -122,11 +123,11 @@ def _print(cli: Cli, found: Audit) -> None:
             cli, [Column("KIND"), Column("OPEN", right=True), Column("NOT KUBELETS'", right=True)], rows, cut=False
         )
     if not (report.growing or report.suspects or report.watched):
-        click.echo("Nothing was found that grows with the number of nodes.")
+        echo("Nothing was found that grows with the number of nodes.")
     if found.book is None:
-        click.echo("\nWho asks for what, and how often, tells only an audit log: --audit-log FILE.")
+        echo("\nWho asks for what, and how often, tells only an audit log: --audit-log FILE.")
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")
 
 
 def _row(each: Growing) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kajitori.cli.terminal import echo_as_is
+
 _VARIABLE = "_KAJI_COMPLETE"
 
 
@@ -21,4 +23,4 @@ def command(shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     complete = found(kaji, {}, "kaji", _VARIABLE)
-    click.echo(complete.source_template % complete.source_vars())
+    echo_as_is(complete.source_template % complete.source_vars())

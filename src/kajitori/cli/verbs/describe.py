@@ -11,6 +11,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+from kajitori.cli.terminal import echo, heading
 
 if TYPE_CHECKING:
     from kajitori.cli.http import Api
@@ -131,7 +132,7 @@ def _avoided(status: Any) -> dict[str, int]:
 
 def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     from kajitori.cli import words
-    from kajitori.cli.output import Column, heading, print_table
+    from kajitori.cli.output import Column, print_table
 
     status = words.status_of(view)
     counts = status.get("members") or {}
@@ -142,7 +143,7 @@ def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     if 0 < counts.get("total", 0) <= _MEMBERS_SHOWN and not words.is_final(view):
         _every_member(cli, api, view)
     if words.is_sweep(view):
-        click.echo(f"  Of each: kaji results {view['name']}")
+        echo(f"  Of each: kaji results {view['name']}")
     notable = status.get("notable") or ()
     if notable:
         heading("Worth a look")
@@ -190,7 +191,7 @@ def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
 
 
 def _findings(view: dict[str, Any]) -> None:
-    from kajitori.cli.output import heading, print_pairs
+    from kajitori.cli.output import print_pairs
     from kajitori.cli.words import status_of
 
     findings = status_of(view).get("findings") or ()
@@ -201,7 +202,6 @@ def _findings(view: dict[str, Any]) -> None:
 
 def _events(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     from kajitori.cli.http import run_path
-    from kajitori.cli.output import heading
     from kajitori.cli.verbs.events import print_events
     from kajitori.errors import KajitoriError
 

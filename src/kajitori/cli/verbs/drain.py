@@ -8,7 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
-from kajitori.cli.problems import say
+from kajitori.cli.terminal import echo, say
 from kajitori.errors import NotFound
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
                 f"note: Pods that belong to no run stay on {view['name']}: {_some(foreign)}; to move them: "
                 f"kubectl drain {view['name']} --ignore-daemonsets"
             )
-        click.echo(view["name"])
+        echo(view["name"])
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import complete_run, line_count, namespace_option, output_option, server_options
+from kajitori.cli.terminal import echo, json_text, one_line, say
 
 if TYPE_CHECKING:
     from kajitori.cli.http import Api
@@ -36,7 +36,6 @@ def command(
     """
     from kajitori.cli.lookup import find_run
     from kajitori.cli.output import print_document
-    from kajitori.cli.problems import say
     from kajitori.cli.streams import Outage, all_events, outage_of
     from kajitori.cli.streams import events as events_of
 
@@ -82,9 +81,9 @@ def _follow(events: Iterable[dict[str, Any]], output: str | None) -> int:
     try:
         for event in events:
             if output == "json":
-                click.echo(json.dumps(event, ensure_ascii=False))
+                echo(json_text(event))
             elif output == "yaml":
-                click.echo("---")
+                echo("---")
                 print_document(event, output)
             else:
                 _print_event(event)
@@ -115,7 +114,7 @@ def print_events(cli: Cli, events: list[dict[str, Any]], *, indent: int = 0) -> 
 
 def _print_event(event: dict[str, Any]) -> None:
     words = (event.get("time"), event.get("type"), event.get("reason"), event.get("object"), _message(event))
-    click.echo("  ".join(str(word) for word in words if word))
+    echo("  ".join(one_line(str(word)) for word in words if word))
 
 
 def _message(event: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
+from kajitori.cli.terminal import echo
 
 
 @click.command(epilog="\b\nExamples:\n  kaji gpus\n  kaji gpus --nodes")
@@ -44,7 +45,7 @@ def print_board(cli: Cli, board: dict[str, Any], *, wide: bool = False) -> None:
     from kajitori.cli.words import age
 
     if not board["types"]:
-        click.echo("This cluster has no GPUs.")
+        echo("This cluster has no GPUs.")
         print_pools(cli, board)
         return
     columns = [Column("TYPE"), Column("FREE", right=True), Column("USED", right=True), Column("BROKEN", right=True)]
@@ -63,7 +64,7 @@ def print_board(cli: Cli, board: dict[str, Any], *, wide: bool = False) -> None:
     if not users:
         return
     total = sum(each["total"] for each in board["types"])
-    click.echo()
+    echo()
     columns = [Column("USER"), Column("GPUS", right=True), Column(""), Column("TYPES"), Column("RUNS", flexible=True)]
     rows = [
         [
@@ -78,7 +79,7 @@ def print_board(cli: Cli, board: dict[str, Any], *, wide: bool = False) -> None:
     print_table(cli, columns, rows, cut=not wide)
     if not wide:
         return
-    click.echo()
+    echo()
     columns = [Column("RUN"), Column("USER"), Column("GPUS", right=True), Column("TYPE"), Column("SINCE")]
     columns.append(Column("NODES"))
     rows = [

@@ -9,6 +9,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import line_count, namespace_option, run_argument, server_options
+from kajitori.cli.terminal import say
 from kajitori.errors import InvalidInput
 
 
@@ -47,7 +48,6 @@ def command(
     from kajitori.cli.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
     from kajitori.cli.logprint import LogPrinter
     from kajitori.cli.lookup import find_run
-    from kajitori.cli.problems import say
     from kajitori.cli.streams import LogReader, outage_of
     from kajitori.cli.words import has_started, is_sweep, members_asked_for, progress_words
     from kajitori.core.nodelist import compress_ranks

@@ -9,6 +9,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, server_options
+from kajitori.cli.terminal import echo, echo_data, say
 
 if TYPE_CHECKING:
     from kajitori.cli.network_check import Found
@@ -31,7 +32,6 @@ def ls(cli: Cli, address: str | None, output: str | None) -> None:
     With an ADDRESS only those that it lies in, as its cluster uses it or as it is seen from outside.
     """
     from kajitori.cli.output import print_document
-    from kajitori.cli.problems import say
 
     with cli.api() as api:
         view = api.get("/v1/networks")
@@ -47,9 +47,9 @@ def ls(cli: Cli, address: str | None, output: str | None) -> None:
     if view["ranges"]:
         _print_ranges(cli, view["ranges"])
     elif address is not None and view["path"]:
-        click.echo(f"{address} is in no range of {view['path']}.")
+        echo(f"{address} is in no range of {view['path']}.")
     else:
-        click.echo("No addresses are registered: the server was started without --networks.")
+        echo("No addresses are registered: the server was started without --networks.")
     if address is None:
         for finding in view["findings"]:
             say(f"note: {finding['message']}")
@@ -105,7 +105,6 @@ def validate(file: str, quiet: bool) -> None:
 
     Names every fault at once, with its line, and what may not be meant so; `-` reads stdin.
     """
-    from kajitori.cli.problems import say
     from kajitori.core.network.findings import findings
 
     networks = read_networks(file)
@@ -113,7 +112,7 @@ def validate(file: str, quiet: bool) -> None:
         return
     for finding in findings(networks):
         say(f"note: {finding.field}: {finding.message}")
-    click.echo(f"{file} is a registry without faults.")
+    echo(f"{file} is a registry without faults.")
 
 
 @command.command(
@@ -139,7 +138,7 @@ def render(what: str, file: str, host: str | None, rules: bool) -> None:
         raise InvalidInput.one("--host", "there is one hub only", value=host, hint="leave it out")
     networks = read_networks(file)
     rendered = render_hub(networks) if what == "hub" else render_nat(networks, host)
-    click.echo(rendered.rules if rules else rendered.script(), nl=False)
+    echo_data(rendered.rules if rules else rendered.script())
 
 
 @command.command(
@@ -202,7 +201,7 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
     else:
         _print_found(cli, str(here), found, wrong)
         for name, packets in refused.items():
-            click.echo(f"Dropped since the rules came: {packets:,} {name}")
+            echo(f"Dropped since the rules came: {packets:,} {name}")
     return 1 if wrong else 0
 
 
@@ -231,7 +230,6 @@ def bench(cli: Cli, /, source: str | None, target: str | None, output: str | Non
 
     from kajitori.cli.network_bench import Bench, Wish, conclusions
     from kajitori.cli.output import Column, print_document, print_table
-    from kajitori.cli.problems import say
     from kajitori.errors import InvalidInput
 
     if source is not None and target is None:
@@ -254,7 +252,7 @@ def bench(cli: Cli, /, source: str | None, target: str | None, output: str | Non
     ]
     print_table(cli, columns, rows)
     for line in conclusions(found):
-        click.echo(line)
+        echo(line)
 
 
 def _camel(name: str) -> str:
@@ -277,8 +275,8 @@ def _registry_of_server(cli: Cli) -> Networks:
 def _print_found(cli: Cli, here: str, found: list[Found], wrong: int) -> None:
     from kajitori.cli.output import Column, print_table
 
-    click.echo(f"By the registry this is {here}.")
-    click.echo()
+    echo(f"By the registry this is {here}.")
+    echo()
     columns = [
         Column("", styled=True),
         Column("WHERE"),
@@ -288,8 +286,8 @@ def _print_found(cli: Cli, here: str, found: list[Found], wrong: int) -> None:
     ]
     rows = [["right" if each.right else "WRONG", each.where, each.what, each.expected, each.found] for each in found]
     print_table(cli, columns, rows)
-    click.echo()
-    click.echo(
+    echo()
+    echo(
         f"{wrong} of {len(found)} are not as they have to be." if wrong else f"All {len(found)} are as they have to be."
     )
 

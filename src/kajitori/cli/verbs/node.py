@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
+from kajitori.cli.terminal import say
 
 _EXAMPLES = "\b\nExamples:\n  kaji node --kubeconfig node.kubeconfig --data /var/lib/kaji-node --label zone=a\n"
 _EXAMPLES += "  kaji node uninstall --data /var/lib/kaji-node"
@@ -76,4 +77,4 @@ def uninstall(data: Path | None, force: bool) -> None:
     from kajitori.entrypoints.node import remove
 
     removed = remove(_folder(data), force)
-    click.echo(f"Removed: {', '.join(removed)}." if removed else "There was nothing to remove.", err=True)
+    say(f"Removed: {', '.join(removed)}." if removed else "There was nothing to remove.")

@@ -9,6 +9,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
+from kajitori.cli.terminal import echo, heading
 
 
 @click.command(epilog="\b\nExamples:\n  kaji nodes\n  kaji nodes gpu-00012\n  kaji nodes gpu-00012 --healthy")
@@ -28,7 +29,7 @@ def command(cli: Cli, node: str | None, healthy: bool, output: str | None) -> No
         raise click.UsageError("--healthy needs a node: kaji nodes NODE --healthy")
     with cli.api() as api:
         if healthy:
-            click.echo(api.post(f"/v1/nodes/{quote(node or '', safe='')}/healthy", {})["name"])
+            echo(api.post(f"/v1/nodes/{quote(node or '', safe='')}/healthy", {})["name"])
             return
         if node is not None:
             view = api.get(f"/v1/nodes/{quote(node, safe='')}")
@@ -43,7 +44,7 @@ def command(cli: Cli, node: str | None, healthy: bool, output: str | None) -> No
         print_document(answer, output)
     elif output == "name":
         for each in nodes:
-            click.echo(each["name"])
+            echo(each["name"])
     else:
         from kajitori.cli.pools import print_pools
 
@@ -73,7 +74,7 @@ def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
 
 
 def _describe(cli: Cli, node: dict[str, Any]) -> None:
-    from kajitori.cli.output import Column, heading, print_pairs, print_table
+    from kajitori.cli.output import Column, print_pairs, print_table
     from kajitori.cli.words import age, cpu_words
     from kajitori.core.quantity import round_memory
 

@@ -8,6 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
+from kajitori.cli.terminal import echo, heading
 
 if TYPE_CHECKING:
     from kajitori.cli.output import Column
@@ -123,20 +124,18 @@ def _print_there(there: list[dict[str, Any]], uses: list[NodeUse]) -> None:
     ranges = [use for use in uses if use.rooms]
     pods = sum(use.pods for use in uses)
     words = f"There are {plural(len(there), 'node')} with {plural(pods, 'Pod')} that have addresses of their own"
-    click.echo(f"{words}, and room for {_rooms(ranges)}." if ranges else f"{words}.")
+    echo(f"{words}, and room for {_rooms(ranges)}." if ranges else f"{words}.")
     without = len(there) - len(ranges)
     if without:
-        click.echo(
-            f"{plural(without, 'node')} without a range of addresses: Kubernetes does not know how many are left."
-        )
+        echo(f"{plural(without, 'node')} without a range of addresses: Kubernetes does not know how many are left.")
     short = [each for each in there if each["runsOut"]]
     for each in short[:_SHOWN]:
-        click.echo(f"  {each['name']}: {each['runsOut']}")
+        echo(f"  {each['name']}: {each['runsOut']}")
     if len(short) > _SHOWN:
-        click.echo(f"  and {len(short) - _SHOWN} more nodes; -o json names all")
+        echo(f"  and {len(short) - _SHOWN} more nodes; -o json names all")
     if ranges and not short:
-        click.echo("No node runs out of addresses before it is full.")
-    click.echo()
+        echo("No node runs out of addresses before it is full.")
+    echo()
 
 
 _SHOWN = 20
@@ -167,8 +166,8 @@ def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None
     grows = f", growing {growth}" if growth is not None else ""
     nodes = "node" if wanted.nodes == 1 else "nodes"
     families = {"ipv4": "", "ipv6": ", IPv6 alone", "dual": ", IPv4 and IPv6"}[wanted.ip_family]
-    click.echo(f"{wanted.nodes:,} {nodes} with {_pods(wanted)} each{families}{grows}")
-    click.echo()
+    echo(f"{wanted.nodes:,} {nodes} with {_pods(wanted)} each{families}{grows}")
+    echo()
     columns = [Column("KIND"), Column("CARRIES IT", styled=True), Column("NODES AT MOST", right=True), Column("UNTIL")]
     for version in wanted.versions:
         columns += _range_columns(wanted, version, growth)
@@ -186,16 +185,16 @@ def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None
         rows.append(row)
     print_table(cli, columns, rows, cut=False)
     for family, words in FAMILIES.items():
-        click.echo(f"\n{family}: {words}")
+        echo(f"\n{family}: {words}")
         for plan in plans:
             if plan.kind.family == family:
                 said = plan.kind.notes if plan.lacks is None else ()
-                click.echo("; ".join((f"  {plan.kind.key}: {plan.kind.title}", _why(plan), *said)))
-    click.echo()
+                echo("; ".join((f"  {plan.kind.key}: {plan.kind.title}", _why(plan), *said)))
+    echo()
     for note in notes(wanted):
-        click.echo(f"note: {note}")
+        echo(f"note: {note}")
     rate = plans[0].throughput.packets_per_gbit * wanted.link_gbit
-    click.echo(
+    echo(
         "DATA is what a TCP program gets of a link's bits, EACH POD its share when all on a node of "
         f"{wanted.link_gbit:g} Gbit/s send. The wire sets that, and processors may set less: at an MTU of "
         f"{plans[0].throughput.link_mtu:,} they see {rate / 1e6:.2g} million packets a second."
@@ -280,8 +279,8 @@ def _print_comparison(cli: Cli, wanted: Wanted) -> None:
 
     compared = _comparison(wanted)
     sizes = list(compared[0]["nodes"])
-    click.echo(f"Which kind carries so many nodes with {_pods(wanted)} each:")
-    click.echo()
+    echo(f"Which kind carries so many nodes with {_pods(wanted)} each:")
+    echo()
     columns = [Column("KIND"), *(Column(f"{int(size):,}") for size in sizes)]
     print_table(
         cli, columns, [[each["kind"], *(each["nodes"][size] for size in sizes)] for each in compared], cut=False
@@ -289,7 +288,6 @@ def _print_comparison(cli: Cli, wanted: Wanted) -> None:
 
 
 def _print_sources(wanted: Wanted, plans: list[Plan]) -> None:
-    from kajitori.cli.output import heading
 
     heading("What is published")
     outer = max(wanted.versions)
@@ -304,14 +302,14 @@ def _print_sources(wanted: Wanted, plans: list[Plan]) -> None:
             figures.setdefault((figure.what, figure.value), figure)
         if plan.kind.encapsulation is not None:
             tunnel = plan.kind.encapsulation
-            click.echo(
+            echo(
                 f"  {tunnel.name}: {tunnel.overhead_bytes(outer)} bytes a packet over IPv{outer} "
                 f"({tunnel.parts}, outer IP {20 if outer == 4 else 40})"
             )
-            click.echo(f"    {tunnel.source}")
+            echo(f"    {tunnel.source}")
     for figure in figures.values():
-        click.echo(f"  {f'{figure.value:,}' if figure.value else 'not offered:'} {figure.what}")
-        click.echo(f"    {figure.source} ({figure.as_of})")
+        echo(f"  {f'{figure.value:,}' if figure.value else 'not offered:'} {figure.what}")
+        echo(f"    {figure.source} ({figure.as_of})")
 
 
 def _document(plan: Plan) -> dict[str, Any]:

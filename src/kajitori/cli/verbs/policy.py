@@ -9,6 +9,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
+from kajitori.cli.terminal import echo, say
 
 
 @click.group(epilog="\b\nExample:\n  kaji policy check policy.yaml")
@@ -23,7 +24,6 @@ def command() -> None:
 def show(cli: Cli, output: str | None) -> None:
     """Show the policy in force."""
     from kajitori.cli.output import print_document
-    from kajitori.cli.problems import say
 
     with cli.api() as api:
         answer = api.get("/v1/policy")
@@ -59,4 +59,4 @@ def check(file: str, quiet: bool) -> None:
         raise InvalidInput.one("FILE", f"{file} can't be read: {error.strerror}", hint="check the path") from error
     parse_policy(text)
     if not quiet:
-        click.echo(f"{file} is a policy without faults.")
+        echo(f"{file} is a policy without faults.")

@@ -8,7 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
-from kajitori.cli.problems import say
+from kajitori.cli.terminal import echo, say
 
 if TYPE_CHECKING:
     from kajitori.cli.http import Api
@@ -41,7 +41,7 @@ def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool) -> int:
             _say_who_is_left_out(known, len(chosen))
         if not wait:
             for name in chosen:
-                click.echo(name)
+                echo(name)
             return 0
         before = {name: _result(view) for name, view in known.items()}
         views = _awaited(cli, api, chosen, before)

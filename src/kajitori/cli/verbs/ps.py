@@ -8,6 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, server_options
+from kajitori.cli.terminal import echo
 
 _FILTERS = ("status", "name", "label", "owner")
 
@@ -48,7 +49,7 @@ def command(
         print_document({"items": runs}, output)
     elif quiet or output == "name":
         for run in runs:
-            click.echo(run["name"])
+            echo(run["name"])
     else:
         _print(cli, runs, wide=output == "wide", cut=not no_trunc, owners=all_users)
 

@@ -8,6 +8,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
+from kajitori.cli.terminal import echo
 
 
 @click.command(epilog="\b\nExample:\n  kaji queue")
@@ -27,7 +28,7 @@ def command(cli: Cli, output: str | None) -> None:
     if output in ("json", "yaml"):
         print_document(queue, output)
     elif not queue["items"]:
-        click.echo("Nobody waits.")
+        echo("Nobody waits.")
     else:
         print_queue(cli, queue["items"], wide=output == "wide")
 

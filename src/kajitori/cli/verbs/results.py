@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+from kajitori.cli.terminal import echo_data, json_text, say
 
 _STATES = ("Waiting", "Pending", "Running", "Succeeded", "Failed", "NotRun")
 _FIELDS = ("index", "state", "exitCode", "restarts", "attempt", "node", "startedAt", "endedAt", "peakBytes")
@@ -43,7 +43,6 @@ def command(cli: Cli, run: str, states: tuple[str, ...], namespace: str | None, 
     from kajitori.cli.http import run_path
     from kajitori.cli.lookup import find_run
     from kajitori.cli.output import print_document
-    from kajitori.cli.problems import say
 
     with cli.api() as api:
         view = find_run(api, run, namespace)
@@ -113,7 +112,7 @@ def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
                 *(_cell(values.get(key)) for key in named),
             ]
         )
-    click.echo(out.getvalue(), nl=False)
+    echo_data(out.getvalue())
 
 
 def _took(row: Mapping[str, Any], cli: Cli) -> str:
@@ -147,7 +146,7 @@ def _said(row: Mapping[str, Any]) -> str:
 def _cell(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return json.dumps(value, ensure_ascii=False)
+    return json_text(value)
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, server_options
+from kajitori.cli.terminal import echo, say
 
 if TYPE_CHECKING:
     from kajitori.cli.http import Api
@@ -169,7 +170,7 @@ def command(
             if output in ("json", "yaml"):
                 print_document(view, output)
             else:
-                click.echo(view["name"])
+                echo(view["name"])
             return 0
         follower = Follower(cli, api, view, rank=rank, all_ranks=all_ranks, quiet=quiet)
         return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
@@ -236,7 +237,7 @@ def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
         return 0
     run = answer["run"]
     if output == "name":
-        click.echo(run["name"])
+        echo(run["name"])
         return 0
     if not quiet:
         note(answer.get("findings") or (), all_of_them=True)
@@ -250,21 +251,20 @@ def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
         f"{size if size and kind == 'Pod' else count} {kind}{'' if count == 1 else 's'}"
         for kind, count in kinds.items()
     )
-    click.echo(command_line(run))
+    echo(command_line(run))
     if gpus := gpu_words(run):
         untyped = not (run["spec"].get("resources") or {}).get("gpuType")
-        click.echo(f"Takes {gpus}{(' GPU' if gpus == '1' else ' GPUs') if untyped else ''}.")
+        echo(f"Takes {gpus}{(' GPU' if gpus == '1' else ' GPUs') if untyped else ''}.")
     if made:
-        click.echo(f"Would make {made}; see them with -o yaml.")
+        echo(f"Would make {made}; see them with -o yaml.")
     start = answer.get("start") or {}
     if start.get("message"):
-        click.echo(f"Start: {start['message']}")
+        echo(f"Start: {start['message']}")
     return 0
 
 
 def note(findings: Iterable[Mapping[str, Any]], *, all_of_them: bool = False) -> None:
     from kajitori.cli.notes import notes
-    from kajitori.cli.problems import say
 
     for line in notes(findings, all_of_them=all_of_them):
         say(line)

@@ -9,6 +9,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import complete_run, namespace_option, output_option, server_options
+from kajitori.cli.terminal import echo, heading, say
 
 _SHOWN_SILENT = 60
 
@@ -70,15 +71,14 @@ def command(
         _print(cli, by.upper(), answer["items"], by_run=by == "run", wide=wide)
         _say_more(len(answer["items"]), answer["total"])
     else:
-        click.echo("Nothing was counted.")
+        echo("Nothing was counted.")
     _say_what_is_missing(answer)
 
 
 def _print_run(cli: Cli, answer: dict[str, Any], limit: int, *, wide: bool) -> None:
-    from kajitori.cli.output import heading
 
     if not answer["run"]["classes"]:
-        click.echo("Nothing was counted of this run.")
+        echo("Nothing was counted of this run.")
         return
     _print(cli, "RUN", [answer["run"]], by_run=True, wide=wide)
     if len(answer["items"]) > 1:
@@ -132,12 +132,11 @@ def _rate(bytes_per_second: int) -> str:
 
 def _say_more(shown: int, total: int) -> None:
     if total > shown:
-        click.echo(f"… and {total - shown} more (--limit)")
+        echo(f"… and {total - shown} more (--limit)")
 
 
 def _say_what_is_missing(answer: Mapping[str, Any]) -> None:
     """What these figures are not: said beside them, so that nobody takes them for all there is."""
-    from kajitori.cli.problems import say
     from kajitori.cli.words import plural
 
     nodes = answer["nodes"]

@@ -6,6 +6,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
+from kajitori.cli.terminal import echo
 
 
 @click.command(epilog="\b\nExample:\n  kaji uncordon gpu-00012")
@@ -21,4 +22,4 @@ def command(cli: Cli, nodes: tuple[str, ...]) -> None:
 
     with cli.api() as api:
         for node in require_nodes(api, nodes):
-            click.echo(api.post(node_path(node, "/uncordon"), {})["name"])
+            echo(api.post(node_path(node, "/uncordon"), {})["name"])

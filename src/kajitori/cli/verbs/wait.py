@@ -6,6 +6,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, runs_argument, server_options
+from kajitori.cli.terminal import echo, say
 
 
 @click.command(epilog="\b\nExample:\n  kaji wait bert gpt")
@@ -20,7 +21,6 @@ def command(cli: Cli, runs: tuple[str, ...], namespace: str | None) -> int:
     """
     from kajitori.cli.exitcodes import exit_code_of
     from kajitori.cli.lookup import find_run
-    from kajitori.cli.problems import say
     from kajitori.cli.streams import outage_of, watch
 
     with cli.api() as api:
@@ -29,5 +29,5 @@ def command(cli: Cli, runs: tuple[str, ...], namespace: str | None) -> int:
             last = view
             for last in watch(api, view, outage_of(view, say)):  # noqa: B007 (the last one is what counts)
                 pass
-            click.echo(exit_code_of(last))
+            echo(exit_code_of(last))
     return 0

@@ -10,6 +10,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option
+from kajitori.cli.terminal import echo
 from kajitori.cli.verbs import run
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) ->
     if size or fit < most:
         members = f"{fit} of {size or most} members"
     spread = [plural(count, label.rpartition("/")[2]) for label, count in (answer.get("domains") or {}).items()]
-    click.echo(f"It would start now: {members} on {answer['nodes']}{f', in {_listed(spread)}' if spread else ''}")
+    echo(f"It would start now: {members} on {answer['nodes']}{f', in {_listed(spread)}' if spread else ''}")
 
 
 def _listed(words: list[str]) -> str:
