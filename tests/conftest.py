@@ -8,12 +8,14 @@ from collections.abc import Generator
 
 import hypothesis
 import pytest
+from tests.helpers.files import changes_count_at_once
 from tests.helpers.platform import platform
 from tests.helpers.real_cluster import any_cluster, own_namespace, real_cluster, with_controller_manager, with_scheduler
 from tests.helpers.world import runs_server, world
 
 __all__ = [
     "any_cluster",
+    "changes_count_at_once",
     "own_namespace",
     "platform",
     "real_cluster",

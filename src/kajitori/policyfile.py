@@ -19,7 +19,7 @@ class PolicyInForce(InForce[Policy]):
 
 
 class PolicyFile(FollowedFile[Policy, PolicyInForce]):
-    """Asked for the policy, it looks whether the file changed; that costs one `stat`."""
+    """Asked for the policy, it looks whether the file changed, unless it did so a moment ago."""
 
     def __init__(self, path: Path | None, *, without_file: Policy | None = None, required: bool = False) -> None:
         """As FollowedFile; without a file and `without_file` the default policy counts."""

@@ -154,6 +154,7 @@ async def test_a_gang_that_meets_an_outage_starts_once_and_whole(stage: Stage, k
         await world.client.delete(RUNS, name, world.namespace)
 
 
+@pytest.mark.usefixtures("changes_count_at_once")
 async def test_members_that_came_up_unseen_are_neither_late_nor_lost(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -344,6 +344,7 @@ async def test_expired_credentials_are_named_and_the_token_is_not(stage: Stage) 
     assert (await stage.http.get("/v1/runs", headers={"Authorization": "Basic YTpi"})).status_code == 401
 
 
+@pytest.mark.usefixtures("changes_count_at_once")
 async def test_a_faulty_policy_leaves_the_old_one_in_force(stage: Stage) -> None:
     """Every fault is told by GET /v1/policy; runs are judged by the old policy, also after the file was mended."""
     good = stage.policy_file.read_text()

@@ -6,12 +6,15 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from tests.helpers.meddling_client import MeddlingClient
 from tests.helpers.world import GPUS, NODES_COUNT, World
 
 from kajitori.core.reasons import Phase, Reason
 from kajitori.kube.resources import PODS, Resource
+
+pytestmark = pytest.mark.usefixtures("changes_count_at_once")
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 NO_BERT = {"images": {"deny": ["bert*"]}}

@@ -10,6 +10,8 @@ from kajitori.core.network.registry import Networks
 from kajitori.errors import InvalidInput
 from kajitori.networksfile import NetworksFile
 
+pytestmark = pytest.mark.usefixtures("changes_count_at_once")
+
 
 def test_it_follows_the_file_but_not_into_a_fault(tmp_path: Path) -> None:
     """Without a file it is empty; a faulty file says its faults and changes nothing."""

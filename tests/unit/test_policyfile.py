@@ -10,6 +10,8 @@ from kajitori.core.policy import default_policy, with_first_step
 from kajitori.errors import InvalidInput
 from kajitori.policyfile import PolicyFile
 
+pytestmark = pytest.mark.usefixtures("changes_count_at_once")
+
 
 def test_it_follows_the_file(tmp_path: Path) -> None:
     """A changed file is taken at the next question; a removed one gives the defaults back."""

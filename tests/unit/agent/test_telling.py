@@ -171,6 +171,7 @@ def test_the_newest_pod_comes_last(tmp_path: Path, newer: str) -> None:
     assert list(PodFolder(tmp_path).pods())[-1] == newer
 
 
+@pytest.mark.usefixtures("changes_count_at_once")
 def test_policy_section(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Only its own section counts; a faulty change changes nothing, and a faulty beginning is no beginning."""
     path = tmp_path / "policy.yaml"

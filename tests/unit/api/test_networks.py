@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import node, pod, run
 
@@ -18,6 +19,7 @@ clusters:
 """
 
 
+@pytest.mark.usefixtures("changes_count_at_once")
 async def test_whose_every_address_is(world: World, tmp_path: Path) -> None:
     """Ranges with the way to each, and what may not be meant so; a faulty file is told, and the old one stays."""
     empty = (await world.http.get("/v1/networks")).json()

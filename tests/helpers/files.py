@@ -1,0 +1,15 @@
+"""Files that are followed, without waiting for an editor to finish."""
+
+from __future__ import annotations
+
+import pytest
+
+from kajitori import followedfile
+
+
+@pytest.fixture
+def changes_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A followed file is looked at by every question, and what it says counts whenever it was written."""
+    monkeypatch.setattr(followedfile, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(followedfile, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(followedfile, "LOOK_SECONDS", 60.0)

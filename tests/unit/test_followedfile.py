@@ -1,0 +1,187 @@
+"""A file is followed while an editor saves it, while its file system hangs, and if a pipe takes its place."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kajitori import followedfile
+from kajitori.errors import InvalidInput
+from kajitori.followedfile import SETTLE_SECONDS, FollowedFile, InForce, Seen, look_at
+
+LONG = 10 * SETTLE_SECONDS
+
+Texts = FollowedFile[str, InForce[str]]
+
+
+@pytest.fixture(autouse=True)
+def every_change_is_of_this_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And looks take as long as they take: the machine that runs the tests may be slow."""
+    monkeypatch.setattr(followedfile, "_age", lambda found: 0.0)
+    monkeypatch.setattr(followedfile, "LOOK_SECONDS", 60.0)
+
+
+class Clock:
+    """A steady clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def followed(path: Path, clock: Clock, *, required: bool = False) -> Texts:
+    return Texts(path, "policy", bytes.decode, InForce, without_file="none", required=required, clock=clock)
+
+
+def after(clock: Clock, seconds: float, source: Texts) -> InForce[str]:
+    clock.now += seconds
+    return source.current()
+
+
+def test_an_emptied_file_replaces_nothing(tmp_path: Path) -> None:
+    """However long it stays empty; the fault says how to mean it."""
+    path, clock = tmp_path / "policy.yaml", Clock()
+    path.write_text("ceilings")
+    source = followed(path, clock)
+    for content in ("", " \n"):
+        path.write_text(content)
+        assert after(clock, LONG, source).value == "ceilings"
+        emptied = after(clock, LONG, source)
+        assert (emptied.value, emptied.version) == ("ceilings", 1)
+        assert emptied.faults[0].message == f"{path} is empty"
+        assert emptied.faults[0].hint == "write {} into it if it is to say nothing, or remove the file"
+    path.write_text("other ceilings")
+    after(clock, LONG, source)
+    assert after(clock, LONG, source).value == "other ceilings"
+
+
+def test_a_file_that_is_being_written_does_not_count(tmp_path: Path) -> None:
+    """Each piece that comes starts the waiting anew; what stays is taken."""
+    path, clock = tmp_path / "policy.yaml", Clock()
+    path.write_text("a and b")
+    source = followed(path, clock)
+    path.write_text("a")
+    assert after(clock, LONG, source).value == "a and b"
+    assert after(clock, SETTLE_SECONDS / 2, source).value == "a and b"
+    path.write_text("a and c")
+    assert after(clock, LONG, source).value == "a and b"
+    assert after(clock, LONG, source).value == "a and c"
+
+
+def test_a_change_of_long_ago_counts_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even for the first question since."""
+    path, clock = tmp_path / "policy.yaml", Clock()
+    path.write_text("old")
+    source = followed(path, clock)
+    path.write_text("newer")
+    monkeypatch.setattr(followedfile, "_age", lambda found: LONG)
+    assert after(clock, LONG, source).value == "newer"
+
+
+def test_a_file_that_is_away_for_a_moment_counts(tmp_path: Path) -> None:
+    """As where an editor moves the old one away before it writes the new one."""
+    path, clock = tmp_path / "policy.yaml", Clock()
+    path.write_text("old")
+    source = followed(path, clock)
+    path.rename(tmp_path / "policy.yaml~")
+    assert after(clock, LONG, source).value == "old"
+    path.write_text("new!")
+    after(clock, LONG, source)
+    assert after(clock, LONG, source).value == "new!"
+    path.unlink()
+    assert after(clock, LONG, source).value == "new!"
+    assert after(clock, LONG, source).value == "none"
+
+
+def test_a_pipe_in_its_place_is_neither_read_nor_waited_for(tmp_path: Path) -> None:
+    path, clock = tmp_path / "policy.yaml", Clock()
+    path.write_text("ceilings")
+    source = followed(path, clock)
+    path.unlink()
+    os.mkfifo(path)
+    after(clock, LONG, source)
+    piped = after(clock, LONG, source)
+    assert piped.value == "ceilings"
+    assert piped.faults[0].message == f"{path} can't be read: it is no regular file"
+    with pytest.raises(InvalidInput, match="no regular file"):
+        followed(path, clock)
+
+
+def test_a_folder_in_its_place_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no regular file"):
+        followed(tmp_path, Clock())
+
+
+def test_a_file_system_that_hangs_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One question waits for it, for a moment; once it answers, what it says now counts."""
+    monkeypatch.setattr(followedfile, "LOOK_SECONDS", 0.01)
+    path, clock, answer, looks = tmp_path / "policy.yaml", Clock(), threading.Event(), []
+    path.write_text("ceilings")
+    source = followed(path, clock)
+
+    def hang(path: Path, known: followedfile.Stamp | None) -> Seen:
+        looks.append(threading.current_thread())
+        answer.wait()
+        return look_at(path, known)
+
+    monkeypatch.setattr(followedfile, "look_at", hang)
+    for _ in range(3):
+        hung = after(clock, LONG, source)
+        assert (hung.value, hung.version) == ("ceilings", 1)
+        assert hung.faults[0].message == f"{path} can't be read: its file system does not answer"
+    assert len(looks) == 1
+    answer.set()
+    looks[0].join()
+    monkeypatch.setattr(followedfile, "LOOK_SECONDS", 60.0)
+    assert after(clock, LONG, source).faults == ()
+    path.write_text("others")
+    after(clock, LONG, source)
+    assert after(clock, LONG, source).value == "others"
+
+
+def test_nothing_starts_while_its_file_system_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+    monkeypatch.setattr(followedfile, "START_SECONDS", 0.01)
+    monkeypatch.setattr(followedfile, "look_at", lambda path, known: (answer.wait(), Seen(None))[1])
+    with pytest.raises(InvalidInput, match=r"can't be read: no answer within 0\.01 s"):
+        followed(tmp_path / "policy.yaml", Clock())
+    answer.set()
+
+
+def test_a_file_that_is_too_large_is_a_fault(tmp_path: Path) -> None:
+    """It is not read into memory, however large it says to be."""
+    path = tmp_path / "policy.yaml"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(InvalidInput, match="larger than 16 MiB"):
+        followed(path, Clock())
+
+
+def test_a_file_that_cannot_be_seen_is_not_taken_for_none(tmp_path: Path) -> None:
+    """What it forbids would be allowed."""
+    path = tmp_path / "loop"
+    path.symlink_to(path)
+    with pytest.raises(InvalidInput, match="Too many levels of symbolic links"):
+        followed(path, Clock())
+
+
+def test_the_file_is_looked_at_a_few_times_a_second_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, clock, looks = tmp_path / "policy.yaml", Clock(), []
+    path.write_text("old")
+    source = followed(path, clock)
+
+    def counted(path: Path, known: followedfile.Stamp | None) -> Seen:
+        looks.append(known)
+        return look_at(path, known)
+
+    monkeypatch.setattr(followedfile, "look_at", counted)
+    for _ in range(1000):
+        source.current()
+    assert looks == []
+    after(clock, LONG, source)
+    assert len(looks) == 1
