@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from tests.helpers.real_cluster import AnyCluster
 
-from kajitori.controllers.leadership import LEASE_NAME, Leadership, NotLeading, Terms
+from kajitori.controllers.leadership import Leadership, NotLeading
+from kajitori.core.leadership import LEASE_NAME, Terms
 from kajitori.kube.resources import LEASES
 
-TERMS = Terms(lease_seconds=3.0, lead_seconds=2.0, interval_seconds=0.1)
+TERMS = Terms(lease_seconds=3.0, lead_seconds=2.0, interval_seconds=0.1, look_seconds=0.1)
 
 
 async def test_a_candidate_whose_work_failed_may_lead_again(any_cluster: AnyCluster, own_namespace: str) -> None:

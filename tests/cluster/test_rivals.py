@@ -13,12 +13,12 @@ from tests.helpers.forks import ControllerPart
 from tests.helpers.storm import Chaos, Parts, Watchman
 from tests.helpers.world import POLICY, World
 
-from kajitori.controllers.leadership import LEASE_NAME, Terms
+from kajitori.core.leadership import LEASE_NAME, Terms
 from kajitori.core.reasons import Phase
 from kajitori.core.times import parse_time
 from kajitori.kube.resources import LEASES, PODS, RUNS, Resource
 
-TERMS = Terms(lease_seconds=4.0, lead_seconds=3.0, interval_seconds=0.1)
+TERMS = Terms(lease_seconds=4.0, lead_seconds=3.0, interval_seconds=0.1, look_seconds=0.1)
 RUNS_COUNT, MEMBERS, SEEN_OF_BURST = 3, 16, 8
 ACKNOWLEDGED = 25
 

@@ -13,8 +13,9 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from kajitori.controllers.leadership import Leadership, Terms
+from kajitori.controllers.leadership import Leadership
 from kajitori.controllers.runs import RunController
+from kajitori.core.leadership import Terms
 from kajitori.entrypoints.process import run_loop
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView

@@ -109,12 +109,13 @@ def create_app(deps: ApiDependencies) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        keeping = asyncio.create_task(api.traffic.run())
+        keeping = [asyncio.create_task(api.traffic.run()), asyncio.create_task(api.leader.follow())]
         try:
             yield
         finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+            for task in keeping:
+                task.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
             await api.close()
 
     app = _with_routes(lifespan)
@@ -122,7 +123,12 @@ def create_app(deps: ApiDependencies) -> FastAPI:
     openapi_document()
     app.state.kajitori = api
     problems.install(app)
-    app.add_middleware(Guard, request_seconds=api.metrics.request_seconds, unread=code.reads_its_own_body)
+    app.add_middleware(
+        Guard,
+        request_seconds=api.metrics.request_seconds,
+        unread=code.reads_its_own_body,
+        notice=lambda: api.leader.standing().says if api.leader.standing().is_absent else "",
+    )
     return app
 
 

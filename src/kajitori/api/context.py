@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 from fastapi import Depends
@@ -27,12 +27,14 @@ from kajitori.api.traffic_keeper import TrafficKeeper
 from kajitori.api.uploads import Uploads
 from kajitori.api.views import RunRenderer
 from kajitori.core import names
+from kajitori.core.leadership import Standing
 from kajitori.kube.agents import AgentTokens
 from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.giving_way import GivingWay
 from kajitori.kube.health import HealthView
+from kajitori.kube.leader_watch import LeaderWatch
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Outlook
@@ -57,6 +59,18 @@ BOARD_SECONDS = 1.0
 _MAX_EXPECTED = 1024
 
 
+class Leader(Protocol):
+    """Knows whether a controller is at work."""
+
+    def standing(self) -> Standing:
+        """What is known now."""
+        ...
+
+    async def follow(self) -> None:
+        """Keep it known until cancelled."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class ApiDependencies:
     """What the Web API is made of. All of it belongs to the event loop that serves the API.
@@ -65,7 +79,8 @@ class ApiDependencies:
     in force; networks: the address registry in force, by default an empty one; user_client: a client for a caller's own
     token, by default the same API server with that token; namespace: where runs go that name none, by default the
     client's own; controller_namespace: where the controller keeps the key of members' tickets; kept_logs: logs of Pods
-    that are gone; code: what people uploaded; now: by default the API server's time.
+    that are gone; code: what people uploaded; leader: who knows whether a controller is at work, by default a watch of
+    the controllers' Lease; now: by default the API server's time.
     """
 
     client: KubeClient
@@ -79,6 +94,7 @@ class ApiDependencies:
     code: CodeStore | None = None
     blobs: Blobs | None = None
     agent_account: str = names.AGENT_ACCOUNT
+    leader: Leader | None = None
     registry: CollectorRegistry | None = None
     now: Callable[[], datetime] | None = None
     clock: Callable[[], float] = time.monotonic
@@ -116,6 +132,7 @@ class Api:
         self.renderer = RunRenderer()
         self.remembered = Remembered(deps.clock, BOARD_SHARE, BOARD_SECONDS)
         self.agents = AgentTokens(deps.client, deps.mirror, deps.agent_account, deps.clock)
+        self.leader = deps.leader or LeaderWatch(deps.client, deps.controller_namespace, clock=deps.clock)
         self.traffic = TrafficKeeper(deps.blobs, self.now)
         self.log_slots = Slots(MAX_LOGS)
         self._expected: dict[Key, float] = {}

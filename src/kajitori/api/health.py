@@ -20,7 +20,7 @@ from kajitori.api.board import board
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.node_health import tests_that_go_on, trial_of
 from kajitori.api.problems import of_this_server
-from kajitori.api.views import Health, Version, phase_of
+from kajitori.api.views import ControllerView, Health, Version, controller_view, phase_of
 from kajitori.core import names
 from kajitori.core.reasons import Phase
 from kajitori.core.snapshot import NodeFacts
@@ -47,7 +47,8 @@ async def healthz() -> Response:
 
 @router.get("/readyz", responses=describes(Health), summary="Whether this server can serve")
 async def readyz(api: Shared) -> Response:
-    """503 while the cluster's state is not read yet or not followed any more, or the API server does not answer."""
+    """503 while the cluster's state is not read yet or not followed any more, or the API server does not answer. It
+    stays ready without a controller, and says so: it still shows what there is."""
     if not api.mirror.synced:
         raise Unavailable("the cluster's state is still being read", hint=api.mirror.trouble)
     try:
@@ -60,7 +61,14 @@ async def readyz(api: Shared) -> Response:
     age_seconds = api.mirror.age_seconds()
     if age_seconds > STALE_SECONDS:
         raise Unavailable(f"it shows the cluster as it was {age_seconds:.0f} s ago", hint=api.mirror.trouble)
-    return answer(Health(status="ok"))
+    return answer(Health(status="ok", controller=controller_view(api.leader.standing())))
+
+
+@router.get("/v1/controller", responses=describes(ControllerView), summary="Whether a controller is at work")
+async def get_controller(api: Shared, user: Caller) -> Response:
+    """Judged by the Lease that the leader renews: how long ago this server saw it change. Costs the API server
+    nothing."""
+    return answer(controller_view(api.leader.standing()))
 
 
 @router.get("/v1/version", responses=describes(Version), summary="Versions, and who the caller is")
@@ -70,7 +78,8 @@ async def get_version(api: Shared, user: Caller) -> Response:
         kubernetes = await kubernetes_version(api)
     except KajitoriError:
         kubernetes = ""
-    return answer(Version(version=version("kajitori"), kubernetes=kubernetes, user=user.name))
+    leader = controller_view(api.leader.standing())
+    return answer(Version(version=version("kajitori"), kubernetes=kubernetes, user=user.name, controller=leader))
 
 
 async def kubernetes_version(api: Api) -> str:
@@ -96,6 +105,7 @@ class ClusterCollector(Collector):
         yield from (metrics.runs_by_phase(), metrics.nodes_by_state(), metrics.gpus_by_state())
         yield from (metrics.nodes_suspected(), metrics.node_tests())
         yield from (metrics.mirror_synced(), metrics.mirror_troubled(), metrics.policy_faults())
+        yield metrics.controller_lease_age()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The values now."""
@@ -125,6 +135,10 @@ class ClusterCollector(Collector):
         ):
             family.add_metric((), value)
             yield family
+        lease, age = metrics.controller_lease_age(), api.leader.standing().age_seconds
+        if age is not None:  # no sample where it is not known
+            lease.add_metric((), age)
+        yield lease
 
     def _health(self) -> Iterator[GaugeMetricFamily]:
         api = self._api

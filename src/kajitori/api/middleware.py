@@ -14,6 +14,9 @@ from kajitori.errors import TooLarge
 
 BODY_LIMIT_BYTES = 1 << 20
 
+NOTICE = "Kajitori-Notice"
+"""A header of every answer while there is something that all callers should know; `kaji` prints it."""
+
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 """A program's output is text, whatever it looks like to a browser."""
 
@@ -21,7 +24,7 @@ _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 class Guard:
     """Measures requests, refuses bodies over the limit before anybody parses them, and answers bugs as problems.
 
-    `unread` says whose body is left to its route, with a limit of its own.
+    `unread` says whose body is left to its route, with a limit of its own; `notice` what all callers should know now.
     """
 
     def __init__(
@@ -31,8 +34,10 @@ class Guard:
         request_seconds: Histogram,
         limit_bytes: int = BODY_LIMIT_BYTES,
         unread: Callable[[Scope], bool] = lambda scope: False,
+        notice: Callable[[], str] = lambda: "",
     ) -> None:
         self._app = app
+        self._notice = notice
         self._unread = unread
         self._request_seconds = request_seconds
         self._limit_bytes = limit_bytes
@@ -51,6 +56,8 @@ class Guard:
                 seconds = time.perf_counter() - began
                 self._request_seconds.labels(scope["method"], _route(scope), message["status"]).observe(seconds)
                 message["headers"] = [*message.get("headers", ()), _NO_SNIFFING]
+                if said := self._notice():
+                    message["headers"].append((NOTICE.lower().encode(), said.encode("ascii", "replace")))
             await send(message)
 
         try:

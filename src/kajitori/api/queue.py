@@ -14,7 +14,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.standing import Standing, is_assumed, standing, stop_watch
-from kajitori.api.views import phase_of
+from kajitori.api.views import controller_view, phase_of
 from kajitori.api.waiting_views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
 from kajitori.core.backfill import Reservation
 from kajitori.core.expected import Source
@@ -73,17 +73,17 @@ async def queue_of(api: Api) -> QueueView:
     rules = api.cluster.policy.queue
     reserved = {each.key: each for each in found.now.reservations}
     behind = {each.key: each.behind for each in found.now.shortages}
-    known_until = _known_until(api, now, found.starts)
+    known_until, leader = _known_until(api, now, found.starts), api.leader.standing()
     items = []
     for each in now.line.queue:
         key = each.gang.key
         item = _queued(by_key[key], place_view(now.line, key))
         starts_at = found.starts.get(key, math.inf)
         item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key), known=starts_at < known_until)
-        if starts_at < known_until:
+        if starts_at < known_until and not leader.is_absent:
             item.expected_at = _time(starts_at)
         items.append(item)
-    return QueueView(order=rules.order, formula=rules.formula or "", items=items)
+    return QueueView(order=rules.order, formula=rules.formula or "", items=items, controller=controller_view(leader))
 
 
 def _known_until(api: Api, now: Standing, starts: Mapping[str, float]) -> float:

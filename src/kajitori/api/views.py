@@ -9,6 +9,7 @@ import msgspec
 
 from kajitori.core import names
 from kajitori.core.gang import Member
+from kajitori.core.leadership import Standing
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.results import MemberResult
 from kajitori.core.run import parse_spec, to_document
@@ -202,18 +203,40 @@ class NetworksCheck(View):
     findings: list[Finding]
 
 
+class ControllerView(View):
+    """Whether a controller is at work. Without one, runs neither start nor stop."""
+
+    leader: str
+    """Who holds the controllers' Lease; empty if nobody does."""
+    age_seconds: float | None
+    """How long ago this server saw the Lease change last; null if that is not known."""
+    absent: bool
+    """No controller has renewed the Lease for so long that none is at work."""
+    says: str
+    """What is wrong, in words; empty if all is well."""
+
+
 class Version(View):
     """Versions of this server and of Kubernetes, and who the caller is."""
 
     version: str
     kubernetes: str
     user: str
+    controller: ControllerView
 
 
 class Health(View):
     """This server works."""
 
     status: str
+    controller: ControllerView | msgspec.UnsetType = msgspec.UNSET
+    """Whether a controller is at work, too; absent in answers that do not depend on the cluster."""
+
+
+def controller_view(standing: Standing) -> ControllerView:
+    """The view of what this server knows of the controllers."""
+    age = None if standing.age_seconds is None else round(standing.age_seconds, 1)
+    return ControllerView(leader=standing.holder, age_seconds=age, absent=standing.is_absent, says=standing.says)
 
 
 def run_view(run: RunObject) -> RunView:

@@ -17,6 +17,7 @@ from kajitori.api.lookup import find_run
 from kajitori.api.pools import tell_of_pools
 from kajitori.api.queue import kept_view, place_view
 from kajitori.api.standing import Standing, is_assumed, standing, stop_watch
+from kajitori.api.views import controller_view
 from kajitori.api.waiting_views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.core import nodelist
 from kajitori.core.decide import Decision
@@ -55,6 +56,18 @@ async def explain_run(api: Shared, user: Caller, namespace: str, name: str) -> R
 
 async def explanation_of(api: Api, run: RunObject) -> ExplanationView:
     """The answer for a Run that stands in the cluster."""
+    return _with_controller(api, await _explanation_of(api, run))
+
+
+def _with_controller(api: Api, view: ExplanationView) -> ExplanationView:
+    """The same view; while no controller is at work it says so, and tells no time at which anything starts."""
+    leader = api.leader.standing()
+    if leader.is_absent:
+        view.controller, view.expected_at = controller_view(leader), msgspec.UNSET
+    return view
+
+
+async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
     status = run.status or RunStatus(reason=Reason.NOT_PLANNED_YET)
     said = ExplanationView(phase=status.phase.value, reason=status.reason.value, message=status.message)
     if status.phase in (Phase.QUEUED, Phase.RESTARTING):
@@ -137,6 +150,7 @@ async def start_of_new(
         return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
     applicant = replace(applicant, request=replace(applicant.request, key=key))
     view, found = await start_of(api, applicant)
+    _with_controller(api, view)
     try:
         quotas = (await user.client.list(RESOURCE_QUOTAS, run.metadata.namespace)).items
     except Forbidden:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kajitori.api.views import RunView, Time, View
+from kajitori.api.views import ControllerView, RunView, Time, View
 from kajitori.core.node_request import NodeRequest
 from kajitori.core.status import Finding
 
@@ -154,6 +154,8 @@ class QueueView(View):
     formula: str
     """As policy's `queue.formula`."""
     items: list[QueuedView]
+    controller: ControllerView
+    """While no controller is at work, none of them starts: `expectedAt` is absent."""
 
 
 class ExplanationView(View):
@@ -195,6 +197,8 @@ class ExplanationView(View):
     """Nodes that are kept for it; absent where none are."""
     node_request: NodeRequest | msgspec.UnsetType = msgspec.UNSET
     """What it asked an autoscaler for last; absent where it asked for nothing."""
+    controller: ControllerView | msgspec.UnsetType = msgspec.UNSET
+    """Present while no controller is at work: then nothing starts, whatever room there is."""
     grows: bool | msgspec.UnsetType = msgspec.UNSET
     """An autoscaler was asked for nodes for it, or will be once it has waited for long enough."""
 

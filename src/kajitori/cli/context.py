@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kajitori.cli.http import Api
+    from kajitori.cli.notices import Notices
     from kajitori.cli.target import Target
 
 WIDE = 100_000
@@ -60,7 +62,21 @@ class Cli:
         """A client of the server; a context manager."""
         from kajitori.cli.http import Api
 
-        return Api(self.find_target(), transport=self.transport, debug=self.debug, sleep=self.sleep, now=self.now)
+        return Api(
+            self.find_target(),
+            transport=self.transport,
+            debug=self.debug,
+            sleep=self.sleep,
+            now=self.now,
+            notices=self.notices,
+        )
+
+    @cached_property
+    def notices(self) -> Notices:
+        """What servers had to say to all their callers; a shell that completes words is told nothing."""
+        from kajitori.cli.notices import Notices
+
+        return Notices(silent="_KAJI_COMPLETE" in self.environment)
 
     @property
     def colour(self) -> bool | None:

@@ -38,6 +38,8 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
     echo(f"{title}: {', '.join(filter(None, (answer.get('phase'), answer.get('reason'))))}")
     if answer.get("message"):
         echo(f"  {answer['message']}")
+    if answer.get("controller"):
+        echo(f"  {answer['controller']['says']}")
     if "members" not in answer:
         return  # it waits for nothing that anybody could free
     room = answer.get("room") or {}

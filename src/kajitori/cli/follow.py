@@ -64,6 +64,7 @@ class Follower(threading.Thread):
         self._output = threading.Lock()
         self._progress = Progress(cli, self._say, quiet=quiet)
         self._outage = outage_of(run, self._tell_outage)
+        cli.notices.say = self._tell_outage
         replicas = members_asked_for(run)
         self._counts_only = is_sweep(run) and rank is None and not all_ranks
         if all_ranks and replicas > MOST_MERGED:

@@ -17,6 +17,7 @@ from urllib.request import getproxies
 
 import httpx2
 
+from kajitori.cli.notices import NOTICE, Notices
 from kajitori.cli.target import Target
 from kajitori.cli.terminal import say
 from kajitori.errors import (
@@ -79,8 +80,10 @@ class Api:
         debug: bool = False,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        notices: Notices | None = None,
     ) -> None:
         self.target = target
+        self._notices = notices or Notices(silent=True)
         self.debug = debug
         self.sleep = sleep
         self.now = now
@@ -248,6 +251,7 @@ class Api:
             hint = "whether it was done is not known: look with kaji ps -a" if request.method != "GET" else "try again"
             raise _Lost(Unavailable(message, hint=hint)) from error
         self._say(f"< {response.status_code} after {(time.monotonic() - began) * 1000:.0f} ms")
+        self._notices.note(response.headers.get(NOTICE, ""))
         return response
 
     def _say(self, text: str) -> None:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kajitori.cli.http import Api, Broken, run_path
+from kajitori.cli.notices import looking_for_notices
 from kajitori.cli.words import View, is_final
 from kajitori.errors import NotFound, Unavailable
 
@@ -104,6 +105,11 @@ def watch(api: Api, run: View, outage: Outage | None = None) -> Iterator[dict[st
 
     Raises NotFound where it is gone before it was final.
     """
+    with looking_for_notices(api):
+        yield from _watch(api, run, outage)
+
+
+def _watch(api: Api, run: View, outage: Outage | None) -> Iterator[dict[str, Any]]:
     patience = Patience(api, outage)
     while True:
         try:

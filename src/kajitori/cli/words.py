@@ -61,6 +61,19 @@ def status_of(run: View) -> Mapping[str, Any]:
     return run.get("status") or {}
 
 
+def controller_words(controller: Mapping[str, Any]) -> str:
+    """Who leads and when its lease was renewed last: `c1, renewed its lease 1 second ago`; empty if it is not told."""
+    if not controller:
+        return ""
+    if controller.get("says"):
+        return str(controller["says"])
+    age = controller.get("ageSeconds")
+    if age is None:
+        return "not known yet"
+    renewed = human_duration(age)
+    return f"{controller.get('leader') or 'nobody leads'}, renewed its lease {renewed[0].lower()}{renewed[1:]} ago"
+
+
 def phase_of(run: View) -> str:
     """Its phase as text; Queued before the controller has written one."""
     return str(status_of(run).get("phase") or "Queued")

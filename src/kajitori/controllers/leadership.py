@@ -14,10 +14,10 @@ import contextlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from kajitori.core.leadership import LEASE_NAME, Election, Terms
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
@@ -27,46 +27,14 @@ from kajitori.kube.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 
-LEASE_NAME = "kajitori-controller"
+REQUEST_SHARE = 0.4
+"""Of the time that a leader leads: a renewal that takes longer is given up, so that there is time for another one."""
 
 
 class NotLeading(Conflict):
     """This controller does not lead, or not any more: it must not write."""
 
     code = "NotLeading"
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Seconds. As in Kubernetes' own controllers: a leader stops well before a follower may begin."""
-
-    lease_seconds: float = 15.0
-    """A follower takes over after it saw no change for this long."""
-    lead_seconds: float = 10.0
-    """A leader leads for this long after it began the last renewal that succeeded."""
-    interval_seconds: float = 2.0
-    """Between two renewals, and between two looks of a follower."""
-
-
-class Election:
-    """What one candidate knows; a pure state machine, the clock is an argument (monotonic seconds)."""
-
-    def __init__(self, identity: str, terms: Terms) -> None:
-        self.identity = identity
-        self.terms = terms
-        self._seen: tuple[str, str] = ("", "")
-        self._seen_at = 0.0
-
-    def observe(self, holder: str, version: str, now: float) -> None:
-        """The Lease was read: who holds it, and its resource version."""
-        if (holder, version) != self._seen:
-            self._seen = holder, version
-            self._seen_at = now
-
-    def may_take(self, now: float) -> bool:
-        """Whether the Lease is this candidate's, nobody's, or was seen unchanged for its whole duration."""
-        holder = self._seen[0]
-        return holder in ("", self.identity) or now - self._seen_at >= self.terms.lease_seconds
 
 
 class Leadership:
@@ -134,17 +102,20 @@ class Leadership:
         """Takes and renews the Lease until the end; then gives it back, so that a follower need not wait."""
         terms = self._terms
         retry = RetryPolicy(attempts=1)
-        async with KubeClient(self._config, retry=retry, timeout_seconds=terms.lead_seconds / 2) as client:
+        timeout = terms.lead_seconds * REQUEST_SHARE
+        async with KubeClient(self._config, retry=retry, timeout_seconds=timeout) as client:
             while not self._ending.is_set():
-                began = self._clock()
+                began, renewed = self._clock(), False
                 try:
-                    if await self._take(client):
+                    renewed = await self._take(client)
+                    if renewed:
                         self._deadline = began + terms.lead_seconds
                 except (Conflict, AlreadyExists):
-                    log.debug("somebody else was quicker")
+                    log.debug("another candidate was quicker")
                 except KajitoriError as error:
                     log.warning("the Lease was not renewed: %s", error)
-                await asyncio.to_thread(self._ending.wait, terms.interval_seconds)
+                pause = self._election.pause_seconds(self._clock(), renewed=renewed)
+                await asyncio.to_thread(self._ending.wait, pause)
             if self._clock() < self._deadline:
                 self._deadline = 0.0
                 try:

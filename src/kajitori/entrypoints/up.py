@@ -19,6 +19,7 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
 from kajitori.controllers.runs import RunController
+from kajitori.core.leadership import Standing
 from kajitori.core.policy import Policy, on_own_cluster, own_machine_policy
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, say, stop_signal, supervise
@@ -26,6 +27,7 @@ from kajitori.entrypoints.sim import pools_of
 from kajitori.entrypoints.stores import code_limits
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
+from kajitori.kube.clock import steady_seconds
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.install import install
@@ -147,14 +149,15 @@ async def _serve(
         if run_controller is None:
             view = ClusterView(mirror, policy)
             kept_logs, code = KeptLogs(blobs), CodeStore(blobs)
-            controller: Part = RunController(client, mirror, view, kept_logs=kept_logs, code=code).run
+            own = _OwnController(RunController(client, mirror, view, kept_logs=kept_logs, code=code).run)
+            controller: Part = own.run
         else:
-            controller = run_controller(mirror, blobs)
+            own, controller = None, run_controller(mirror, blobs)
         parts.append(("run controller", _after(served, controller)))
         working = asyncio.create_task(supervise(parts, stop))
         closing.push_async_callback(_ended, working)
         await _until(mirror.wait_synced(), working)
-        web = await _web_api(client, mirror, policy, options, user_client, blobs)
+        web = await _web_api(client, mirror, policy, options, user_client, blobs, own)
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
             policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=web.url))
@@ -167,6 +170,30 @@ async def _serve(
         with clusterfile.announced(options.data, described):
             _say_how_to_use(options, web.url, kubeconfig, policy.current().path)
             await working
+
+
+class _OwnController:
+    """The only controller of an embedded cluster: it needs no Lease, and is absent while it has failed."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._works = False
+        self._since = steady_seconds()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set."""
+        self._works = True
+        try:
+            await self._part(stop)
+        finally:
+            self._works, self._since = False, steady_seconds()
+
+    def standing(self) -> Standing:
+        """Whether it works, for the Web API beside it."""
+        return Standing("kaji up", 0.0 if self._works else steady_seconds() - self._since)
+
+    async def follow(self) -> None:
+        """There is nothing to look at."""
 
 
 async def _ready(mirror: Mirror, node: str) -> None:
@@ -222,6 +249,7 @@ async def _web_api(
     options: UpOptions,
     user_client: Callable[[str], KubeClient] | None,
     blobs: Blobs,
+    leader: _OwnController | None,
 ) -> WebApi:
     """Serves on the port that is asked for; else on the last one of this folder, if it is free; else on any."""
     named, own = options.networks, options.data / "networks.yaml"
@@ -239,6 +267,7 @@ async def _web_api(
                 kept_logs=KeptLogs(blobs),
                 code=CodeStore(blobs, code_limits(policy)),
                 blobs=blobs,
+                leader=leader,
             )
         )
         web = WebApi(app, host=options.host, port=port)

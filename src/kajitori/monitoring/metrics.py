@@ -16,6 +16,7 @@ BROKEN_STREAMS = "kajitori_api_broken_streams"
 MIRROR_LAG_SECONDS = "kajitori_mirror_lag_seconds"
 MIRROR_SYNCED = "kajitori_mirror_synced"
 MIRROR_TROUBLED = "kajitori_mirror_troubled"
+CONTROLLER_LEASE_AGE_SECONDS = "kajitori_controller_lease_age_seconds"
 POLICY_FAULTS = "kajitori_policy_faults"
 RUNS = "kajitori_runs"
 NODES = "kajitori_nodes"
@@ -87,6 +88,13 @@ def mirror_synced() -> GaugeMetricFamily:
 def mirror_troubled() -> GaugeMetricFamily:
     """1 while a watch is broken: what is answered may be stale."""
     return GaugeMetricFamily(MIRROR_TROUBLED, "Whether a watch on the API server is broken now.")
+
+
+def controller_lease_age() -> GaugeMetricFamily:
+    """Above 20 no controller is at work; without a sample that is not known."""
+    return GaugeMetricFamily(
+        CONTROLLER_LEASE_AGE_SECONDS, "How long ago the controllers' Lease was seen to change; absent if not known."
+    )
 
 
 def policy_faults() -> GaugeMetricFamily:

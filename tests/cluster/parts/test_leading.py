@@ -48,3 +48,24 @@ def test_a_leader_that_is_killed_is_followed(site: Site) -> None:
     site.until(lambda: site.phase("third") == "Running", "third runs")
     assert site.attempt("first") == (2, "Running")
     assert site.kaji("rm", "-f", "third").returncode == 0
+
+
+def test_without_any_controller_everybody_is_told(site: Site) -> None:
+    """The last one is stopped: what lists the queue, explains, stops and measures says so, until it is back."""
+    last = site.processes[site.leader()]
+    last.send_signal(signal.SIGSTOP)
+    try:
+        assert site.kaji("run", "-d", "--name", "fourth", "-n", "2", "--gpus", "8", "busybox", "train").returncode == 0
+        site.until(lambda: "no controller has renewed its lease" in site.kaji("queue").stdout, "the queue says so")
+        assert "vision/fourth" in site.kaji("queue").stdout
+        assert '"expectedAt"' not in site.kaji("queue", "-o", "json").stdout
+        for command in (("explain", "fourth"), ("version",)):
+            assert "runs do not start or stop until one is back" in site.kaji(*command).stdout
+        assert "note: no controller has renewed its lease" in site.kaji("stop", "fourth").stderr
+        assert site.lease_age() > 20
+    finally:
+        last.send_signal(signal.SIGCONT)
+    site.until(lambda: site.phase("fourth") == "Stopped", "it is stopped")
+    site.until(lambda: site.lease_age() < 5, "the lease is renewed")
+    assert "no controller" not in site.kaji("queue").stdout
+    assert site.kaji("rm", "-f", "fourth").returncode == 0

@@ -112,7 +112,7 @@ class FakeKubernetes:
         app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", self._review_identity)
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review_token)
         app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review_access)
-        for base in ("/api/v1", "/apis/kajitori.dev/v1alpha1"):
+        for base in ("/api/v1", "/apis/kajitori.dev/v1alpha1", "/apis/coordination.k8s.io/v1"):
             app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/log", self._log)
             app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/exec", self._exec)
             for collection in (base + "/namespaces/{namespace}/{plural}", base + "/{plural}"):
@@ -233,6 +233,9 @@ class FakeKubernetes:
         return self.objects.get(key)
 
     async def _get(self, request: web.Request) -> web.Response:
+        plural, namespace = request.match_info["plural"], request.match_info.get("namespace", "")
+        if not self._may(request, "get", plural, namespace):
+            return _status(403, "Forbidden", f"may not get {plural}")
         found = self._found(request)
         return web.json_response(found) if found else _status(404, "NotFound", "not found")
 

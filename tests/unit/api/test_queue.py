@@ -142,7 +142,8 @@ async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
 
 
 async def test_nobody_waits(world: World) -> None:
-    assert await get(world, "/v1/queue") == {"order": "length", "formula": "", "items": []}
+    found = await get(world, "/v1/queue")
+    assert (found["order"], found["formula"], found["items"]) == ("length", "", [])
 
 
 async def test_who_waits_for_longer_than_a_calendar_reaches_breaks_nothing(world: World) -> None:

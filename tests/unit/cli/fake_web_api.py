@@ -100,6 +100,8 @@ class FakeWebApi:
     queues: dict[str, list[Any]] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     naps: list[float] = field(default_factory=list)
+    notice: str = ""
+    """The header of every answer that `kaji` tells its user."""
 
     def calls_to(self, method: str, ending: str = "") -> list[Call]:
         return [call for call in self.calls if call.method == method and call.path.endswith(ending)]
@@ -146,11 +148,14 @@ class FakeWebApi:
         call = Call(request.method, url.path, parse_qs(url.query), _decoded(body), request.headers["Authorization"])
         status, document = self.answer(call)
         if isinstance(document, list | Iterator):
-            return httpx2.Response(status, content=_cutting(document))
+            return httpx2.Response(status, content=_cutting(document), headers=self._headers())
         headers = {"Content-Type": "application/problem+json"} if status >= 400 else {}
         extra = document.pop("headers", {}) if isinstance(document, dict) else {}
         content = b"" if document is None else json.dumps(document).encode()
-        return httpx2.Response(status, content=content, headers={**headers, **extra})
+        return httpx2.Response(status, content=content, headers={**headers, **extra, **self._headers()})
+
+    def _headers(self) -> dict[str, str]:
+        return {"Kajitori-Notice": self.notice} if self.notice else {}
 
 
 def clock_in(seconds: float) -> str:

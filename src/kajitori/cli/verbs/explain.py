@@ -24,6 +24,7 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
     from kajitori.cli.lookup import find_run
     from kajitori.cli.output import print_document
 
+    cli.notices.hush()
     with cli.api() as api:
         view = find_run(api, run, namespace)
         answer = api.get(run_path(view, "/explain"))

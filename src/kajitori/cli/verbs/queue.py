@@ -23,11 +23,15 @@ def command(cli: Cli, output: str | None) -> None:
     """
     from kajitori.cli.output import print_document
 
+    cli.notices.hush()
     with cli.api() as api:
         queue = api.get("/v1/queue")
     if output in ("json", "yaml"):
         print_document(queue, output)
-    elif not queue["items"]:
+        return
+    if (queue.get("controller") or {}).get("absent"):
+        echo(f"Nothing starts: {queue['controller']['says']}.")
+    if not queue["items"]:
         echo("Nobody waits.")
     else:
         print_queue(cli, queue["items"], wide=output == "wide")

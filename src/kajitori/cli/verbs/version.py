@@ -23,8 +23,10 @@ def command(cli: Cli, client: bool, output: str | None) -> int:
     """
     from kajitori.cli.output import print_document, print_pairs
     from kajitori.cli.problems import print_error
+    from kajitori.cli.words import controller_words
     from kajitori.errors import KajitoriError
 
+    cli.notices.hush()
     document: dict[str, Any] = {"client": {"version": version("kajitori")}}
     failure: KajitoriError | None = None
     if not client:
@@ -45,6 +47,7 @@ def command(cli: Cli, client: bool, output: str | None) -> int:
                 ("Kubernetes", str(server.get("kubernetes") or "")),
                 ("Address", str(server.get("url") or "")),
                 ("You", str(server.get("user") or "")),
+                ("Controller", controller_words(server.get("controller") or {})),
             )
         )
     if failure is not None:

@@ -94,7 +94,8 @@ def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) ->
     if size or fit < most:
         members = f"{fit} of {size or most} members"
     spread = [plural(count, label.rpartition("/")[2]) for label, count in (answer.get("domains") or {}).items()]
-    echo(f"It would start now: {members} on {answer['nodes']}{f', in {_listed(spread)}' if spread else ''}")
+    when = "as soon as a controller is back" if start.get("controller") else "now"
+    echo(f"It would start {when}: {members} on {answer['nodes']}{f', in {_listed(spread)}' if spread else ''}")
 
 
 def _listed(words: list[str]) -> str:

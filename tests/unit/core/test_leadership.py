@@ -1,11 +1,11 @@
-"""Of several controllers one leads, whatever their clocks say and whenever they are stopped."""
+"""Of several controllers one leads, whatever their clocks say; everybody else sees by the Lease whether one does."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.controllers.leadership import Election, Terms
+from kajitori.core.leadership import ABSENT_SECONDS, Election, Sighting, Standing, Terms
 
 TERMS = Terms(lease_seconds=15, lead_seconds=10, interval_seconds=2)
 
@@ -58,3 +58,49 @@ def test_never_two_at_once(looks: list[tuple[str, float, float]], offsets: tuple
             own.observe(name, str(version), now + offset[name])
             leads_until[name] = began + TERMS.lead_seconds
         assert sum(until > now for until in leads_until.values()) <= 1
+
+
+@given(st.floats(0, 1), st.floats(0, 0.3))
+def test_a_killed_leader_is_followed_within_fourteen_seconds(phase: float, request_seconds: float) -> None:
+    """Whenever the follower looks, and if each of its requests takes a while: a second is left for the first plan."""
+    terms = Terms()
+    follower = Election("b", terms)
+    follower.observe("a", "1", now=100 - 10)
+    now = 100.0 + phase  # the leader renewed its lease at 100 and was killed at once
+    while True:
+        now += request_seconds
+        follower.observe("a", "2", now)
+        if follower.may_take(now):
+            break
+        now += follower.pause_seconds(now, renewed=False)
+    assert terms.lead_seconds < now - 100 < 14
+
+
+def test_a_leader_that_failed_to_renew_tries_again_sooner() -> None:
+    election = Election("a", Terms())
+    election.observe("a", "1", now=100)
+    assert election.pause_seconds(100, renewed=True) == 2
+    assert election.pause_seconds(100, renewed=False) == 1
+
+
+def test_the_age_of_a_lease_counts_from_when_it_was_seen_to_change() -> None:
+    seen = Sighting()
+    seen.observe("a", "1", now=100)
+    seen.observe("a", "1", now=143)
+    assert seen.unchanged_seconds(143) == 43
+    seen.observe("a", "2", now=144)
+    assert seen.unchanged_seconds(145) == 1
+    seen.observe("", "", now=146)
+    assert (seen.holder, seen.unchanged_seconds(150)) == ("", 4)
+
+
+def test_an_absent_controller_is_told_in_words() -> None:
+    """Neither while a follower may still take over, nor while nobody knows."""
+    assert Standing("a", 19.9).says == "" and not Standing("a", 19.9).is_absent
+    absent = Standing("a", 43.2)
+    assert absent.is_absent
+    assert absent.says == ("no controller has renewed its lease for 43 s; runs do not start or stop until one is back")
+    unknown = Standing(trouble="forbidden")
+    assert not unknown.is_absent and "forbidden" in unknown.says
+    assert Standing().says == ""
+    assert Terms().lease_seconds + Terms().look_seconds < ABSENT_SECONDS

@@ -1,0 +1,81 @@
+"""Whether a controller is at work, as seen from outside: the Lease that its leader renews is looked at all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from kajitori.core.leadership import LEASE_NAME, LOOK_PATIENCE_SECONDS, Sighting, Standing
+from kajitori.errors import KajitoriError, NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.clock import steady_seconds
+from kajitori.kube.resources import LEASES
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""Between two looks: one request for one object, whatever the size of the cluster."""
+
+ANSWER_SECONDS = 10.0
+
+
+class LeaderWatch:
+    """Looks at the controllers' Lease every two seconds, and measures since when it has been the same."""
+
+    def __init__(self, client: KubeClient, namespace: str, *, clock: Callable[[], float] = steady_seconds) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._clock = clock
+        self._seen = Sighting()
+        self._looked_at: float | None = None
+        self._trouble = ""
+
+    async def follow(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Look once. A failure is remembered, and logged when it is a new one."""
+        trouble = ""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                lease = await self._client.get(LEASES, LEASE_NAME, self._namespace, type=_Lease)
+            self._note(lease.spec.holder_identity or "", lease.metadata.resource_version)
+        except NotFound:
+            self._note("", "")
+        except TimeoutError:
+            trouble = f"the API server did not answer within {ANSWER_SECONDS:.0f} s"
+        except KajitoriError as error:
+            trouble = error.message
+        if trouble and trouble != self._trouble:
+            log.warning("the controllers' Lease can't be read: %s", trouble)
+        self._trouble = trouble
+
+    def standing(self) -> Standing:
+        """Return what is known now. The age is that at the last look that succeeded: what came after is not known."""
+        now, looked_at = self._clock(), self._looked_at
+        if looked_at is None or (self._trouble and now - looked_at > LOOK_PATIENCE_SECONDS):
+            return Standing(trouble=self._trouble)
+        return Standing(self._seen.holder, self._seen.unchanged_seconds(looked_at))
+
+    def _note(self, holder: str, version: str) -> None:
+        self._looked_at = self._clock()
+        self._seen.observe(holder, version, self._looked_at)
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
