@@ -119,7 +119,7 @@ async def test_each_attempt_has_a_ticket_of_its_own(world: World) -> None:
     """The same for all its members, whoever led when they were made."""
     async with web_api(world):
         task = world.start_controller()
-        await world.submit("bert", replicas=3)
+        await world.submit("bert", replicas=3, restarts=1)
         await world.reaches("bert", Phase.RUNNING)
         await world.kill_controller(task)
         world.start_controller()

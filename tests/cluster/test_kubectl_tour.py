@@ -304,7 +304,7 @@ def test_what_members_said_outlives_their_pods(kubectl: Kubectl, met: Path) -> N
     who = str(os.getuid() or 65534)  # policy lets nobody run as root
     met.chmod(0o777)
     said: dict[str, Any] = {"command": ["sh", "-c", LIVES], "env": {"MET": str(met)}, "user": who}
-    kubectl.apply(run_of("lives", replicas=2, resources=small, nodeSelector=here, **said))
+    kubectl.apply(run_of("lives", replicas=2, restarts=1, resources=small, nodeSelector=here, **said))
     kubectl("wait", "run/lives", "--for=jsonpath={.status.attempt.number}=2", "--timeout=60s")
     uid = kubectl.json("run", "lives")["metadata"]["uid"]
     folder = kubectl.platform.blobs / "logs" / kubectl.namespace / uid

@@ -37,7 +37,7 @@ async def test_a_peak_is_found_out_kept_over_attempts_and_told_to_the_next_run(w
     world.use_policy(**OFTEN)
     task = world.start_controller()
     roomy = {"cpu": 1, "memory": "8Gi"}
-    await world.submit("bert-1", replicas=2, resources=roomy, args=["--seed", "1"])
+    await world.submit("bert-1", replicas=2, restarts=1, resources=roomy, args=["--seed", "1"])
     await world.reaches("bert-1", Phase.RUNNING)
     await world.behave("bert-1-1-0", memory="1Gi")
     await world.behave("bert-1-1-1", memory="3Gi")

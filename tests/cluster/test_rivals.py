@@ -67,7 +67,7 @@ async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_conti
         unsubscribe = world.mirror.on_change(stop)
         with Watchman(world, one_writer=True).watching() as watchman:
             for name in names:
-                await world.submit(name, replicas=MEMBERS, resources={"cpu": "100m", "memory": "16Mi"})
+                await world.submit(name, replicas=MEMBERS, restarts=1, resources={"cpu": "100m", "memory": "16Mi"})
             async with asyncio.timeout(60):
                 await stopped.wait()
             unsubscribe()

@@ -40,7 +40,7 @@ async def test_a_gang_runs_and_ends(world: World) -> None:
 async def test_a_lost_member_restarts_the_whole_gang_where_it_was(world: World) -> None:
     """A program that fails counts as a restart; all members come back under a new attempt, on the same nodes."""
     world.start_controller()
-    await world.submit("bert", replicas=3, resources=WHOLE)
+    await world.submit("bert", replicas=3, resources=WHOLE, restarts=3)
     await world.reaches("bert", Phase.RUNNING)
     before = world.nodes_of("bert")
     await world.behave("bert-1-1", exit_code="137")
@@ -358,6 +358,7 @@ async def test_real_processes_come_back_from_their_checkpoint(world: World) -> N
         await world.submit(
             "training",
             replicas=2,
+            restarts=1,
             command=[sys.executable, "-c", TRAINING],
             env={"FOLDER": str(work)},
             nodeSelector=selector,

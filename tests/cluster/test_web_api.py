@@ -70,7 +70,7 @@ async def test_a_run_from_submission_to_its_end(
     request: pytest.FixtureRequest, world: World, http: httpx2.AsyncClient
 ) -> None:
     """Watched, with members, logs over a restart, and events; and resumed after that."""
-    view = await submit(http, "bert", replicas=3)
+    view = await submit(http, "bert", replicas=3, restarts=1)
     assert view["owner"]
     path = f"/v1/runs/{world.namespace}/bert"
     seen: list[tuple[int, str]] = []

@@ -26,7 +26,10 @@ class Defaults(Document):
     shm_bytes: Memory | None = Field(default=None, alias="shm")
     """Size of /dev/shm; left out: what the container runtime gives (64 MiB as a rule)."""
     restarts: int = Field(default=3, ge=0)
-    """How often a gang is started again after its program failed."""
+    """How often a run with a checkpoint is started again after its program failed; of a sweep each member."""
+    restarts_without_checkpoint: int = Field(default=0, ge=0)
+    """The same for a run without a checkpoint, which begins anew each time and as a rule fails again in the same way.
+    Node loss and the like restart every run, however often they happen."""
     grace_seconds: Duration = Field(default=30, alias="grace")
     """Between SIGTERM and SIGKILL."""
     time_limit_seconds: DurationAboveZero | None = Field(default=None, alias="timeLimit")

@@ -151,6 +151,7 @@ class Policy(Document):
             ("memory", defaults.memory_bytes, "member.memory", member.memory_bytes),
             ("shm", defaults.shm_bytes, "member.shm", member.shm_bytes),
             ("restarts", defaults.restarts, "run.restarts", run.restarts),
+            ("restartsWithoutCheckpoint", defaults.restarts_without_checkpoint, "run.restarts", run.restarts),
             ("grace", defaults.grace_seconds, "run.grace", run.grace_seconds),
             ("timeLimit", defaults.time_limit_seconds, "run.timeLimit", run.time_limit_seconds),
             ("checkpointSize", defaults.checkpoint_size_bytes, "run.checkpointSize", run.checkpoint_size_bytes),

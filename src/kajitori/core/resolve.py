@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,6 +57,8 @@ class Facts:
     """Names of the Secrets in the run's namespace; None where nobody has looked. The same for the next two."""
     config_maps: frozenset[str] | None = None
     claims: frozenset[str] | None = None
+    promised_restarts: int = 0
+    """How many restarts the run was told that it gets by default, by what its status says."""
     earlier: tuple[EarlierRun, ...] = ()
     """Runs of the same kind of which it is known what they needed, newest first."""
 
@@ -140,14 +143,11 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
     if spec.checkpoint is not None and spec.checkpoint.size_bytes is None and policy.checkpoint.kind == "claim":
         message = f"{format_memory(defaults.checkpoint_size_bytes)} for the checkpoint"
         findings.add("CheckpointSizeDefaulted", message, "spec.checkpoint.size")
-    restarts = spec.restarts or 0
-    if spec.type == "batch":  # a service's members are kept running however often they fail
-        restarts = _or_default(spec.restarts, defaults.restarts, "restarts", _restarts, findings)
     resolved = Resolved(
         **amounts,
         gpus=gpus,
         gpu_type=gpu_type,
-        restarts=restarts,
+        restarts=_restarts_of(spec, policy, facts, findings),
         grace_seconds=_or_default(spec.grace_seconds, defaults.grace_seconds, "grace", _grace, findings),
         time_limit_seconds=time_limit,
         priority=_or_default(spec.priority, defaults.priority, "priority", _priority, findings),
@@ -294,8 +294,28 @@ def _or_default(value: Any, default: Any, name: str, shown: Any, findings: Findi
     return default
 
 
-def _restarts(count: int) -> str:
-    return "1 restart" if count == 1 else f"{count or 'no'} restarts"
+def _restarts_of(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> int:
+    """How often the run starts again after its program failed. Nothing limits that in a service."""
+    if spec.restarts is not None or spec.type == "service":
+        return spec.restarts or 0
+    if spec.checkpoint is not None:
+        count, tail = policy.defaults.restarts, ""
+    else:
+        promised = min(facts.promised_restarts, policy.defaults.restarts)
+        count, tail = max(policy.defaults.restarts_without_checkpoint, promised), " without a checkpoint"
+    words = "1 restart" if count == 1 else f"{count or 'no'} restarts"
+    findings.add("RestartsDefaulted", words + tail, "spec.restarts")
+    return count
+
+
+def promised_restarts(findings: Iterable[Finding]) -> int:
+    """The number of restarts that a run was told it gets by default; 0 if it was told none.
+
+    Earlier versions gave restarts to runs without a checkpoint, too. Such a run keeps what it was told.
+    """
+    told = next((each.message for each in findings if each.code == "RestartsDefaulted"), "")
+    number = told.partition(" ")[0]
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
 
 
 def _grace(seconds: int) -> str:

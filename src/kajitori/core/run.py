@@ -163,8 +163,8 @@ class RunSpec(Document):
     code: CodeUse | None = None
     checkpoint: Checkpoint | None = None
     restarts: int | None = Field(default=None, ge=0, le=1_000_000)
-    """How often the gang, or each member of a sweep, starts again after its program failed. Node loss and the like do
-    not count."""
+    """How often the gang, or each member of a sweep, starts again after its program failed. Left out: as often as
+    policy says if the run has a checkpoint, else never. Node loss and the like do not count."""
     priority: Literal["high", "normal", "low"] | None = None
     """Who gets nodes first; among equals whoever waits longest."""
     time_limit_seconds: DurationAboveZero | None = Field(default=None, alias="timeLimit")

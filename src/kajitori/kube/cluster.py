@@ -23,6 +23,7 @@ from kajitori.core.policy import Policy
 from kajitori.core.preflight import policy_for_tests
 from kajitori.core.provisioning import Pool
 from kajitori.core.reasons import Phase
+from kajitori.core.resolve import promised_restarts
 from kajitori.core.run import RunSpec, name_fault
 from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot
 from kajitori.core.status import RunStatus
@@ -287,7 +288,7 @@ class ClusterView:
             raise InvalidInput([*draft.faults, *objections(draft, policy, facts, run=identity)])
         check_begun_so(run.status, draft.spec)
         name = meta.name if draft.spec.checkpoint is not None or name_fault(meta.name) else ""
-        key = (written, meta.namespace, owner, name, facts.admitted, facts.earlier, is_test)
+        key = (written, meta.namespace, owner, name, facts.admitted, facts.promised_restarts, facts.earlier, is_test)
         if self._decisions_of != self.version or len(self._decisions) >= REMEMBERED_DECISIONS:
             self._decisions, self._decisions_of = {}, self.version
         known = self._decisions.get(key)
@@ -321,7 +322,12 @@ class ClusterView:
         return life, None if draft.faults else spec
 
     def _facts_about(self, run: RunObject) -> Facts:
-        return Facts(table=self.possible_table(), admitted=run.status is not None and run.status.attempts > 0)
+        status = run.status
+        return Facts(
+            table=self.possible_table(),
+            admitted=status is not None and status.attempts > 0,
+            promised_restarts=promised_restarts(status.findings) if status is not None else 0,
+        )
 
 
 def _name(run: RunObject) -> str:

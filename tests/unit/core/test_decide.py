@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from tests.helpers.deciding import CLUSTER, FACTS, GI, codes, container, decided
 from kajitori.core import first_step
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.policy import default_policy, parse_policy
+from kajitori.core.resolve import promised_restarts
 from kajitori.core.run import parse_spec
 from kajitori.core.snapshot import NodeTable
+from kajitori.core.status import Finding
 from kajitori.errors import Refused
 from kajitori.local.apiserver.certificates import ensure_certificates
 
@@ -35,7 +38,7 @@ def test_a_bare_run() -> None:
     assert container(decision)["resources"] == {"requests": amounts, "limits": amounts}
     assert decision.request.cpu_millis == 1000
     assert decision.request.memory_bytes == 2 * GI
-    assert decision.limits.restarts == 3
+    assert decision.limits.restarts == 0
     assert decision.limits.grace_seconds == 30
     assert decision.limits.restart_grace_seconds == 5
     assert decision.limits.time_limit_seconds is None
@@ -300,6 +303,54 @@ def test_burstable_is_told_the_risk() -> None:
     assert decision.request.memory_bytes == 2 * GI
 
 
+SAVES = {"checkpoint": {"path": "/ckpt"}}
+
+
+@pytest.mark.parametrize(
+    ("document", "policy", "restarts", "told"),
+    [
+        ({}, {}, 0, "no restarts without a checkpoint"),
+        (SAVES, {}, 3, "3 restarts"),
+        ({"restarts": 2}, {}, 2, ""),
+        (SAVES | {"restarts": 0}, {}, 0, ""),
+        ({"array": "0-9"}, {}, 0, "no restarts without a checkpoint"),
+        (SAVES | {"array": "0-9"}, {}, 3, "3 restarts"),
+        (SAVES, {"restarts": 1}, 1, "1 restart"),
+        ({}, {"restarts": 5}, 0, "no restarts without a checkpoint"),
+        ({}, {"restartsWithoutCheckpoint": 1}, 1, "1 restart without a checkpoint"),
+    ],
+)
+def test_a_failing_program_restarts_only_from_a_checkpoint(
+    document: dict[str, Any], policy: dict[str, int], restarts: int, told: str
+) -> None:
+    """Without one it begins anew and fails again: four tracebacks for one typo. The run or policy may say otherwise."""
+    decision = decided(document, {"defaults": policy})
+    assert decision.limits.restarts == restarts
+    assert [each.message for each in decision.findings if each.code == "RestartsDefaulted"] == [told] * bool(told)
+
+
+@pytest.mark.parametrize(
+    ("told", "policy", "restarts"),
+    [
+        ("3 restarts", {}, 3),
+        ("3 restarts", {"restarts": 2}, 2),
+        ("1 restart", {}, 1),
+        ("no restarts without a checkpoint", {}, 0),
+        ("2 restarts without a checkpoint", {}, 2),
+        ("many restarts", {}, 0),
+        ("", {}, 0),
+    ],
+)
+def test_a_run_keeps_the_restarts_that_it_was_told(told: str, policy: dict[str, int], restarts: int) -> None:
+    """Earlier versions restarted every run: one that they stored goes on so, as far as policy still allows it."""
+    told_before = promised_restarts([Finding("CpuDefaulted", "9 cores"), Finding("RestartsDefaulted", told)])
+    facts = replace(FACTS, promised_restarts=told_before)
+    decision = decided({}, {"defaults": policy}, facts)
+    assert decision.limits.restarts == restarts
+    assert promised_restarts(decision.findings) == restarts
+    assert decided({"restarts": 1}, {}, facts).limits.restarts == 1
+
+
 def test_no_memory_limit_means_no_restart() -> None:
     """Where nothing limits memory, what ate one node's is not carried to the next."""
     decision = decided({"restarts": 10}, {"memoryWithoutLimit": "unlimited"})
@@ -393,7 +444,7 @@ def test_who_vouches_for_the_server_reaches_the_first_step(tmp_path: Path) -> No
 
 
 def test_a_service_has_no_number_of_restarts() -> None:
-    """Its members are kept running, so nothing is said about a default of three."""
+    """Its members are kept running, so nothing is said about how often."""
     assert "RestartsDefaulted" in codes(decided({}))
     assert "RestartsDefaulted" not in codes(decided({"type": "service"}))
 

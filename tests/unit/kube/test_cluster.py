@@ -11,7 +11,8 @@ from tests.helpers.queue_scene import QueueScene, ago
 from kajitori.core import names
 from kajitori.core.policy import default_policy, parse_policy
 from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, RunStatus
+from kajitori.core.resolve import promised_restarts
+from kajitori.core.status import Attempt, Finding, RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
@@ -56,6 +57,21 @@ def test_members_say_whose_they_are() -> None:
         _, decision = view.decide(run)
         owners.append(decision.template["metadata"].get("annotations"))
     assert owners == [{names.ANNOTATION_OWNER: "ada"}, None]
+
+
+def test_a_run_that_an_older_version_stored_keeps_its_restarts() -> None:
+    """Its status says three, as every run had then. A new one, from kubectl or not, has none without a checkpoint."""
+    view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None))
+    spec = msgspec.Raw(msgspec.json.encode({"image": "a:1", "resources": {"cpu": 1, "memory": "1Gi"}}))
+    told = msgspec.structs.replace(STATUS, findings=[Finding("RestartsDefaulted", "3 restarts", "spec.restarts")])
+    restarts = []
+    for status in (told, STATUS, None):
+        run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision"), spec=spec, status=status)
+        _, decision = view.decide(run)
+        restarts.append(decision.limits.restarts)
+        if status is told:  # the controller writes these findings back: the next look finds the same
+            assert promised_restarts(decision.findings) == 3
+    assert restarts == [3, 0, 0]
 
 
 def decided(scene: QueueScene, name: str, **changes: Any) -> Any:

@@ -98,7 +98,7 @@ def _words(*known: str) -> Any:
 @click.option("--code", metavar="DIR[:PATH]", help="Folder, or sha256:… of one, that all members start in.")
 @click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
 @click.option("--checkpoint-every", metavar="TIME", help="How often the program writes it: 10m.")
-@click.option("--restarts", metavar="N", help="Restarts of the gang after failures of the program; 0: none.")
+@click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it, such as 8h; short ones start sooner.")
 @click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL, such as 60s.")
 @click.option(
