@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kajitori.core.run import RunSpec, parse_spec
-from kajitori.core.validation import path_of
+from kajitori.core.validation import meant_fields, path_of
 from kajitori.errors import Fault, InvalidInput
 
 _STAND_IN_IMAGE = "image"
@@ -28,7 +28,7 @@ class Draft:
     faults: tuple[Fault, ...] = ()
     """What is wrong with it by itself."""
     unread: frozenset[str] = frozenset()
-    """Paths of what is left out of `spec`, such as `resources.gpu`."""
+    """Paths of what is left out of `spec`, such as `resources.gpu`, also where it was written in another place."""
     places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of lists that lack some items: which place each of those that are left has in what was written."""
 
@@ -71,6 +71,7 @@ def _readable_part(document: Mapping[str, Any]) -> tuple[RunSpec | None, frozens
             spec = RunSpec.model_validate(rest)
         except ValidationError as error:
             locations = {tuple(each["loc"][:2]) for each in error.errors(include_url=False)}
+            unread |= {path_of("", meant) for meant in meant_fields(error, RunSpec)}
             if () in locations or not locations:
                 return None, frozenset(unread), {}
         else:

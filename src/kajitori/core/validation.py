@@ -43,7 +43,8 @@ def read(model: type[M], document: object, where: str) -> tuple[M | None, list[F
 
     A document with faults is read once more without the top-level fields that have some, so that checks across fields
     still see the rest: the model is then partial. It is None where nothing could be read. The third answer names the
-    top-level fields that were left out (as written).
+    top-level fields that were left out (as written), and those in which an unknown field probably belongs: what is
+    missing there is no fault of its own.
     """
     if not isinstance(document, Mapping):
         kind = "nothing" if document is None else _kind_of(document)
@@ -53,12 +54,13 @@ def read(model: type[M], document: object, where: str) -> tuple[M | None, list[F
     except ValidationError as error:
         faults = list(faults_of(error, model, where))
         broken = frozenset(str(each["loc"][0]) for each in error.errors(include_url=False) if each["loc"])
+        meant = frozenset(str(path[0]) for path in meant_fields(error, model))
     rest = {key: value for key, value in document.items() if key not in broken}
     for name, info in model.model_fields.items():
         if info.is_required() and (info.alias or name) not in rest:
             rest[info.alias or name] = _STAND_IN
     try:
-        return model.model_validate(rest), faults, broken
+        return model.model_validate(rest), faults, broken | meant
     except ValidationError:
         return None, faults, broken
 
@@ -79,7 +81,7 @@ def faults_of(error: ValidationError, model: type[BaseModel], where: str) -> Ite
         if isinstance(cause, ValueError) and hasattr(cause, "hint"):
             message, hint, code = str(cause), str(cause.hint), str(getattr(cause, "code", code))
         elif each["type"] == "extra_forbidden":
-            message, hint, code = _unknown(model, location)
+            message, hint, code = _unknown(model, location, where)
         else:
             message, hint = _plain(each["type"], each.get("ctx", {}), each["msg"], each.get("input"))
             if each["type"] in _NO_MODEL:
@@ -150,29 +152,50 @@ def _plain(kind: str, context: dict[str, Any], message: str, value: object) -> t
     return message[0].lower() + message[1:], ""
 
 
-def _unknown(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, str, str]:
+def _unknown(model: type[BaseModel], location: tuple[int | str, ...], where: str) -> tuple[str, str, str]:
     name = str(location[-1])
-    here = _model_at(model, location[:-1])
-    known = _names(here)
-    hint = ""
-    if nearest(name, known) is None or name.casefold() not in {each.casefold() for each in known}:
-        hint = next((f"it belongs under {path}" for path in _elsewhere(model, name)), "")
-    return f"there is no field {name[:_VALUE_SHOWN]!r}", hint or did_you_mean(name, known), "UnknownField"
+    known = _names(_model_at(model, location[:-1]))
+    meant = _meant(model, location)
+    hint = did_you_mean(name, known)
+    if meant is not None and meant[:-1] != location[:-1]:
+        place = path_of("", meant[:-1]) or where
+        hint = f"it belongs under {place}" if meant[-1] == name else f"did you mean {path_of('', meant)}?"
+    return f"there is no field {name[:_VALUE_SHOWN]!r}", hint, "UnknownField"
+
+
+def meant_fields(error: ValidationError, model: type[BaseModel]) -> list[tuple[int | str, ...]]:
+    """The locations of the fields that the writer of unknown ones probably meant."""
+    unknown = (tuple(each["loc"]) for each in error.errors(include_url=False) if each["type"] == "extra_forbidden")
+    return [meant for location in unknown if (meant := _meant(model, location)) is not None]
+
+
+def _meant(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[int | str, ...] | None:
+    """The location of the field that an unknown one probably is: of the same name in another part of the document
+    before one of a similar name. None where no name is near."""
+    name, holder = str(location[-1]), location[:-1]
+    near = nearest(name, _names(_model_at(model, holder)))
+    if near is not None and near.casefold() == name.casefold():
+        return (*holder, near)
+    parts = [(path, _names(part)) for path, part in _parts(model) if path != holder]
+    for path, names in parts:
+        if name in names:
+            return (*path, name)
+    if near is not None:
+        return (*holder, near)
+    return next(((*path, other) for path, names in parts if (other := nearest(name, names)) is not None), None)
 
 
 def _names(model: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
-def _elsewhere(model: type[BaseModel], name: str, path: str = "") -> Iterator[str]:
-    """Paths of the parts of a document that do have a field of that very name."""
+def _parts(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
+    """The document and all parts of it that have fields, each with its path."""
+    yield path, model
     for field, info in model.model_fields.items():
         inner = _model_in(info.annotation)
         if inner is not None:
-            inner_path = f"{path}{info.alias or field}"
-            if name in _names(inner):
-                yield inner_path
-            yield from _elsewhere(inner, name, f"{inner_path}.")
+            yield from _parts(inner, (*path, info.alias or field))
 
 
 def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:

@@ -65,6 +65,7 @@ REFUSE = parse_policy(
         "defaults": {"memory": "1Gi", "cpu": 1, "restarts": 1},
     }
 )
+NEVER = parse_policy({"images": {"allow": ["registry/*"]}, "gpu": {"cpuRunsOnGpuNodes": "never"}})
 FOLLOWING: dict[str, tuple[dict[str, Any], Policy | None, tuple[NodeFacts, ...]]] = {
     "a limit that was given, but can't be read": ({"resources": {"memory": "lots"}}, REFUSE, ()),
     "an image that was given, but can't be read": ({"image": "UPPER", "resources": {"memory": "1Gi"}}, REFUSE, ()),
@@ -73,6 +74,10 @@ FOLLOWING: dict[str, tuple[dict[str, Any], Policy | None, tuple[NodeFacts, ...]]
     "shm within a memory that can't be read": ({"resources": {"shm": "8Gi", "memory": "lots"}}, None, ()),
     "GPUs that can't be read, and no other nodes": ({"resources": {"gpu": "x"}}, None, (NODE,)),
     "a type without GPUs, and no other nodes": ({"resources": {"gpuType": "h100"}}, None, (NODE,)),
+    "GPUs outside resources, and no other nodes": ({"gpu": 8}, NEVER, (NODE,)),
+    "GPUs under a wrong name, and no other nodes": ({"resources": {"gpus": 8}}, NEVER, (NODE,)),
+    "both at once": ({"gpus": 8}, NEVER, (NODE,)),
+    "a limit outside resources": ({"memory": "64Gi"}, REFUSE, ()),
     "GPUs that can't be read, and cores of GPU nodes": ({"resources": {"gpu": "x", "cpu": 32}}, None, ()),
     "a gang of members whose size can't be read": ({"replicas": 20, "resources": {"cpu": "a little"}}, None, ()),
 }

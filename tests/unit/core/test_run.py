@@ -126,6 +126,9 @@ def test_all_faults_at_once() -> None:
 
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("unknown field of another part", {"gpu": 3}, "spec.gpu", "it belongs under resources"),
+    ("GPUs outside resources", {"gpu": 3, "resources": {"gpuType": "h100"}}, "spec.gpu", "it belongs under resources"),
+    ("a wrong name outside its part", {"gpus": 3}, "spec.gpus", "did you mean resources.gpu?"),
+    ("a field of the whole in a part", {"resources": {"replicas": 3}}, "spec.resources.replicas", "belongs under spec"),
     ("a field of a later version", {"mesh": "0-9"}, "spec.mesh", "known:"),
     ("request above limit", {"qos": "burstable", "resources": {"memory": "1Gi", "memoryRequest": "2Gi"}}, "", ""),
     ("burstable unsaid", {"resources": {"cpu": 2, "cpuRequest": 1}}, "spec.resources.cpuRequest", "qos: burstable"),
