@@ -18,7 +18,7 @@ from kajitori.core.tickets import Ticket, sign
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Pod
-from kajitori.kube.resources import NAMESPACES, PODS, PRIORITY_CLASSES, RUNS, Resource
+from kajitori.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RUNS, Resource
 from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
 
@@ -154,3 +154,31 @@ async def preempt(world: World, name: str, node: str) -> None:
             PODS, victim_name, patch, world.namespace, kind=PatchKind.STRATEGIC, subresource="status"
         )
         await world.client.delete(PODS, victim_name, world.namespace)
+
+
+async def test_a_run_waits_in_a_cluster_without_nodes(world: World) -> None:
+    """No node, then one that has not said yet what it has, then nodes one by one: refusing it would be for good."""
+    world.start_controller()
+    for node in list(world.mirror.nodes):
+        await world.client.delete(NODES, node)
+    await world.until(lambda: not world.mirror.nodes, "no node is left")
+    await world.submit("bert", replicas=2, resources=WHOLE)
+    await world.submit("whole", resources={"gpuType": "h100", "wholeNode": True})
+    await world.until(lambda: "no node for such a member yet" in world.status("bert").message, "it waits and says why")
+    await world.client.create(NODES, {"metadata": {"name": "new"}})
+    await world.until(lambda: "new" in world.mirror.nodes, "a node joins")
+    amounts = {"cpu": "2", "memory": "4Gi", "pods": "110"}
+    status = {"capacity": amounts, "allocatable": amounts}
+    await world.client.patch(NODES, "new", {"status": status}, subresource="status")
+    await world.until(lambda: "cpu" in world.mirror.nodes["new"].status.allocatable, "a small one")
+    await world.submit("large", resources={"cpu": 32})
+    await world.reaches("large", Phase.FAILED)  # a cluster whose nodes are known refuses it
+    assert {world.status(name).phase for name in ("bert", "whole")} == {Phase.QUEUED}
+    async with world.nodes("late-", 3):
+        await world.reaches("bert", Phase.RUNNING)
+        await world.reaches("whole", Phase.RUNNING)
+        limits = world.pods("whole")[0].spec.containers[0].resources.limits
+        assert str(limits["nvidia.com/gpu"]) == str(GPUS), "what a whole node has is known now"
+        for name in ("bert", "whole"):
+            await world.succeed(name)
+            await world.reaches(name, Phase.SUCCEEDED)

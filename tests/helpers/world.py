@@ -105,30 +105,34 @@ class World:
         """With nodes that are ready and a mirror; without a controller."""
         await install(self.client)
         await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
-        stop = asyncio.Event()
+        async with self.nodes("gpu-", NODES_COUNT), KubeClient(self.controllers) as self._theirs, self.mirror:
+            self.mirror.on_change(self._note)
+            await asyncio.wait_for(self.mirror.wait_synced(), PATIENCE_SECONDS)
+            await self.until(
+                lambda: len([n for n in self.mirror.nodes.values() if n.is_ready and not n.spec.taints]) >= 8,
+                "eight nodes ready",
+            )
+            try:
+                yield self
+            finally:
+                await self._clean_up()
+
+    @contextlib.asynccontextmanager
+    async def nodes(self, prefix: str, count: int) -> AsyncIterator[None]:
+        """As many simulated nodes, of eight GPUs each."""
         settings = SimSettings(
-            count=NODES_COUNT,
-            prefix="gpu-",
+            count=count,
+            prefix=prefix,
             gpus=GPUS,
             gpu_product="NVIDIA-H100-80GB-HBM3",
             heartbeat_seconds=5.0,
             remove_not_ready_taint=True,
             address=self.address,
         )
-        sim = SimulatedNodes(self.client, settings, serving=self.serving)
-        playing = asyncio.create_task(sim.run(stop))
+        stop = asyncio.Event()
+        playing = asyncio.create_task(SimulatedNodes(self.client, settings, serving=self.serving).run(stop))
         try:
-            async with KubeClient(self.controllers) as self._theirs, self.mirror:
-                self.mirror.on_change(self._note)
-                await asyncio.wait_for(self.mirror.wait_synced(), PATIENCE_SECONDS)
-                await self.until(
-                    lambda: len([n for n in self.mirror.nodes.values() if n.is_ready and not n.spec.taints]) >= 8,
-                    "eight nodes ready",
-                )
-                try:
-                    yield self
-                finally:
-                    await self._clean_up()
+            yield
         finally:
             stop.set()
             await asyncio.gather(playing, return_exceptions=True)

@@ -165,9 +165,11 @@ def progress_words(run: View) -> str:
 
 def member_words(run: View) -> str:
     """`3/4`: members that run (or, of an ended run, that succeeded) of all; of a sweep, `37/100 ended`; of an elastic
-    gang, `12 of 8-32`."""
+    gang, `12 of 8-32`; `-` of a refused run whose number of members makes no sense."""
     counts = status_of(run).get("members") or {}
-    total = counts.get("total") or members_asked_for(run)
+    total = counts.get("total") or _members_in(run)
+    if not total:
+        return "-"
     if is_sweep(run) and not is_final(run):
         return f"{counts.get('succeeded', 0) + counts.get('failed', 0)}/{total} ended"
     done = counts.get("succeeded" if is_final(run) else "running", 0)
@@ -197,12 +199,18 @@ def members_there(run: View) -> int:
 
 
 def members_asked_for(run: View) -> int:
-    """How many members the spec asks for, of an elastic gang at most."""
+    """How many members the spec asks for, of an elastic gang at most; 1 where it makes no sense."""
+    return _members_in(run) or 1
+
+
+def _members_in(run: View) -> int:
+    """The same; 0 where it makes no sense: a run from kubectl may ask for -3, and is refused."""
     spec = run.get("spec") or {}
     try:
-        return len(parse_array(spec["array"]).indices) if spec.get("array") else spec.get("replicas", 1)
-    except (ValueError, TypeError):  # from kubectl, and refused
-        return 1
+        asked = len(parse_array(spec["array"]).indices) if spec.get("array") else spec.get("replicas", 1)
+    except (ValueError, TypeError):
+        return 0
+    return max(asked, 0) if isinstance(asked, int) else 0
 
 
 def members_at_once(run: View) -> int:
@@ -211,7 +219,7 @@ def members_at_once(run: View) -> int:
         return members_there(run)
     spec = run.get("spec") or {}
     try:
-        return parse_array(spec["array"]).at_once if spec.get("array") else spec.get("replicas", 1)
+        return parse_array(spec["array"]).at_once if spec.get("array") else members_asked_for(run)
     except (ValueError, TypeError):
         return 1
 
@@ -237,7 +245,7 @@ def gpu_words(run: View) -> str:
     gpu_type = resources.get("gpuType") or ""
     is_range = size_words(run) and not members_there(run)
     fewest = f"{(resources.get('gpu') or 1) * spec['minReplicas']}-" if is_range else ""
-    if resources.get("gpu"):
+    if (resources.get("gpu") or 0) > 0:
         return f"{fewest}{resources['gpu'] * replicas} {gpu_type}".rstrip()
     if resources.get("wholeNode") and gpu_type:
         return f"{fewest}{replicas} {'node' if replicas == 1 else 'nodes'} {gpu_type}"

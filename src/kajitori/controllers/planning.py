@@ -82,8 +82,10 @@ class Planning:
         """Runs that were being worked on when they might have been started, or asked to give way."""
         self._turns = Turns(lambda: starter.at_a_time)
         self._being_told: set[Key] = set()
-        self._asked_under = 0
-        """The version of the policy that all who wait were asked about last."""
+        self._outdated: set[Key] = set()
+        """Runs that wait and have to be decided about again before they start: policy or nodes have changed."""
+        self._outdated_as_of = 0
+        """The version of the cluster that these were looked for with."""
         self._look_again_at: datetime | None = None
         """When the queue is looked at again though nothing changes."""
 
@@ -100,17 +102,22 @@ class Planning:
         request = request_of(run, admitted.decision, needs, status)
         if self._queue.wait(Waiting(key, run, admitted, status, request, version)):
             self._changed = True
-        if admitted.policy_version < self._cluster.policy_version:  # it changed while this run was looked at
+        if admitted.is_outdated(self._cluster.policy_version, self._cluster.version):  # changed while it was looked at
+            self._outdated.add(key)
             self._work.add(key)
+        else:
+            self._outdated.discard(key)
 
     def leave(self, key: Key) -> None:
         """The run does not need nodes now."""
         self.first_look.note(key)
+        self._outdated.discard(key)
         self._queue.leave(key)
 
     def forget(self, key: Key) -> None:
         """The run is gone."""
         self.first_look.note(key)
+        self._outdated.discard(key)
         self._queue.forget(key)
         self._changed = True
 
@@ -157,19 +164,17 @@ class Planning:
                 self._rests_until = loop.time() + rest * (loop.time() - began)
         elif self._changed and began >= self._heads_rest_until:
             self._changed, self._only_heads_seen = False, True
-            self._begin_all(self._queue.plan_heads(self._work.busy, self._time_of_facts(), self._turns.left))
+            self._look_for_outdated()
+            busy = self._work.busy | self._outdated
+            self._begin_all(self._queue.plan_heads(busy, self._time_of_facts(), self._turns.left))
             rest = REST_OF_HEADS_WHEN_BUSY if self._statuses.are_held_up else REST_OF_HEADS
             self._heads_rest_until = loop.time() + rest * (loop.time() - began)
 
     def _plan_all(self) -> None:
         """Starts what fits, and tells the others why they wait."""
         self._look_again_at = None
-        in_force = self._cluster.policy_version
-        outdated = self._queue.decided_before(in_force)
-        if outdated and in_force != self._asked_under:  # policy is asked for each attempt, and it is another one now
-            self._asked_under = in_force
-            self._work.add(*outdated)
-        cycle = self._queue.plan(self._work.busy | outdated, self._time_of_facts(), self._turns.left)
+        self._look_for_outdated()
+        cycle = self._queue.plan(self._work.busy | self._outdated, self._time_of_facts(), self._turns.left)
         self._passed_over.update(cycle.busy)
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
@@ -188,6 +193,16 @@ class Planning:
             for waiting, shortage in (each for each in cycle.waits if each[0].key not in self._work.busy):
                 name = waiting.request.key
                 self._explain(waiting, shortage, cycle.explainer, freed.get(name, ""), asking.of(name))
+
+    def _look_for_outdated(self) -> None:
+        """Has those decided about again for which policy or nodes have changed: policy is asked for each attempt."""
+        version = self._cluster.version
+        if version == self._outdated_as_of:
+            return
+        self._outdated_as_of = version
+        self._outdated = self._queue.decided_before(self._cluster.policy_version, version)
+        if self._outdated:
+            self._work.add(*self._outdated)
 
     def _freed(self, cycle: Cycle) -> dict[str, str]:
         """By the gang's key: who gives way to those that wait, in words."""

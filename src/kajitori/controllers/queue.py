@@ -55,6 +55,15 @@ class Admitted:
     decision: Decision | None = None
     policy_version: int = 0
     """Of the policy that was asked."""
+    cluster_version: int = 0
+    """Of the nodes that it was decided about with."""
+
+    def is_outdated(self, policy_version: int, cluster_version: int) -> bool:
+        """Whether policy may decide otherwise now. How much a run of whole nodes asks for follows from the nodes."""
+        if self.policy_version < policy_version:
+            return True
+        of_nodes = self.spec is not None and self.spec.resources.whole_node
+        return of_nodes and self.cluster_version < cluster_version
 
     def resolved(self) -> tuple[RunSpec, Decision]:
         """Spec and decision; raises where policy refuses the run: nothing new may be started for it."""
@@ -193,9 +202,10 @@ class Queue:
         self.leave(key)
         self._placed.pop(key, None)
 
-    def decided_before(self, policy_version: int) -> set[Key]:
-        """Runs that wait as an older policy than this one had them."""
-        return {key for key, waiting in self._waiting.items() if waiting.admitted.policy_version < policy_version}
+    def decided_before(self, policy_version: int, cluster_version: int) -> set[Key]:
+        """Runs that wait as an older policy, or one that was asked about other nodes, had them."""
+        waiting = self._waiting.items()
+        return {key for key, each in waiting if each.admitted.is_outdated(policy_version, cluster_version)}
 
     def plan(self, busy: Collection[Key], now: datetime, left: Left | None = None) -> Cycle:
         """One cycle: all waiting runs in order, on what is free; those that are worked on (`busy`) don't start.

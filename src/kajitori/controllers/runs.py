@@ -329,7 +329,7 @@ class RunController:
         spec, decision = known[1]
         status = msgspec.structs.replace(status, findings=list(decision.findings))
         life = life_of(run, spec, decision, status)
-        return Admitted(life, spec, decision, policy_version)
+        return Admitted(life, spec, decision, policy_version, version[-1])
 
     async def _perform(
         self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step, members: Sequence[gang.Member]

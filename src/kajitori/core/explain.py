@@ -143,7 +143,9 @@ def _explain(gang: GangRequest, shortage: Shortage, kind: _Kind, reason: Reason)
         missing["cpuMillis"] = short_by * member.cpu_millis
         missing["memoryBytes"] = short_by * member.memory_bytes
     parts = [_needs(gang), _free(member, shortage)]
-    if shortage.fit_ever < shortage.members:
+    if not shortage.eligible.any():
+        parts.append("the cluster has no node for such a member yet")
+    elif shortage.fit_ever < shortage.members:
         parts.append(f"the nodes that are in order now hold at most {shortage.fit_ever}")
     lacks = "; ".join(parts)
     with_gpus = bool(member.gpus)

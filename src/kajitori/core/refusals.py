@@ -13,7 +13,7 @@ from kajitori.core.quantity import format_cores, format_cpu, format_duration, fo
 from kajitori.core.reach import reach_faults
 from kajitori.core.resolve import PASSING_TAINTS, Facts, Resolved, RunIdentity
 from kajitori.core.run import RunSpec, name_fault
-from kajitori.core.snapshot import CPU, GPU, MEMORY, NodeTable
+from kajitori.core.snapshot import CPU, GPU, MEMORY, NodeTable, Taint
 from kajitori.core.suggest import did_you_mean
 from kajitori.core.template import begins_with_step
 from kajitori.errors import Fault
@@ -57,7 +57,8 @@ def refusals(
     if spec.launcher == "mpi" and policy.start.image is None:
         message = "members cannot be given keys and hostfile here: policy names neither start.image nor start.server"
         yield Fault("spec.launcher", message, "mpi", _ASK, "NoFirstStep")
-    if facts.table is not None and len(facts.table) and not facts.admitted and not policy.nodes_on_demand:
+    if _limits_size(facts, policy, member):
+        assert facts.table is not None
         yield from _cluster(spec, facts.table, resolved, member, grows=bool(policy.node_pools))
     elif spec.resources.gpu_type is not None and not resolved.gpus:
         hint = "say how many with resources.gpu"
@@ -240,6 +241,28 @@ def _checkpoint(spec: RunSpec, policy: Policy, run: RunIdentity) -> Iterator[Fau
         yield Fault("spec.checkpoint", message, spec.checkpoint.path, "use replicas: 1", "CheckpointOfOne")
     if rules.kind == "claim" and policy.mounts.own_path_only:
         yield _cannot_mount("spec.checkpoint.path", spec.checkpoint.path, "")
+
+
+def _limits_size(facts: Facts, policy: Policy, member: MemberRequest) -> bool:
+    """Whether the nodes say how large a run can be at most. A cluster that grows by itself does not, nor one that has
+    no node for runs yet, or one that has just joined and not said what it has: the run waits then."""
+    table = facts.table
+    if table is None or facts.admitted or policy.nodes_on_demand:
+        return False
+    patterns = tuple(policy.security.refuse_tolerations)
+    tolerated = member.tolerations + PASSING_TAINTS
+
+    def is_barred(taint: Taint) -> bool:
+        """Whether no run may tolerate the taint, such as that of a control plane."""
+        if taint.effect == "PreferNoSchedule" or any(each.tolerates(taint) for each in tolerated):
+            return False
+        return any(fnmatchcase(taint.key, pattern) for pattern in patterns)
+
+    def is_known() -> bool:
+        of_runs = [node for node in table.nodes if not any(map(is_barred, node.taints))]
+        return bool(of_runs) and all(node.cpu_millis or node.memory_bytes for node in of_runs)
+
+    return table.once((_limits_size, patterns, tolerated), is_known)
 
 
 def _cluster(

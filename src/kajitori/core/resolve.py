@@ -52,7 +52,8 @@ class Facts:
     table: NodeTable | None = None
     """All nodes; None where nobody has looked."""
     admitted: bool = False
-    """The run was admitted before: what the cluster lacks today is then a reason to wait, not one to refuse."""
+    """The run was admitted before, as it is written now: what the cluster lacks today is a reason to wait, not one to
+    refuse."""
     secrets: frozenset[str] | None = None
     """Names of the Secrets in the run's namespace; None where nobody has looked. The same for the next two."""
     config_maps: frozenset[str] | None = None
@@ -123,6 +124,10 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
     if not gpus and gpu_type and smallest is not None:
         gpus = int(smallest[GPU])
         findings.add("WholeNodeGpus", f"a whole {gpu_type} node has {gpus} GPUs", "spec.resources.gpu")
+    elif not gpus and gpu_type and facts.table is not None and not policy.nodes_on_demand:
+        gpus = 1  # it waits for a node of that type, and is decided about anew when one comes
+        message = f"how many GPUs a whole {gpu_type} node has is known once there is one"
+        findings.add("WholeNodeGpus", message, "spec.resources.gpu")
 
     amounts = _amounts(spec, policy, smallest, findings)
     if not amounts["memory_unknown"]:

@@ -34,7 +34,7 @@ from kajitori.kube.mirror import Mirror
 from kajitori.kube.node_facts import node_facts
 from kajitori.kube.objects import RunObject
 from kajitori.kube.pools import Barred, PoolView
-from kajitori.kube.stored_runs import check_begun_so, keeps_nodes, member_of_template, type_of
+from kajitori.kube.stored_runs import check_begun_so, keeps_nodes, member_of_template, type_of, was_admitted
 from kajitori.policyfile import PolicyFile
 
 REMEMBERED_DECISIONS = 1024
@@ -325,7 +325,7 @@ class ClusterView:
         status = run.status
         return Facts(
             table=self.possible_table(),
-            admitted=status is not None and status.attempts > 0,
+            admitted=was_admitted(run),
             promised_restarts=promised_restarts(status.findings) if status is not None else 0,
         )
 

@@ -11,7 +11,7 @@ import msgspec
 from kajitori.core import first_step, gang, names
 from kajitori.core.decide import Decision
 from kajitori.core.planner import MemberRequest
-from kajitori.core.reasons import Reason
+from kajitori.core.reasons import Phase, Reason
 from kajitori.core.run import RunSpec
 from kajitori.core.status import Attempt, RunStatus
 from kajitori.errors import InvalidInput
@@ -60,6 +60,15 @@ def type_of(run: RunObject) -> Literal["batch", "service"]:
         return "service" if msgspec.json.decode(run.spec, type=_Type).type == "service" else "batch"
     except msgspec.ValidationError:
         return "batch"
+
+
+def was_admitted(run: RunObject) -> bool:
+    """Whether the controller has admitted the run before: it had an attempt, or it waits as it is written now."""
+    status = run.status
+    if status is None:
+        return False
+    waits = status.phase is Phase.QUEUED and status.observed_generation == run.metadata.generation
+    return status.attempts > 0 or waits
 
 
 def code_digests(run: RunObject) -> set[str]:

@@ -132,6 +132,17 @@ def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> No
     assert to_document(parse_spec(request.spec)) == to_document(parse_spec(spec))
 
 
+@pytest.mark.parametrize("spec", [{"replicas": -3}, {"replicas": 0}, {"array": "9-1"}])
+def test_a_number_of_members_that_makes_no_sense_is_not_shown(spec: dict[str, Any]) -> None:
+    """Such a run came from kubectl and is refused; no number is calculated with what it asks for."""
+    run = view("bert", "Failed", reason="Refused", spec={"image": "x", "resources": {"gpu": 8}, **spec})
+    run["status"]["members"] = {"total": 0}
+    assert words.member_words(run) == "-"
+    assert words.gpu_words(run) == "8"
+    assert words.members_asked_for(run) == 1
+    assert words.gpu_words(run | {"spec": {"resources": {"gpu": -8}}}) == ""
+
+
 def test_a_sweep_in_words() -> None:
     """Its members have restarts of their own, so those of all are counted without what is allowed."""
     counts = {"total": 10, "running": 2, "succeeded": 4, "failed": 1}

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
 
-from kajitori.controllers.queue import DOUBT_PATIENCE, Queue
+from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue
 from kajitori.core import gang, names
 from kajitori.core.planner import GangRequest
 from kajitori.core.reasons import Phase
+from kajitori.core.run import parse_spec
 from kajitori.core.status import Attempt, MemberCounts, RunStatus, template_text
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
@@ -173,9 +174,17 @@ def test_whoever_was_judged_by_an_older_policy_is_known() -> None:
     """Until he is asked about anew he gets no node."""
     scene = Scene(2)
     scene.wait("old", 1)
-    assert scene.queue.decided_before(0) == set()
-    assert scene.queue.decided_before(1) == {("team", "old")}
-    assert not scene.queue.plan(scene.queue.decided_before(1), NOW).starts
+    assert scene.queue.decided_before(0, 1) == set()
+    assert scene.queue.decided_before(1, 1) == {("team", "old")}
+    assert not scene.queue.plan(scene.queue.decided_before(1, 1), NOW).starts
+
+
+def test_a_run_of_whole_nodes_is_decided_about_again_when_nodes_change() -> None:
+    """How many GPUs and how much memory it asks for follows from the smallest node."""
+    life = gang.Run("batch", 1, gang.Limits(), RunStatus())
+    whole = Admitted(life, parse_spec({"image": "x", "resources": {"wholeNode": True}}), cluster_version=1)
+    assert whole.is_outdated(0, 2) and not whole.is_outdated(0, 1)
+    assert not replace(whole, spec=parse_spec({"image": "x"})).is_outdated(0, 2)
 
 
 def test_what_the_scheduler_makes_room_for_is_taken_already() -> None:

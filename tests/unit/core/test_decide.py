@@ -15,7 +15,7 @@ from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.policy import default_policy, parse_policy
 from kajitori.core.resolve import promised_restarts
 from kajitori.core.run import parse_spec
-from kajitori.core.snapshot import NodeTable
+from kajitori.core.snapshot import NodeFacts, NodeTable, Taint
 from kajitori.core.status import Finding
 from kajitori.errors import Refused
 from kajitori.local.apiserver.certificates import ensure_certificates
@@ -255,6 +255,31 @@ def test_the_cluster_is_no_reason_twice() -> None:
     assert decided(huge, {"nodesOnDemand": True}).request.gpus == 8
     assert decided(huge, facts=Facts()).request.gpus == 8
     assert decided(huge, facts=Facts(table=NodeTable([]))).request.gpus == 8
+
+
+CONTROL_PLANE = Taint("node-role.kubernetes.io/control-plane")
+NOT_A_NODE_FOR_RUNS_YET = {
+    "no node at all": (),
+    "a node that has not said what it has": (NodeFacts("new", 0, 0, 0, 110),),
+    "a control plane alone": (NodeFacts("master", 4000, 8 * GI, 0, 110, taints=(CONTROL_PLANE,)),),
+    "one that has not said it beside one that has": (NodeFacts("new", 0, 0, 0, 110), NodeFacts("c1", 500, GI, 0, 110)),
+}
+
+
+@pytest.mark.parametrize("nodes", NOT_A_NODE_FOR_RUNS_YET.values(), ids=NOT_A_NODE_FOR_RUNS_YET)
+def test_a_run_waits_while_no_node_says_how_large_it_may_be(nodes: tuple[NodeFacts, ...]) -> None:
+    """Refusing it for good because the cluster has just started would be wrong a second later."""
+    facts = Facts(table=NodeTable(nodes))
+    assert decided({"resources": {"cpu": 8, "memory": "16Gi"}}, facts=facts).request.cpu_millis == 8000
+    assert decided({"replicas": 9, "resources": {"gpu": 8, "gpuType": "h100"}}, facts=facts).request.gpus == 8
+    whole = decided({"resources": {"wholeNode": True, "gpuType": "h100"}}, facts=facts)
+    assert whole.request.gpus and whole.request.gpu_type == "h100", "no node without GPUs will do"
+
+
+def test_a_taint_that_runs_may_tolerate_is_a_reason_to_refuse() -> None:
+    """Who reads it can do something about it, other than about the taint of a control plane."""
+    facts = Facts(table=NodeTable([NodeFacts("a", 4000, 8 * GI, 0, 110, taints=(Taint("team", "other"),))]))
+    assert refused({}, facts=facts)["spec.tolerations"].code == "NotTolerated"
 
 
 def test_a_node_that_is_down_still_counts() -> None:

@@ -57,6 +57,17 @@ def test_words_of_a_shortage() -> None:
     )
 
 
+def test_a_cluster_without_nodes_is_named_as_the_reason() -> None:
+    """Nothing holds what is missing: no node has come yet."""
+    snapshot = Snapshot.empty(NodeTable([]))
+    gang = GangRequest("team/new", MemberRequest(1000, 1 << 30), (0,))
+    shortage = place(snapshot, gang)
+    assert isinstance(shortage, Shortage)
+    assert explain(snapshot, gang, shortage, lambda node: ()).message == (
+        "needs 1 core and 1Gi of memory for 1 member; nothing fits now; the cluster has no node for such a member yet"
+    )
+
+
 def test_words_for_runs_that_share_with_no_other() -> None:
     """Who wants to be alone is told so, and what would help; who finds only the nodes of such a run, too."""
     snapshot = Snapshot.empty(NodeTable([NodeFacts("c1", 8000, 64 << 30, 0, 110)]))
