@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import aiohttp
@@ -94,10 +94,7 @@ class KubeletProxy:
         async with upstream:
             response = web.StreamResponse(status=upstream.status, headers={"Content-Type": upstream.content_type})
             await response.prepare(request)
-            async for piece in upstream.content.iter_chunked(1 << 16):
-                await response.write(piece)
-            await response.write_eof()
-            return response
+            return await _passed_on(request, upstream, response)
 
     # --- logs --------------------------------------------------------------------------------------------------------
 
@@ -112,7 +109,6 @@ class KubeletProxy:
         parameters = [(name, request.query[name]) for name in _LOG_PARAMETERS if request.query.get(name)]
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
         url, tls = await self._way(node, path)
-        follow = request.query.get("follow", "").lower() not in _FALSE
         try:
             upstream = await self._client().get(url, params=parameters, ssl=tls)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -123,16 +119,7 @@ class KubeletProxy:
             response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
             response.enable_chunked_encoding()
             await response.prepare(request)
-            try:
-                async for piece in _pieces(upstream, follow=follow):
-                    await response.write(piece)
-            except (aiohttp.ClientError, TimeoutError):
-                # The kubelet went away in the middle: the client has to see a broken body, not a short log.
-                if request.transport is not None:
-                    request.transport.abort()
-                return response
-            await response.write_eof()
-            return response
+            return await _passed_on(request, upstream, response)
 
     # --- exec --------------------------------------------------------------------------------------------------------
 
@@ -279,13 +266,20 @@ async def _refusal(upstream: aiohttp.ClientResponse) -> StatusError:
     return StatusError.internal(f"the kubelet answered {upstream.status}: {text}")
 
 
-async def _pieces(upstream: aiohttp.ClientResponse, *, follow: bool) -> AsyncIterator[bytes]:
-    if follow:
+async def _passed_on(
+    request: web.BaseRequest, upstream: aiohttp.ClientResponse, response: web.StreamResponse
+) -> web.StreamResponse:
+    """The answer with all of the kubelet's body, each piece as it comes."""
+    try:
         async for piece in upstream.content.iter_any():
-            yield piece
-        return
-    async for piece in upstream.content.iter_chunked(1 << 16):
-        yield piece
+            await response.write(piece)
+    except (aiohttp.ClientError, TimeoutError):
+        # The kubelet went away in the middle: the client has to see a broken body, not a short log.
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+    await response.write_eof()
+    return response
 
 
 async def _join(downstream: web.WebSocketResponse, upstream: aiohttp.ClientWebSocketResponse) -> None:

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import os
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-POLL_SECONDS = 0.1
-CHUNK_BYTES = 64 * 1024
+from kajitori.core.log_notices import dropped_by_rotation
+from kajitori.local.kubelet.shim.logfile import DROPPED_SUFFIX, read_dropped
+
+POLL_SECONDS = 0.05
+CHUNK_BYTES = 256 * 1024
+RENAMED_MEANWHILE = 100
+"""Looks at most in a row at a folder in which files are being renamed."""
+
+_TIME, _TAG, _CONTENT = slice(0, 30), slice(38, 39), slice(40, None)
+"""Where these stand in an entry `2026-11-21T11:00:00.123456789Z stdout F line`."""
+_WHOLE_LINES = frozenset({b" stdout F ", b" stderr F "})
+_BEFORE_CONTENT = re.compile(rb" std(?:out|err) F (?<=^.{40})", re.MULTILINE)
+"""Searched from its fixed text and then looked back at: three times as fast as from the beginning of each line."""
 
 
 @dataclass(frozen=True)
@@ -25,62 +38,37 @@ class LogOptions:
     limit_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One entry of the file: a whole line, or a piece of one."""
-
-    time: str
-    stream: str
-    partial: bool
-    content: bytes
-
-    @classmethod
-    def parse(cls, line: bytes) -> Entry | None:
-        """None for a line that a crash cut off."""
-        parts = line.split(b" ", 3)
-        if len(parts) != 4:
-            return None
-        return cls(parts[0].decode(), parts[1].decode(), parts[2] == b"P", parts[3])
-
-
-async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool]) -> AsyncGenerator[bytes]:
     """The log's text in pieces, as the program wrote it. With `follow` it goes on until `ended()` and all was read.
 
-    A file that is rotated away meanwhile is read to its end before the next one; what rotation threw away is not there.
+    While it is read the files from where it is on are locked against rotation. What rotation dropped nevertheless, or
+    before, is said in a line of its own where it is missing.
     """
     left = options.limit_bytes if options.limit_bytes is not None else float("inf")
-    render = Renderer(options)
-    reader = _Reader(path)
+    renderer = Renderer(timestamps=options.timestamps)
+    reader = LogReader(path, options.since.encode())
     try:
-        for block in await _there_already(reader, options):
-            for piece in _cut(render.text(block), left):
-                left -= len(piece)
-                yield piece
-            if left <= 0:
-                return
-            await asyncio.sleep(0)
-        while options.follow:
+        if options.tail_lines is not None:
+            # Counting lines from the end may take all files: not while everybody else waits.
+            await asyncio.to_thread(reader.begin_at_tail, options.tail_lines)
+        # A program may write as fast as its log is read: without `follow`, what is there now is enough.
+        unread_bytes = float("inf") if options.follow else reader.total_bytes()
+        while left > 0 and unread_bytes > 0:
             over = ended()  # asked before reading: what is written before the end is read
-            lines = reader.more()
-            if not lines:
-                if over:
+            block = reader.read()
+            if block is None:
+                if over or not options.follow:
                     return
                 await asyncio.sleep(POLL_SECONDS)
                 continue
-            for piece in _cut(render.text(entry for line in lines if (entry := Entry.parse(line))), left):
-                left -= len(piece)
-                yield piece
-            if left <= 0:
-                return
+            unread_bytes -= len(block)
+            text = renderer.notice(*reader.take_dropped()) + renderer.text(block)
+            if text:
+                yield text if len(text) <= left else text[: int(left)]
+                left -= len(text)
+            await asyncio.sleep(0)
     finally:
         reader.close()
-
-
-async def _there_already(reader: _Reader, options: LogOptions) -> Iterable[list[Entry]]:
-    if options.tail_lines is None:
-        return _beginning(reader, options)
-    # Only the end is wanted, but all files are read for it: not while everybody else waits.
-    return await asyncio.to_thread(lambda: list(_beginning(reader, options)))
 
 
 def last_text(path: Path, limit_bytes: int) -> str:
@@ -88,134 +76,247 @@ def last_text(path: Path, limit_bytes: int) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 4 * limit_bytes))
-            lines = file.read().split(b"\n")
+            block = file.read()
     except OSError:
         return ""
-    entries = [entry for line in lines if (entry := Entry.parse(line)) is not None]
-    return Renderer(LogOptions()).text(entries)[-limit_bytes:].decode(errors="replace")
+    return Renderer(timestamps=False).text(block)[-limit_bytes:].decode(errors="replace")
 
 
 class Renderer:
-    """Turns entries back into text: pieces are joined, and only the first of a line shows its time."""
+    """Turns entries back into text: pieces are joined, and each line of the text begins with its time if asked for.
 
-    def __init__(self, options: LogOptions) -> None:
-        self._options = options
-        self._inside: set[str] = set()
+    A piece that another stream's entry interrupts is joined with it, as on a terminal, and as other kubelets do it.
+    """
 
-    def text(self, entries: Iterable[Entry]) -> bytes:
-        out: list[bytes] = []
-        for entry in entries:
-            if self._options.since and entry.time < self._options.since:
-                continue
-            if self._options.timestamps and entry.stream not in self._inside:
-                out.append(entry.time.encode() + b" ")
-            out.append(entry.content)
-            if entry.partial:
-                self._inside.add(entry.stream)
+    def __init__(self, *, timestamps: bool) -> None:
+        self._timestamps = timestamps
+        self._inside = False
+
+    def text(self, block: bytes) -> bytes:
+        """The text of these entries; of half an entry, which a crash cut off, nothing."""
+        if not self._inside:
+            if self._timestamps:
+                text, count = _BEFORE_CONTENT.subn(b" ", block)
+                if count == block.count(b"\n") and block.endswith(b"\n"):
+                    return text
             else:
-                self._inside.discard(entry.stream)
+                lines = block.split(b"\n")
+                if not lines.pop() and {line[30:40] for line in lines} <= _WHOLE_LINES:
+                    lines.append(b" " * 40)
+                    return b"\n".join([line[40:] for line in lines])
+        out: list[bytes] = []
+        for line in block.split(b"\n"):
+            if line[30:31] != b" " or line[39:40] != b" ":
+                continue
+            if self._timestamps and not self._inside:
+                out.append(line[_TIME] + b" ")
+            out.append(line[_CONTENT])
+            self._inside = line[_TAG] == b"P"
+            if not self._inside:
                 out.append(b"\n")
         return b"".join(out)
 
+    def notice(self, time: bytes, dropped_bytes: int) -> bytes:
+        """A line that says that so much is missing, up to that time; nothing if nothing is."""
+        if not dropped_bytes:
+            return b""
+        before = b"\n" if self._inside else b""
+        self._inside = False
+        stamp = time + b" " if self._timestamps else b""
+        return before + stamp + dropped_by_rotation(dropped_bytes).encode() + b"\n"
 
-class _Reader:
-    """Reads the files of one log oldest first and then what is appended, whatever is renamed meanwhile."""
 
-    def __init__(self, path: Path) -> None:
+class LogReader:
+    """Reads the files of one log oldest first and then what is appended, whatever is renamed meanwhile.
+
+    Locks the file that it is at, so that rotation keeps it and what follows. Entries before `since` are left out.
+    """
+
+    def __init__(self, path: Path, since: bytes = b"") -> None:
         self._path = path
+        self._since = since
         self._fd = -1
+        self._is_locked = False
         self._rest = b""
+        self._time = b""
+        """Of the last entry that was read or left out."""
+        self._dropped = b"", 0
 
-    def files(self) -> list[Path]:
-        """Oldest first."""
-        rotated = [
-            entry
-            for entry in self._path.parent.glob(f"{self._path.name}.*")
-            if entry.suffix.removeprefix(".").isdigit()
-        ]
-        rotated.sort(key=lambda entry: -int(entry.suffix.removeprefix(".")))
-        return [*rotated, self._path]
+    def read(self) -> bytes | None:
+        """Entries that come next, each with its line's end; None if there are none now."""
+        while True:
+            data = self._read_file()
+            if not data and self._is_rotated_away():
+                data = self._read_file()  # what was written between the last look and the rotation
+                if not data and not self._open_next():
+                    return None
+            elif not data:
+                return None
+            if data and (data := self._wanted(data)):
+                return data
 
-    def more(self) -> list[bytes]:
-        """Whole lines that came since the last call."""
-        if self._fd < 0 and not self.begin(self._path):
-            return []
-        lines = self._read()
-        while not lines and (following := self._next_file()) is not None:
-            # Ours is not written to any more: what came between the last look and the rotation is read first.
-            if lines := self._read():
-                return lines
-            os.close(self._fd)
-            self._fd = -1
-            if not self.begin(following):
-                return []
-            lines = self._read()
-        return lines
+    def total_bytes(self) -> int:
+        """The size of all files that are there."""
+        sizes = []
+        for file in (*self._rotated(), self._path):
+            with contextlib.suppress(OSError):
+                sizes.append(file.stat().st_size)
+        return sum(sizes)
+
+    def take_dropped(self) -> tuple[bytes, int]:
+        """How much of what the program printed rotation dropped before what was read last, and when its end was
+        printed; each loss once."""
+        dropped, self._dropped = self._dropped, (b"", 0)
+        return dropped
 
     def close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            os.close(self._fd)  # which unlocks it
+            self._fd, self._is_locked, self._rest = -1, False, b""
 
-    def begin(self, path: Path) -> bool:
-        try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return False
-        return True
+    def begin_at_tail(self, lines: int) -> None:
+        """Moves to the beginning of the last `lines` lines of what is there; to the beginning of all if there are less.
 
-    def _read(self) -> list[bytes]:
-        data = os.read(self._fd, CHUNK_BYTES)
-        lines = (self._rest + data).split(b"\n")
-        self._rest = lines.pop()
-        if data and not lines:
-            return self._read()  # a line longer than what was read at once
-        return lines
+        A last line without an end counts as one.
+        """
+        ends_left: int | None = None
+        for fd in self._newest_first():
+            self._take(fd)
+            for base, entries in _blocks_from_end(fd):
+                if ends_left is None and entries:
+                    ends_left = lines + (entries[-1][_TAG] != b"P")
+                ends = [index for index, entry in enumerate(entries) if entry[_TAG] != b"P"]
+                if ends_left is None or len(ends) < ends_left:
+                    ends_left = None if ends_left is None else ends_left - len(ends)
+                    continue
+                begin = ends[-ends_left] + 1 if ends_left else len(entries)
+                os.lseek(fd, base + sum(len(entry) + 1 for entry in entries[:begin]), os.SEEK_SET)
+                return
+        if self._fd >= 0:
+            self._note_dropped()
 
-    def _next_file(self) -> Path | None:
-        """The file written after ours, once ours was rotated away; the oldest that is left where ours is gone."""
-        ours = os.fstat(self._fd)
-        files = self.files()
-        for position, file in enumerate(files):
+    def _newest_first(self) -> Iterator[int]:
+        """Open files, from the one that is written to the oldest one, whatever is renamed meanwhile."""
+        seen: set[int] = set()
+        for file in (self._path, *reversed(self._rotated())):
             try:
-                inode = file.stat().st_ino
+                fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             except OSError:
                 continue
-            if inode == ours.st_ino:
-                return files[position + 1] if position + 1 < len(files) else None
-        if ours.st_nlink:
-            return None  # renamed while we looked
-        self._rest = b""
-        return files[0] if files[0].exists() else None
-
-
-def _beginning(reader: _Reader, options: LogOptions) -> Iterator[list[Entry]]:
-    """What is there already, in blocks, and leaves the reader where the following begins."""
-    blocks = _blocks(reader)
-    if options.tail_lines is None:
-        yield from blocks
-        return
-    kept: deque[Entry] = deque()
-    lines = 0
-    for block in blocks:
-        for entry in block:
-            if options.tail_lines == 0 or (options.since and entry.time < options.since):
+            inode = os.fstat(fd).st_ino
+            if inode in seen:
+                os.close(fd)
                 continue
-            kept.append(entry)
-            lines += not entry.partial
-            while lines > options.tail_lines or (lines == options.tail_lines and kept and kept[-1].partial):
-                lines -= not kept.popleft().partial
-    yield list(kept)
+            seen.add(inode)
+            yield fd
+
+    def _rotated(self) -> list[Path]:
+        """Oldest first."""
+        suffixes = (entry.suffix.removeprefix(".") for entry in self._path.parent.glob(f"{self._path.name}.*"))
+        numbers = sorted((int(suffix) for suffix in suffixes if suffix.isdigit()), reverse=True)
+        return [self._path.with_name(f"{self._path.name}.{number}") for number in numbers]
+
+    def _take(self, fd: int) -> None:
+        """Reads this open file from now on."""
+        self.close()
+        self._fd = fd
+        self._lock()
+
+    def _lock(self) -> None:
+        """Locks the file; if the writer looks at it in this very moment, the next read tries again."""
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            self._is_locked = True
+
+    def _read_file(self) -> bytes:
+        """What comes next in this file, in whole entries."""
+        if self._fd < 0:
+            return b""
+        if not self._is_locked:
+            self._lock()
+        while data := os.read(self._fd, CHUNK_BYTES):
+            block, newline, rest = data.rpartition(b"\n")
+            if newline:
+                block, self._rest = self._rest + block + newline, rest
+                return block
+            self._rest += data  # half a write
+        return b""
+
+    def _is_rotated_away(self) -> bool:
+        """Whether nothing is written to our file any more, or none was opened yet."""
+        try:
+            return self._fd < 0 or self._path.stat().st_ino != os.fstat(self._fd).st_ino
+        except FileNotFoundError:
+            return False  # in the middle of a rotation
+
+    def _open_next(self) -> bool:
+        """Whether there is a file after ours, which is read from now on; at first it is the oldest one."""
+        while (following := self._following()) is not None:
+            try:
+                fd = os.open(following, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                continue  # renamed or dropped while we looked
+            except OSError:
+                return False
+            self._take(fd)
+            if os.fstat(fd).st_nlink:
+                self._note_dropped()
+                return True
+            self.close()  # dropped before it was locked
+        return False
+
+    def _following(self) -> Path | None:
+        """The file that was written after ours; the oldest that is left if ours was dropped."""
+        for _ in range(RENAMED_MEANWHILE):
+            files = [file for file in (*self._rotated(), self._path) if file.exists()]
+            if not files:
+                return None
+            if self._fd < 0 or not os.fstat(self._fd).st_nlink:
+                return files[0]
+            ours = os.fstat(self._fd).st_ino
+            inodes = [_inode(file) for file in files]
+            if ours in inodes[:-1]:
+                return files[inodes.index(ours) + 1]
+            if ours == inodes[-1]:
+                return None
+        return None
+
+    def _note_dropped(self) -> None:
+        """Counts what rotation dropped between what was read before and the file that is read from now on."""
+        first = os.pread(self._fd, 30, 0) or b"~"
+        after = self._time or self._since
+        for time, size in read_dropped(f"{self._path}{DROPPED_SUFFIX}"):
+            stamp = time.encode()
+            if (stamp > after or stamp == self._since) and stamp < first:
+                self._dropped = stamp, self._dropped[1] + size
+
+    def _wanted(self, block: bytes) -> bytes:
+        """The entries that are not before `since`."""
+        last = block[block.rfind(b"\n", 0, -1) + 1 :][_TIME]
+        self._time = last
+        if not self._since or last < self._since:
+            return b"" if self._since else block
+        entries = block.split(b"\n")
+        first = next(index for index, entry in enumerate(entries) if entry[_TIME] >= self._since)
+        self._since = b""
+        return b"\n".join(entries[first:])
 
 
-def _blocks(reader: _Reader) -> Iterator[list[Entry]]:
-    oldest = next((file for file in reader.files() if file.exists()), None)
-    if oldest is None or not reader.begin(oldest):
-        return
-    while lines := reader.more():
-        yield [entry for line in lines if (entry := Entry.parse(line)) is not None]
+def _blocks_from_end(fd: int) -> Iterator[tuple[int, list[bytes]]]:
+    """A file's entries, the last ones first, and where in the file each of these blocks begins."""
+    end, carry = os.fstat(fd).st_size, b""
+    while end > 0:
+        begin = max(0, end - CHUNK_BYTES)
+        data = os.pread(fd, end - begin, begin) + carry
+        first = data.find(b"\n") + 1 if begin else 0
+        carry, entries = data[:first], data[first:].split(b"\n")
+        entries.pop()  # nothing, or half an entry that is being written
+        yield begin + first, entries
+        end = begin
 
 
-def _cut(text: bytes, left: float) -> Iterator[bytes]:
-    if text and left > 0:
-        yield text if len(text) <= left else text[: int(left)]
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 
 AUTHENTICATION, AUTHENTICATION_NAMESPACE = "extension-apiserver-authentication", "kube-system"
 """The ConfigMap in which an API server says by which certificates it knows its clients."""
+
+HUNG_UP = 499
+"""Not a code of HTTP's; web servers log it for a client that went away before the answer."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -124,12 +128,11 @@ class KubeletServer:
         response.enable_chunked_encoding()
         await response.prepare(request)
         path = worker.folders.log(slot.name, attempt)
-        try:
-            async for piece in read_log(path, options, lambda: container is None or container.ended.is_set()):
+        pieces = read_log(path, options, lambda: container is None or container.ended.is_set())
+        async with aclosing(pieces):  # what is not read to its end stays locked against rotation until it is closed
+            async for piece in pieces:
                 await response.write(piece)
-            await response.write_eof()
-        except ConnectionError:
-            pass  # the reader went away
+        await response.write_eof()
         return response
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
@@ -194,3 +197,5 @@ async def _errors(request: web.Request, handler: Any) -> web.StreamResponse:
     except KajitoriError as error:
         status = 400 if isinstance(error, InvalidInput) else error.http_status
         return web.Response(status=status, text=f"{error.message}\n")
+    except ConnectionError:
+        return web.Response(status=HUNG_UP)  # which nobody reads: the client has gone

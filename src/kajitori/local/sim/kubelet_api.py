@@ -7,6 +7,7 @@ is asked for its statistics stands in what the API server's proxy says of a requ
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import re
 import ssl
@@ -98,6 +99,14 @@ class KubeletApi:
         if container not in {c.name for c in (*spec.containers, *(spec.init_containers or ()))}:
             return web.Response(status=404, text=f'container "{container}" not found in pod "{name}"\n')
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+        with contextlib.suppress(ConnectionError):  # who asked may go away at any moment
+            await self._say_nothing_runs(request, response, pod, container)
+        return response
+
+    async def _say_nothing_runs(
+        self, request: web.Request, response: web.StreamResponse, pod: SimPod, container: str
+    ) -> None:
+        namespace, name = request.match_info["namespace"], request.match_info["pod"]
         await response.prepare(request)
         line = f"simulated: no program runs in container {container} of {namespace}/{name} on {pod.spec.node_name}\n"
         if request.query.get("timestamps") == "true":
@@ -110,7 +119,6 @@ class KubeletApi:
             if latest is None or latest.is_finished or latest.metadata.uid != pod.metadata.uid:
                 break
         await response.write_eof()
-        return response
 
     async def _refuse(self, request: web.Request) -> web.Response:
         name = request.match_info["pod"]

@@ -42,6 +42,18 @@ async def test_unfinished_line_is_a_piece(bench: Bench) -> None:
     assert bench.text() == "a\nb"
 
 
+async def test_a_progress_bar_is_on_disk_before_its_line_ends(bench: Bench) -> None:
+    """A line that is redrawn can be read while the program goes on redrawing it."""
+    container, go = bench.container(), bench.root / "go"
+    bar = "import sys, os, time\nprint('begins', flush=True)\nsys.stderr.write('\\r 10%'); sys.stderr.flush()\n"
+    wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\nsys.stderr.write('\\r100%\\n')"
+    await container.launch(bench.python(bar + wait))
+    await until(lambda: "\r 10%" in bench.text())
+    go.touch()
+    await ended(container)
+    assert bench.text() == "begins\n\r 10%\r100%\n"
+
+
 @pytest.mark.parametrize(
     ("argv", "exit_code", "said"),
     [
@@ -131,7 +143,7 @@ async def test_log_rotates(bench: Bench) -> None:
     )
     await ended(container)
     files = sorted(bench.log().parent.iterdir())
-    assert [file.name for file in files] == ["c.log", "c.log.1", "c.log.2"]
+    assert [file.name for file in files] == ["c.log", "c.log.1", "c.log.2", "c.log.dropped"]
     assert all(file.stat().st_size <= 64 * 1024 for file in files)
     assert bench.text().endswith("line 4999\n")
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from kajitori.local.kubelet.authentication import ACCESS_REVIEWS_PATH
+from kajitori.local.kubelet.authentication import ACCESS_REVIEWS_PATH, Gate
 from kajitori.local.kubelet.settings import ServerSettings
 
 from .conftest import BOUND_SECONDS, Machine, until
@@ -118,6 +119,29 @@ async def test_follow_through_rotation(api: Api) -> None:
     lines = got.decode().splitlines()
     assert lines[-1] == "line 1999"
     assert lines == [f"line {number}" for number in range(2000)]
+
+
+async def test_who_hangs_up_before_the_answer_is_no_bug(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is logged as an error, whoever goes away while a log is about to be served."""
+    await api.machine.cluster.submit("p", "/bin/sh", "-c", "echo hello; sleep 1000")
+    await api.machine.phase("p", "Running")
+    served: list[asyncio.Task[Any] | None] = []
+    check = Gate.check
+
+    async def late(gate: Gate, request: web.Request, verb: str, subresource: str) -> None:
+        await check(gate, request, verb, subresource)
+        served.append(asyncio.current_task())
+        await until(lambda: request.transport is None, "the client hung up")
+
+    monkeypatch.setattr(Gate, "check", late)
+    reading = asyncio.create_task(api.text("/containerLogs/default/p/main", follow="true"))
+    await until(lambda: served)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await until(lambda: served[0] is None or served[0].done())
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_previous(api: Api) -> None:

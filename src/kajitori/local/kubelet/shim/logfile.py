@@ -1,18 +1,35 @@
 """A container's log on disk, as Kubernetes' runtimes write it: `2026-11-21T11:00:00.123456789Z stdout F line`.
 
-`F` ends a line; `P` is a piece of one: longer than 16 KiB, not finished for a second (a progress bar), or cut off by
-the program's end. Readers join pieces, so that not a byte is added or lost.
+`F` ends a line; `P` is a piece of one: longer than 16 KiB, not finished within `PARTIAL_AFTER_SECONDS` (a progress
+bar), or cut off by the program's end. Readers join pieces, so that not a byte is added or lost. Entries that are
+written together have one time, and the next ones a later one, even if the machine's clock was set back.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import time
 
 PIECE_BYTES = 16 * 1024
-BLOCK_BYTES = 32 * 1024
-PARTIAL_AFTER_SECONDS = 1.0
+LINES_AT_ONCE = 512
+"""Short lines grow to many times their size, and a file must not outgrow its limit by that."""
+PARTIAL_AFTER_SECONDS = 0.05
+"""Who follows a log sees an unfinished line this late. Programs often write a line's end in a second system call: it
+should not cost an entry of its own."""
+
+HELD_AFTER_READER_SECONDS = 120.0
+"""A reader whose connection broke, or whose kubelet is started again, finds its files for as long as clients try."""
+FREE_SHARE, FREE_BYTES = 0.1, 5 * 1024**3
+"""Files that a reader still needs are kept beyond the limit while so much of the disk is free, whichever is less."""
+
+DROPPED_SUFFIX = ".dropped"
+"""Beside the log: a row for each file that rotation dropped, with the time of its last entry and the program's bytes in
+it."""
+DROPPED_ROWS = 256
+
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def timestamp(nanoseconds: int) -> str:
@@ -24,7 +41,9 @@ def timestamp(nanoseconds: int) -> str:
 class LogWriter:
     """Writes one log with rotation: `0.log` is being written, `0.log.1` is the file before it, and so on.
 
-    A full disk loses lines, never the program.
+    Readers lock the file that they are at (`flock`, shared): it and later ones are kept beyond the limit while the disk
+    has room. A full disk loses lines, never the program. Every loss is written down: what rotation dropped beside the
+    log, what did not fit on the disk in the log itself.
     """
 
     def __init__(self, path: str, max_bytes: int, max_files: int) -> None:
@@ -33,82 +52,203 @@ class LogWriter:
         self.max_files = max(1, max_files)
         self.partial_since: float | None = None
         self._pending: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+        self._last_time = 0
+        self._entry_time = ""
+        self._inside_line = False
+        self._unwritten_bytes = 0
+        self._content_bytes = 0
+        self._rotated: list[tuple[str, int]] = []
+        """Of each rotated file, the newest first: the time of its last entry, and the program's bytes in it."""
+        self._held: tuple[int, float] | None = None
+        """The inode of the oldest file that a reader was at, and when that was seen last."""
         self._open()
 
     def _open(self) -> None:
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        self._fd = os.open(self.path, _APPENDING, 0o640)
         self._size = os.fstat(self._fd).st_size
 
     def write(self, stream: str, data: bytes) -> None:
         """Takes what the program wrote to `stream`; whole lines go to disk, the rest waits for its end."""
-        pieces = (self._pending[stream] + data).split(b"\n")
-        rest = pieces.pop()
-        stamp = timestamp(time.time_ns())
-        full, partial = f"{stamp} {stream} F ".encode(), f"{stamp} {stream} P ".encode()
-        out: list[bytes] = []
-        collected = 0
-        for line in pieces:
-            while len(line) > PIECE_BYTES:
-                out += (partial, line[:PIECE_BYTES], b"\n")
-                line = line[PIECE_BYTES:]
-            out += (full, line, b"\n")
-            collected += len(full) + len(line)
-            if collected >= BLOCK_BYTES:
-                # Short lines grow to many times their size: a file must not outgrow its limit by that.
-                self._append(b"".join(out))
-                out, collected = [], 0
+        lines = (self._pending[stream] + data).split(b"\n")
+        rest = lines.pop()
+        for first in range(0, len(lines), LINES_AT_ONCE):
+            self._write_lines(stream, lines[first : first + LINES_AT_ONCE])
         while len(rest) > PIECE_BYTES:
-            out += (partial, rest[:PIECE_BYTES], b"\n")
+            self._write_piece(stream, rest[:PIECE_BYTES])
             rest = rest[PIECE_BYTES:]
         self._pending[stream] = rest
         if not any(self._pending.values()):
             self.partial_since = None
-        elif self.partial_since is None or pieces:
+        elif self.partial_since is None or lines:
             self.partial_since = time.monotonic()
-        if out:
-            self._append(b"".join(out))
 
     def flush_partial(self) -> None:
         """Writes what waits for the end of its line, as a piece."""
         for stream, rest in self._pending.items():
             if rest:
-                self._append(f"{timestamp(time.time_ns())} {stream} P ".encode() + rest + b"\n")
                 self._pending[stream] = b""
+                self._write_piece(stream, rest)
         self.partial_since = None
 
     def close(self) -> None:
         self.flush_partial()
+        self._tell_unwritten()
         os.close(self._fd)
 
-    def _append(self, data: bytes) -> None:
+    # Entries
+
+    def _write_lines(self, stream: str, lines: list[bytes]) -> None:
+        if max(map(len, lines)) > PIECE_BYTES:
+            for line in lines:
+                while len(line) > PIECE_BYTES:
+                    self._write_piece(stream, line[:PIECE_BYTES])
+                    line = line[PIECE_BYTES:]
+                self._append(stream, b"F", [line])
+            return
+        self._append(stream, b"F", lines)
+
+    def _write_piece(self, stream: str, piece: bytes) -> None:
+        self._append(stream, b"P", [piece])
+
+    def _append(self, stream: str, tag: bytes, contents: list[bytes]) -> None:
+        """Writes entries, or counts them as lost if the disk has no room for them."""
+        self._tell_unwritten()
+        size = sum(map(len, contents)) + (len(contents) if tag == b"F" else 0)
+        if self._unwritten_bytes or not self._put(stream, tag, contents, size):
+            self._unwritten_bytes += size
+        else:
+            self._inside_line = tag == b"P"
+
+    def _tell_unwritten(self) -> None:
+        """Says in the log how much did not fit on the disk, once there is room again."""
+        if not self._unwritten_bytes:
+            return
+        lost = self._unwritten_bytes
+        said = [b"kaji: %d bytes that were printed here are lost: the disk of this node was full" % lost]
+        if self._inside_line:
+            said.insert(0, b"")
+        if self._put("stderr", b"F", said, 0):
+            self._unwritten_bytes, self._inside_line = 0, False
+
+    def _put(self, stream: str, tag: bytes, contents: list[bytes], content_bytes: int) -> bool:
+        """Whether these entries are on disk, all of them; else none is."""
+        self._last_time = max(time.time_ns(), self._last_time + 1)
+        now = timestamp(self._last_time)
+        head = f"{now} {stream} ".encode() + tag + b" "
+        data = head + (b"\n" + head).join(contents) + b"\n"
         if self._size and self._size + len(data) > self.max_bytes:
             self._rotate()
         view = memoryview(data)
-        with contextlib.suppress(OSError):
+        try:
             while view:
-                written = os.write(self._fd, view)
-                self._size += written
-                view = view[written:]
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._size)  # half an entry would spoil the next one
+            return False
+        self._size += len(data)
+        self._content_bytes += content_bytes
+        self._entry_time = now
+        return True
+
+    # Rotation
 
     def _rotate(self) -> None:
+        """Begins a new file. If that fails the old one grows on, and it is tried again with the next entry."""
+        fresh = f"{self.path}.new"
         try:
-            for number in range(self.max_files - 1, 0, -1):
-                older = f"{self.path}.{number}"
-                newer = f"{self.path}.{number - 1}" if number > 1 else self.path
-                if os.path.lexists(newer):
-                    os.replace(newer, older)
-            if self.max_files == 1:
-                os.unlink(self.path)
-            os.close(self._fd)
-            self._open()
+            fd = os.open(fresh, _APPENDING | os.O_TRUNC, 0o640)
         except OSError:
-            self._fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) if not _is_open(self._fd) else self._fd
-            self._size = 0
+            return
+        try:
+            count = self._count_rotated() + 1
+            for number in range(count, 0, -1):
+                os.replace(self._file(number - 1), self._file(number))
+            os.replace(fresh, self.path)
+        except OSError:
+            os.close(fd)
+            return
+        os.close(self._fd)
+        self._fd, self._size = fd, 0
+        self._rotated.insert(0, (self._entry_time, self._content_bytes))
+        self._content_bytes = 0
+        with contextlib.suppress(OSError):
+            self._drop_oldest(count)
+
+    def _file(self, number: int) -> str:
+        return f"{self.path}.{number}" if number else self.path
+
+    def _count_rotated(self) -> int:
+        count = 0
+        while os.path.lexists(self._file(count + 1)):
+            count += 1
+        return count
+
+    def _drop_oldest(self, count: int) -> None:
+        """Removes rotated files beyond the limit that no reader needs any more."""
+        most = self.max_files - 1
+        needed = self._needed(count) if count > most else 0
+        while count > most and (count > needed or not self._has_room()):
+            time_of_last, content_bytes = self._rotated.pop() if len(self._rotated) >= count else ("", 0)
+            if content_bytes:
+                note_dropped(self.path + DROPPED_SUFFIX, time_of_last, content_bytes)
+            os.unlink(self._file(count))
+            count -= 1
+
+    def _needed(self, count: int) -> int:
+        """The number of the oldest file that a reader is at, or was at a moment ago; 0 if there is none."""
+        now = time.monotonic()
+        if self._held is not None and now - self._held[1] > HELD_AFTER_READER_SECONDS:
+            self._held = None
+        for number in range(count, -1, -1):
+            try:
+                fd = os.open(self._file(number), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except OSError:
+                continue
+            try:
+                inode = os.fstat(fd).st_ino
+                if _is_locked(fd):
+                    self._held = inode, now
+                    return number
+                if self._held is not None and self._held[0] == inode:
+                    return number
+            finally:
+                os.close(fd)
+        return 0
+
+    def _has_room(self) -> bool:
+        found = os.statvfs(os.path.dirname(self.path) or ".")
+        wanted = min(FREE_SHARE * found.f_blocks * found.f_frsize, FREE_BYTES)
+        return found.f_bavail * found.f_frsize > wanted
 
 
-def _is_open(fd: int) -> bool:
+def note_dropped(path: str, time_of_last: str, content_bytes: int) -> None:
+    """Adds a file to those that rotation dropped; of many, the oldest become one row."""
+    rows = read_dropped(path)
+    rows.append((time_of_last, content_bytes))
+    while len(rows) > DROPPED_ROWS:
+        rows[:2] = [(rows[1][0], rows[0][1] + rows[1][1])]
+    with contextlib.suppress(OSError):
+        with open(f"{path}.new", "w") as file:
+            file.write("".join(f"{row[0]} {row[1]}\n" for row in rows))
+        os.replace(f"{path}.new", path)
+
+
+def read_dropped(path: str) -> list[tuple[str, int]]:
+    """For each file that rotation dropped, oldest first: the time of its last entry, and the program's bytes in it."""
     try:
-        os.fstat(fd)
+        with open(path) as file:
+            rows = [line.split() for line in file]
     except OSError:
-        return False
-    return True
+        return []
+    return [(row[0], int(row[1])) for row in rows if len(row) == 2 and row[1].isdigit()]
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system without locks
+    return False

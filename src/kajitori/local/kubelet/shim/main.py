@@ -196,7 +196,7 @@ class Shim:
             return int(KILL_AGAIN_SECONDS * 1000)
         waits = [WATCH_SECONDS]
         if self.log.partial_since is not None:
-            waits.append(PARTIAL_AFTER_SECONDS)
+            waits.append(max(0.0, self.log.partial_since + PARTIAL_AFTER_SECONDS - time.monotonic()))
         if self.kill_at is not None:
             waits.append(max(0.0, self.kill_at - time.monotonic()))
         return int(min(waits) * 1000) + 1
