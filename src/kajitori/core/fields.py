@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 from kajitori.core import texts
+from kajitori.core.image_names import parse_image_name
 from kajitori.core.quantity import (
     QuantityError,
     format_cpu,
@@ -31,13 +32,6 @@ LEAST_MEMORY_BYTES = 6 * 2**20
 """What Docker takes as a limit at least: who writes `-m 64` has forgotten a unit."""
 
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
-_IMAGE = re.compile(
-    r"([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?(:[0-9]{1,5})?/)?"  # a registry, or the first part of the path
-    r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*"
-    r"(:[A-Za-z0-9_][-._A-Za-z0-9]{0,127})?"
-    r"(@[a-z0-9]+([+._-][a-z0-9]+)*:[0-9a-fA-F]{32,})?",
-    re.ASCII,
-)
 _SERVER_URL = re.compile(
     r"https?://([A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[-._~A-Za-z0-9/]*)?",
     re.ASCII,
@@ -152,7 +146,7 @@ def _label_value(text: str) -> str:
 
 
 def _image(text: str) -> str:
-    if len(text) > 1000 or not _IMAGE.fullmatch(text):
+    if len(text) > 1000 or parse_image_name(text) is None:
         raise FieldError(f"{text!r:.80} is not the name of an image", "such as registry/bert:3 or python:3.11")
     return text
 

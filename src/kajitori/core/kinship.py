@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kajitori.core.image_policy import full_image_name
+from kajitori.core.image_names import full_image_name
 from kajitori.core.run import RunSpec
 
 _NUMBER = re.compile(r"(?<![\w.+-])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.-])")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kajitori.core import first_step, mpi, names
 from kajitori.core.array import Array
-from kajitori.core.image_policy import full_image_name
+from kajitori.core.image_names import full_image_name
 from kajitori.core.manifests import CHECKPOINT_ENV, Manifest, put
 from kajitori.core.pod_mounts import Mounts, mount_everything, mount_what_the_step_makes
 from kajitori.core.policy_model import Policy

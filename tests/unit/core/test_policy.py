@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kajitori.core.documents import MAX_BYTES
 from kajitori.core.formula import Formula
-from kajitori.core.image_policy import full_image_name
 from kajitori.core.ordering import Rules
 from kajitori.core.policy import (
     Policy,
@@ -183,23 +182,8 @@ def test_the_first_label_counts() -> None:
     assert policy.gpu.type_of(labels) == "fast"
 
 
-@pytest.mark.parametrize(
-    ("image", "full"),
-    [
-        ("python", "docker.io/library/python:latest"),
-        ("python:3.11", "docker.io/library/python:3.11"),
-        ("registry/bert:3", "docker.io/registry/bert:3"),
-        ("localhost:5000/a", "localhost:5000/a:latest"),
-        ("ghcr.io/a/b@sha256:0", "ghcr.io/a/b@sha256:0"),
-    ],
-)
-def test_full_image_names(image: str, full: str) -> None:
-    """Images are completed as Docker completes them."""
-    assert full_image_name(image) == full
-
-
 def test_images_allowed_and_denied() -> None:
-    """A pattern is compared with both forms of a name; what is denied stays denied."""
+    """A pattern is compared with the full name; what is denied stays denied."""
     policy = parse_policy({"images": {"allow": ["python:*", "ghcr.io/lab/*"], "deny": ["*:latest"]}})
     assert not policy.images.refusal("python:3.11")
     assert not policy.images.refusal("ghcr.io/lab/bert:3")

@@ -1,0 +1,147 @@
+"""Names of container images by the grammar that Docker, containerd and Kubernetes read them by, and patterns of them.
+
+The grammar is that of github.com/distribution/reference: `domain/path:tag@digest`. A first part is a domain only if it
+has a dot, a colon or an upper-case letter, or is `localhost`; else the image is on Docker Hub. One image has many
+spellings, so a rule about images compares one form of each: the full one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+DOCKER_HUB = "docker.io"
+_ITS_OTHER_NAMES = frozenset({"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
+_DEFAULT_PORTS = frozenset({80, 443})
+"""Of HTTP and HTTPS: a name with one of them leads to the same registry as the name without."""
+MAX_REPOSITORY_LENGTH = 255
+
+_LABEL = r"[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
+_DOMAIN = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:]+\])(?::[0-9]+)?"
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_NAME = re.compile(
+    rf"(?P<domain>{_DOMAIN}(?=/))?(?P<path>/?{_PART}(?:/{_PART})*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][-._A-Za-z0-9]{0,127}))?"
+    r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?",
+    re.ASCII,
+)
+_IDENTIFIER = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_WILDCARD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageName:
+    """An image, whatever its spelling: all spellings of one image are equal."""
+
+    domain: str
+    path: str
+    tag: str
+    """Empty only beside a digest, which says more."""
+    digest: str
+
+    @property
+    def repository(self) -> str:
+        """Where all of its versions are: `docker.io/library/python`."""
+        return f"{self.domain}/{self.path}"
+
+    def __str__(self) -> str:
+        """The full form, which is a spelling of the same image."""
+        tag, digest = f":{self.tag}" if self.tag else "", f"@{self.digest}" if self.digest else ""
+        return f"{self.repository}{tag}{digest}"
+
+
+@lru_cache(maxsize=4096)
+def parse_image_name(text: str) -> ImageName | None:
+    """The image that somebody names; None where no container runtime would take it for a name."""
+    has_domain = "/" in text and _is_domain(text.partition("/")[0])
+    match = _NAME.fullmatch(text if has_domain else f"{DOCKER_HUB}/{text}")
+    if match is None or match["domain"] is None or (not has_domain and _IDENTIFIER.fullmatch(text)):
+        return None
+    domain, path, tag, digest = _domain(match["domain"]), match["path"][1:], match["tag"] or "", match["digest"] or ""
+    if domain == DOCKER_HUB and "/" not in path:
+        path = f"library/{path}"
+    if not tag and not digest:
+        tag = "latest"
+    return ImageName(domain, path, tag, digest) if len(f"{domain}/{path}") <= MAX_REPOSITORY_LENGTH else None
+
+
+def full_image_name(text: str) -> str:
+    """The image as Docker completes it, with registry, path and tag: `docker.io/library/python:latest` for `python`.
+    What is no image's name stays as it is."""
+    name = parse_image_name(text)
+    return text if name is None else str(name)
+
+
+@lru_cache(maxsize=1024)
+def pattern_in_full(pattern: str) -> tuple[str, ...]:
+    """What a pattern looks for in full names: it is completed as an image would be.
+
+    `python:*` is on Docker Hub, since the image `python:3` is; `python` means all of its tags. What begins with a
+    wildcard looks for images of any registry.
+    """
+    name = pattern
+    if not _WILDCARD.match(pattern):
+        first, slash, rest = pattern.partition("/")
+        has_domain = bool(slash) and _is_domain(first)
+        domain, path = (_domain(first), rest) if has_domain else (DOCKER_HUB, pattern)
+        of_library = "/" not in path and not (has_domain and _WILDCARD.search(_without_version(path)))
+        name = f"{domain}/library/{path}" if domain == DOCKER_HUB and of_library else f"{domain}/{path}"
+    names = [name]
+    host, colon, port = name.partition("/")[0].rpartition(":")
+    if colon and _WILDCARD.search(port) and "]" not in port:  # the default ports are written without a port
+        names.append(f"{host}/{name.partition('/')[2]}")
+    if _without_version(name) == name and not name.endswith("*"):
+        names = [f"{each}{version}" for each in names for version in (":*", "@*")]
+    return tuple(names)
+
+
+def matches(pattern: str, image: ImageName) -> bool:
+    """Whether the image is one of those that the pattern means."""
+    return any(fnmatchcase(str(image), each) for each in pattern_in_full(pattern))
+
+
+def what_is_wrong_with_pattern(pattern: str) -> str:
+    """Why a pattern can't be meant so; empty where it can."""
+    name = _without_version(pattern)
+    if not pattern or re.search(r"\s", pattern):
+        return "a pattern is not empty and has no blanks"
+    if any(letter.isupper() for letter in name.partition("/")[2] or name):
+        return "the path of an image has no upper-case letters"
+    if "/" not in name and "." in name and _WILDCARD.search(name) and not _WILDCARD.match(name):
+        return "without a slash it means images of Docker Hub"
+    return ""
+
+
+def _without_version(name: str) -> str:
+    """The name without tag and digest."""
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}{re.split('[:@]', last, maxsplit=1)[0]}"
+
+
+def _is_domain(first: str) -> bool:
+    """Whether the first of several parts of a name is a registry, by the grammar's rule."""
+    return "." in first or ":" in first or first == "localhost" or first != first.lower()
+
+
+def _domain(written: str) -> str:
+    """One form of a registry's address: lower case, no default port, Docker Hub by its own name.
+
+    A name of one label keeps a port, or gets one: without it the name would be read as a part of the path.
+    """
+    host, port = written.lower(), ""
+    if match := re.fullmatch(r"(.*):([0-9]+)", host):
+        host, port = match[1], str(int(match[2]))
+    if host.startswith("["):
+        with suppress(ValueError):
+            host = f"[{ipaddress.IPv6Address(host[1:-1]).compressed}]"
+    if port and int(port) in _DEFAULT_PORTS:
+        port = ""
+    if host in _ITS_OTHER_NAMES and not port:
+        host = DOCKER_HUB
+    if not port and not ("." in host or ":" in host or host == "localhost"):
+        port = "443"
+    return f"{host}:{port}" if port else host
