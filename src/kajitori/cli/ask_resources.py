@@ -51,9 +51,18 @@ def _ask_for_gpus(spec: SpecFilling, words: RunWords, *, whole: bool) -> None:
     text = words.gpus
     if text is None:
         return
-    wanted = text.strip("\"'").removeprefix("count=")
+    wanted = text.strip("\"'").removeprefix("count=").removeprefix("gpu:")
     resources = spec.mapping("resources")
-    if wanted == "all" and (words.gpu_type is not None or resources.get("gpuType") or not whole):
+    typed = re.fullmatch(r"([A-Za-z][-._A-Za-z0-9]*):([0-9]{1,15}|all)", wanted, re.ASCII)
+    if typed is not None:  # as Slurm has it
+        if words.gpu_type not in (None, typed[1]):
+            spec.complained |= {"spec.resources.gpu", "spec.resources.gpuType"}
+            message = f"{text!r:.80} names another type than --gpu-type {words.gpu_type}"
+            spec.complain("--gpus", message, text, f"leave one of them out: --gpus {typed[2]} --gpu-type {typed[1]}")
+            return
+        spec.put_resource("gpuType", typed[1], f"--gpus {text}")
+        wanted = typed[2]
+    if wanted == "all" and (words.gpu_type is not None or typed is not None or resources.get("gpuType") or not whole):
         resources.pop("gpu", None)
         spec.put_resource("wholeNode", True, "--gpus all")
         return

@@ -10,7 +10,7 @@ import numpy as np
 
 from kajitori.core.nodelist import compress
 from kajitori.core.planner import GangRequest, MemberRequest, Shortage
-from kajitori.core.quantity import format_cores, format_memory
+from kajitori.core.quantity import format_cores, memory_needed
 from kajitori.core.reasons import Reason
 from kajitori.core.snapshot import CPU, MEMORY, PODS, Counts, Snapshot
 
@@ -224,7 +224,7 @@ def _amount(member: MemberRequest, members: int) -> str:
     if member.gpus:
         gpus = member.gpus * members
         return f"{gpus} {member.gpu_type or _plural(gpus, 'GPU')}"
-    return f"{format_cores(member.cpu_millis * members)} and {format_memory(member.memory_bytes * members)} of memory"
+    return f"{format_cores(member.cpu_millis * members)} and {memory_needed(member.memory_bytes * members)} of memory"
 
 
 def _says(holder: Holder, member: MemberRequest) -> str:
@@ -233,7 +233,7 @@ def _says(holder: Holder, member: MemberRequest) -> str:
     if member.gpus and holder.gpus:
         amount = f" {holder.gpus} {_plural(holder.gpus, 'GPU')}"
     else:
-        amount = f" {format_cores(holder.cpu_millis)}, {format_memory(holder.memory_bytes)}"
+        amount = f" {format_cores(holder.cpu_millis)}, {memory_needed(holder.memory_bytes)}"
     return f"{kind}{holder.holder}{owner}{amount} on {holder.nodes}"
 
 

@@ -7,8 +7,11 @@ Three syntaxes meet here, and which one is read where is not left to chance:
 - `parse_docker_memory_bytes` reads what stands after Docker's `-m`, `--memory` and `--shm-size`: `64g`, `512M`, all
   binary, whatever the case.
 - `parse_spec_memory_bytes` reads a Run's spec and the policy file, which both kinds of people write: a lower-case unit
-  is Docker's (`64g` is 64 GiB, `500m` is 500 MiB: nobody means half a byte), everything else is Kubernetes' (`64G` is
-  64·10^9, `64Gi` is 64 GiB). What is stored is written by `format_memory`, which means the same to all who read it.
+  and one that ends in B are Docker's (`64g` and `64GB` are 64 GiB, `500m` is 500 MiB: nobody means half a byte),
+  everything else is Kubernetes' (`64G` is 64·10^9, `64Gi` is 64 GiB). What is stored is written by `format_memory`,
+  which means the same to all who read it.
+
+Durations are read in one way everywhere: as people write them (`1h30m`), and as Slurm does (`1:30:00`, `2-00:00:00`).
 
 Nothing passes through floating point; what is finer than the unit is rounded up, as Kubernetes does.
 """
@@ -16,6 +19,7 @@ Nothing passes through floating point; what is finer than the unit is rounded up
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 MAX_CPU_MILLIS = 10**12
@@ -39,10 +43,13 @@ class QuantityError(ValueError):
 
 
 _LONGEST = 64
+_MOST_DIGITS = 4
+"""Of a size in a message for people."""
 _NUMBER = r"([+-]?)([0-9]*)(?:\.([0-9]*))?"
 _KUBERNETES = re.compile(_NUMBER + r"(?:[eE]([+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?", re.ASCII)
 _DOCKER = re.compile(_NUMBER + r" ?([kmgtp]?)(i?b?)", re.ASCII | re.IGNORECASE)
-_DOCKER_IN_SPEC = re.compile(r"[+-]?[0-9.]+ ?(?:[kmgtp]b?|b)", re.ASCII)
+_DOCKER_IN_SPEC = re.compile(r"[+-]?[0-9.]+ ?(?:[kmgtp]|(?i:[kmgtp]i?b|b))", re.ASCII)
+_SPACE_BEFORE_UNIT = re.compile(r"(?<=[0-9.]) (?=[A-Za-z])")
 
 _DECIMAL_POWER = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_POWER = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -51,7 +58,7 @@ _DOCKER_POWER = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _CPU_HINT = "write cores, such as 8, 0.5 or 500m"
 _MEMORY_HINT = "write bytes with a unit, such as 64Gi, 500Mi or 1e9"
 _DOCKER_HINT = "write a number with a unit, such as 64g or 512m"
-_DURATION_HINT = "write seconds, or a number with a unit, such as 60s, 1h30m or 7d"
+_DURATION_HINT = "write seconds, or a time such as 60s, 1h30m, 7d, 1:30:00 or 2-00:00:00"
 
 
 def parse_cpu_millis(value: str | int | float) -> int:
@@ -91,13 +98,16 @@ def parse_docker_memory_bytes(value: str) -> int:
 
 
 def parse_spec_memory_bytes(value: str | int | float) -> int:
-    """Bytes of a memory size in a Run's spec or in the policy file: Kubernetes' syntax, or Docker's lower-case units.
+    """Bytes of a memory size in a Run's spec or in the policy file: Kubernetes' syntax, or Docker's units where they
+    are in lower case or end in B. A space may stand before the unit.
 
     Raises QuantityError for what is not a size, negative, or beyond MAX_MEMORY_BYTES.
     """
-    if isinstance(value, str) and len(value) <= _LONGEST and _DOCKER_IN_SPEC.fullmatch(value.strip()):
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        return parse_memory_bytes(value)
+    if _DOCKER_IN_SPEC.fullmatch(value.strip()):
         return parse_docker_memory_bytes(value)
-    return parse_memory_bytes(value)
+    return parse_memory_bytes(_SPACE_BEFORE_UNIT.sub("", value.strip()))
 
 
 def format_cpu(cpu_millis: int) -> str:
@@ -119,6 +129,26 @@ def format_memory(memory_bytes: int) -> str:
     return str(memory_bytes)
 
 
+def memory_there(memory_bytes: int) -> str:
+    """An amount that somebody has or may have, for people: `23.5Gi` instead of `24684092Ki`, never more than it is."""
+    return _readable(memory_bytes, lambda tenths, unit: tenths // unit)
+
+
+def memory_needed(memory_bytes: int) -> str:
+    """An amount that somebody needs or asks for, for people: never less than it is."""
+    return _readable(memory_bytes, lambda tenths, unit: -(-tenths // unit))
+
+
+def _readable(memory_bytes: int, divide: Callable[[int, int], int]) -> str:
+    """The canonical form if it has at most four digits, else the largest unit with one decimal. It can be read back."""
+    exact = format_memory(memory_bytes)
+    if len(exact.rstrip("EPTGMKi")) <= _MOST_DIGITS:
+        return exact
+    unit = next(each for each in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki") if memory_bytes >> _BINARY_POWER[each])
+    whole, tenth = divmod(divide(memory_bytes * 10, 1 << _BINARY_POWER[unit]), 10)
+    return f"{whole}.{tenth}{unit}" if tenth else f"{whole}{unit}"
+
+
 def round_memory(memory_bytes: float) -> str:
     """About that much, in the largest binary unit that leaves at least one: `1.5Gi`, `251Gi`."""
     amount, unit = float(memory_bytes), ""
@@ -131,10 +161,18 @@ def round_memory(memory_bytes: float) -> str:
 
 _DURATION_UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _DURATION_PART = re.compile(r"([0-9]+)(?:\.([0-9]+))?([wdhms])", re.ASCII)
+_SLURM_DURATION = re.compile(
+    r"(?P<d>[0-9]+)-(?P<h>[0-9]{1,2})(?::(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{1,2}))?)?"
+    r"|(?P<hours>[0-9]+):(?P<minutes>[0-9]{1,2}):(?P<seconds>[0-9]{1,2})"
+    r"|(?P<just_minutes>[0-9]+):(?P<just_seconds>[0-9]{1,2})",
+    re.ASCII,
+)
+"""`D-HH`, `D-HH:MM`, `D-HH:MM:SS`, `HH:MM:SS`, `MM:SS`, as in sbatch(1), where a number alone is minutes."""
 
 
 def parse_duration_seconds(value: str | int) -> int:
     """Seconds of a duration: `90`, `60s`, `1h30m`, `1.5h`, `7d`, `2w`. Units go from large to small, each at most once.
+    Or as Slurm has it: `1:30:00`, `30:00`, `2-00:00:00`, `2-12`.
 
     Raises QuantityError for anything else: negative, not whole seconds, or beyond MAX_DURATION_SECONDS.
     """
@@ -147,6 +185,8 @@ def parse_duration_seconds(value: str | int) -> int:
         raise QuantityError(value, f"{value!r} is negative", _DURATION_HINT)
     if text.isascii() and text.isdigit():
         return _bounded_duration(value, int(text))
+    if ":" in text or re.match("[0-9]+-", text):
+        return _bounded_duration(value, _slurm_duration_seconds(value, text))
     seconds, position, previous = 0, 0, MAX_DURATION_SECONDS
     while position < len(text):
         match = _DURATION_PART.match(text, position)
@@ -160,6 +200,19 @@ def parse_duration_seconds(value: str | int) -> int:
             raise QuantityError(value, f"{value!r} is not a whole number of seconds", _DURATION_HINT)
         seconds, position, previous = seconds + amount, match.end(), unit
     return _bounded_duration(value, seconds)
+
+
+def _slurm_duration_seconds(value: object, text: str) -> int:
+    match = _SLURM_DURATION.fullmatch(text)
+    if match is None:
+        raise QuantityError(value, f"{value!r} is not a duration", _DURATION_HINT)
+    found = {name: int(number) for name, number in match.groupdict().items() if number is not None}
+    below = {"h": 24, "m": 60, "s": 60, "minutes": 60, "seconds": 60, "just_seconds": 60}
+    wrong = next((number for name, number in found.items() if number >= below.get(name, number + 1)), None)
+    if wrong is not None:
+        raise QuantityError(value, f"{value!r} is not a duration: {wrong} is too large in its place", _DURATION_HINT)
+    units = {"d": 86_400, "h": 3600, "hours": 3600, "m": 60, "minutes": 60, "just_minutes": 60}
+    return sum(number * units.get(name, 1) for name, number in found.items())
 
 
 def format_duration(seconds: int) -> str:

@@ -7,10 +7,17 @@ server, which judges each Pod anyway.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kajitori.core.quantity import QuantityError, format_cpu, format_memory, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.quantity import (
+    QuantityError,
+    format_cpu,
+    memory_needed,
+    memory_there,
+    parse_cpu_millis,
+    parse_memory_bytes,
+)
 
 
 def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> str:
@@ -32,9 +39,8 @@ def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, A
             if limit is not None and taken is not None and taken + needed[name] > limit:
                 quota_name = (quota.get("metadata") or {}).get("name", "")
                 left, all_of_it = _shown(name, max(0, limit - taken)), _shown(name, limit)
-                said.append(
-                    f"quota {quota_name}, {name}: needs {_shown(name, needed[name])}, {left} of {all_of_it} left"
-                )
+                needs = _shown(name, needed[name], memory_needed)
+                said.append(f"quota {quota_name}, {name}: needs {needs}, {left} of {all_of_it} left")
     return "; ".join(said)
 
 
@@ -68,7 +74,7 @@ def _is_cpu(name: str) -> bool:
     return name.rpartition(".")[2] == "cpu"
 
 
-def _shown(name: str, amount: int) -> str:
+def _shown(name: str, amount: int, of_memory: Callable[[int], str] = memory_there) -> str:
     if _is_cpu(name):
         return format_cpu(amount)
-    return format_memory(amount) if name.rpartition(".")[2] == "memory" else str(amount)
+    return of_memory(amount) if name.rpartition(".")[2] == "memory" else str(amount)

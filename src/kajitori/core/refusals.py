@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from kajitori.core.planner import MemberRequest, eligible_nodes, largest_gang
 from kajitori.core.policy_model import Policy
-from kajitori.core.quantity import format_cores, format_cpu, format_duration, format_memory
+from kajitori.core.quantity import format_cores, format_cpu, format_duration, memory_needed, memory_there
 from kajitori.core.reach import reach_faults
 from kajitori.core.resolve import PASSING_TAINTS, Facts, Resolved, RunIdentity
 from kajitori.core.run import RunSpec, name_fault
@@ -116,14 +116,14 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
     memory = resolved.memory_limit_bytes
     each: tuple[_Check, ...] = (
         ("resources.cpu", cpu, member.cpu_millis, format_cpu),
-        ("resources.memory", memory, member.memory_bytes, format_memory),
+        ("resources.memory", memory, member.memory_bytes, memory_there),
         ("resources.gpu", resolved.gpus, member.gpus, str),
-        ("resources.shm", resolved.shm_bytes, member.shm_bytes, format_memory),
+        ("resources.shm", resolved.shm_bytes, member.shm_bytes, memory_there),
     )
     shm = resolved.shm_bytes
     if shm is not None and memory is not None and shm > memory and spec.resources.memory_bytes is None:
-        message = f"/dev/shm of {format_memory(shm)} is taken from memory, which is {format_memory(memory)} by default"
-        yield Fault("spec.resources.shm", message, format_memory(shm), "set resources.memory as well", "ShmAboveMemory")
+        message = f"/dev/shm of {memory_needed(shm)} is taken from memory, which is {memory_there(memory)} by default"
+        yield Fault("spec.resources.shm", message, memory_needed(shm), "set resources.memory as well", "ShmAboveMemory")
     for field, amount, limit, shown in each:
         if limit is None:
             continue
@@ -131,31 +131,39 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
             message = f"no limit, but one member may have {shown(limit)}"
             yield Fault(f"spec.{field}", message, hint=f"ask for at most {shown(limit)}", code="AboveCeiling")
         if amount is not None and amount > limit:
-            message = f"{shown(amount)} for a member is above the ceiling of {shown(limit)}"
-            yield Fault(f"spec.{field}", message, shown(amount), f"ask for at most {shown(limit)}", "AboveCeiling")
+            wanted = _wanted(amount, shown)
+            message = f"{wanted} for a member is above the ceiling of {shown(limit)}"
+            yield Fault(f"spec.{field}", message, wanted, f"ask for at most {shown(limit)}", "AboveCeiling")
     memory_of_all = (memory or resolved.memory_request_bytes) * count
     size = resolved.checkpoint_size_bytes if spec.checkpoint and policy.checkpoint.kind == "claim" else None
     whole: tuple[_Check, ...] = (
         ("array" if spec.array is not None else "replicas", count, run.replicas, str),
         ("resources.cpu", cpu * count, run.cpu_millis, format_cpu),
-        ("resources.memory", memory_of_all, run.memory_bytes, format_memory),
+        ("resources.memory", memory_of_all, run.memory_bytes, memory_there),
         ("resources.gpu", resolved.gpus * count, run.gpus, str),
         ("restarts", resolved.restarts, run.restarts, str),
         ("timeLimit", resolved.time_limit_seconds, run.time_limit_seconds, format_duration),
         ("grace", resolved.grace_seconds, run.grace_seconds, format_duration),
-        ("checkpoint.size", size, run.checkpoint_size_bytes, format_memory),
+        ("checkpoint.size", size, run.checkpoint_size_bytes, memory_there),
     )
     for field, amount, limit, shown in whole:
         if amount is not None and limit is not None and amount > limit:
             together = " of all members together" if field.startswith("resources.") else ""
-            message = f"{shown(amount)}{together} is above the ceiling of {shown(limit)}"
+            wanted = _wanted(amount, shown)
+            message = f"{wanted}{together} is above the ceiling of {shown(limit)}"
             hint = f"ask for at most {shown(limit)}"
             if spec.array is not None and amount and (together or field == "array"):
                 hint = f"let fewer be there at once: {spec.array.partition('%')[0]}%{max(1, count * limit // amount)}"
-            yield Fault(f"spec.{field}", message, shown(amount), hint, "AboveCeiling")
+            yield Fault(f"spec.{field}", message, wanted, hint, "AboveCeiling")
     if spec.array is not None and spec.members > policy.sweeps.members:
         message = f"{spec.members} members are above the ceiling of {policy.sweeps.members} for a sweep"
         yield Fault("spec.array", message, spec.array[:80], "make several runs of it", "AboveCeiling")
+
+
+def _wanted(amount: int, shown: Callable[[int], str]) -> str:
+    """An amount that is too much, in the words of the limit. A size is rounded up where the limit is rounded down, so
+    that the two never look the same."""
+    return memory_needed(amount) if shown is memory_there else shown(amount)
 
 
 def _injection(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
@@ -291,14 +299,15 @@ def _cluster(
     of_member = (
         ("gpu", "GPUs", member.gpus, int(most[GPU]), str),
         ("cpu", "cores", member.cpu_millis, int(most[CPU]), format_cpu),
-        ("memory", "of memory", member.memory_bytes, int(most[MEMORY]), format_memory),
+        ("memory", "of memory", member.memory_bytes, int(most[MEMORY]), memory_there),
     )
     for field, unit, asked, available, shown in of_member:
         if asked > available:
             short = True
-            message = f"{shown(asked)} {unit} for a member, but no {kind}node has more than {shown(available)}"
+            wanted = _wanted(asked, shown)
+            message = f"{wanted} {unit} for a member, but no {kind}node has more than {shown(available)}"
             hint = f"ask for at most {shown(available)} a member, and for more members with replicas"
-            yield Fault(f"spec.resources.{field}", message, shown(asked), hint, "LargerThanAnyNode")
+            yield Fault(f"spec.resources.{field}", message, wanted, hint, "LargerThanAnyNode")
     if short:
         return
     room = largest_gang(table, anywhere)
@@ -314,7 +323,7 @@ def _smaller(room: int, member: MemberRequest, field: str) -> str:
     if room:
         return f"use at most {room} {field}, or ask for less per member"
     what = f"{member.gpus} GPUs, " if member.gpus else ""
-    amounts = f"{what}{format_cores(member.cpu_millis)} and {format_memory(member.memory_bytes)}"
+    amounts = f"{what}{format_cores(member.cpu_millis)} and {memory_needed(member.memory_bytes)}"
     return f"no single node has {amounts} together; ask for less per member"
 
 

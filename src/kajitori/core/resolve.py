@@ -11,7 +11,7 @@ from kajitori.core.memory import EarlierRun, tell_earlier_peaks
 from kajitori.core.network_access import NetworkAccess
 from kajitori.core.planner import MemberRequest, eligible_nodes
 from kajitori.core.policy_model import Policy
-from kajitori.core.quantity import format_cores, format_duration, format_memory
+from kajitori.core.quantity import format_cores, format_duration, memory_needed, memory_there
 from kajitori.core.reach import Reach, reach_of
 from kajitori.core.run import RunSpec
 from kajitori.core.snapshot import CPU, GPU, MEMORY, NodeTable, Toleration
@@ -146,7 +146,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         names = ", ".join(sorted(defaults.env.keys() - spec.env.keys()))
         findings.add("EnvDefaulted", f"env {names}", "spec.env")
     if spec.checkpoint is not None and spec.checkpoint.size_bytes is None and policy.checkpoint.kind == "claim":
-        message = f"{format_memory(defaults.checkpoint_size_bytes)} for the checkpoint"
+        message = f"{memory_needed(defaults.checkpoint_size_bytes)} for the checkpoint"
         findings.add("CheckpointSizeDefaulted", message, "spec.checkpoint.size")
     resolved = Resolved(
         **amounts,
@@ -246,11 +246,11 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
     if memory is None and smallest is not None:
         whole_mebibytes = int(smallest[MEMORY]) * share // 100 // _MEBIBYTE * _MEBIBYTE
         memory = max(whole_mebibytes, asked.memory_request_bytes or 0)
-        message = f"{share} % of the smallest node that suits: {format_memory(memory)}"
+        message = f"{share} % of the smallest node that suits: {memory_there(memory)}"
         findings.add("WholeNodeMemory", message, "spec.resources.memory")
     elif memory is None and policy.memory_without_limit == "default":
         memory = max(defaults.memory_bytes, asked.memory_request_bytes or 0)
-        findings.add("MemoryDefaulted", f"{format_memory(memory)} memory", "spec.resources.memory")
+        findings.add("MemoryDefaulted", f"{memory_there(memory)} memory", "spec.resources.memory")
     elif memory is None:
         memory_unknown = policy.memory_without_limit == "refuse"
     memory_request = asked.memory_request_bytes or memory or defaults.memory_bytes
@@ -258,8 +258,8 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
     shm = asked.shm_bytes
     if shm is None and defaults.shm_bytes is not None:
         shm = min(defaults.shm_bytes, memory or defaults.shm_bytes)
-        findings.add("ShmDefaulted", f"{format_memory(shm)} of it for /dev/shm", "spec.resources.shm")
-    amounts = (format_cores(cpu_request), format_memory(memory_request))
+        findings.add("ShmDefaulted", f"{memory_there(shm)} of it for /dev/shm", "spec.resources.shm")
+    amounts = (format_cores(cpu_request), memory_needed(memory_request))
     if spec.qos == "guaranteed" and memory is not None and cpu is not None:
         message = f"{amounts[0]} and {amounts[1]} of memory are reserved for each member, and are its limits"
         findings.add("QosGuaranteed", message, "spec.resources")

@@ -14,7 +14,7 @@ from kajitori.core.backfill import Queued, Reservation, Schedule, schedule
 from kajitori.core.forecast import forecast, rows_of
 from kajitori.core.freeing import Freeing, Situation, Watch, for_ever, to_free
 from kajitori.core.planner import GangRequest, Placement, Shortage, occupy_rows, room_of
-from kajitori.core.quantity import format_duration, format_memory
+from kajitori.core.quantity import format_duration, memory_there
 from kajitori.core.snapshot import Mask, Snapshot
 
 _TIMES = (86400, 43200, 21600, 10800, 3600, 1800, 900, 300)
@@ -165,7 +165,7 @@ def _sooner(situation: Situation, key: str, watch: Watch) -> Iterator[str]:
         yield f"--gpus {gpus}"
     unit = _GIBIBYTE if member.memory_bytes >= 4 * _GIBIBYTE else _GIBIBYTE // 16
     if memory := _largest(member.memory_bytes, unit, lambda n: starts(memory_bytes=n)):
-        yield f"--memory {format_memory(memory)}"
+        yield f"--memory {memory_there(memory)}"
     if cpu := _largest(member.cpu_millis, _CORE, lambda n: starts(cpu_millis=n)):
         yield f"--cpus {cpu // _CORE}"
 

@@ -71,6 +71,14 @@ SPECS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cores": ({"cpus": "0.5"}, {"resources": {"cpu": "0.5"}}),
     "gpus": ({"gpus": "8", "gpu_type": "h100"}, {"resources": {"gpu": 8, "gpuType": "h100"}}),
     "gpus as a count": ({"gpus": "count=2"}, {"resources": {"gpu": 2}}),
+    "gpus with their type": ({"gpus": "h100:2"}, {"resources": {"gpu": 2, "gpuType": "h100"}}),
+    "gpus as a generic resource": ({"gpus": "gpu:h100:2"}, {"resources": {"gpu": 2, "gpuType": "h100"}}),
+    "gpus with their type, twice": (
+        {"gpus": "h100:2", "gpu_type": "h100"},
+        {"resources": {"gpu": 2, "gpuType": "h100"}},
+    ),
+    "all gpus with their type": ({"gpus": "h100:all"}, {"resources": {"wholeNode": True, "gpuType": "h100"}}),
+    "a time limit as in Slurm": ({"time_limit": "2-00:00:00"}, {"timeLimit": "2-00:00:00"}),
     "all gpus of a type": (
         {"gpus": "all", "gpu_type": "h100"},
         {"resources": {"wholeNode": True, "gpuType": "h100"}},
@@ -192,6 +200,12 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a range without a most": ({"image": "x", "replicas": "-8"}, "--replicas", "-8 is not allowed"),
     "no members": ({"image": "x", "replicas": "0"}, "--replicas", "0 is not allowed: it must be at least 1"),
     "gpus": ({"image": "x", "gpus": "x"}, "--gpus", "'x' is not a number of GPUs"),
+    "gpus of two types": (
+        {"image": "x", "gpus": "h100:2", "gpu_type": "a100"},
+        "--gpus",
+        "another type than --gpu-type a100",
+    ),
+    "a type alone": ({"image": "x", "gpus": "h100"}, "--gpus", "'h100' is not a number of GPUs"),
     "chosen gpus": ({"image": "x", "gpus": '"device=0"'}, "--gpus", "which GPUs it gets is the cluster's choice"),
     "all gpus of any node": ({"image": "x", "gpus": "all"}, "--gpus", "all GPUs of a node, but nodes differ"),
     "a type without gpus": ({"image": "x", "gpu_type": "h100"}, "--gpu-type", "a GPU type, but no GPUs"),

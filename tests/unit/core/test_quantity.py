@@ -17,6 +17,8 @@ from kajitori.core.quantity import (
     format_cpu,
     format_duration,
     format_memory,
+    memory_needed,
+    memory_there,
     parse_cpu_millis,
     parse_docker_memory_bytes,
     parse_duration_seconds,
@@ -123,11 +125,48 @@ def test_docker_memory(written: str, size: int) -> None:
         ("1k", 1024),
         ("1gb", GI),
         ("100b", 100),
+        ("64 Gi", 64 * GI),
+        (" 2 G ", 2 * 10**9),
     ],
 )
 def test_spec_memory(written: str | int, size: int) -> None:
-    """In a Run's spec a lower-case unit is Docker's, everything else is Kubernetes'."""
+    """In a Run's spec a lower-case unit is Docker's, and so is one that ends in B; everything else is Kubernetes'."""
     assert parse_spec_memory_bytes(written) == size
+
+
+@pytest.mark.parametrize(
+    "written", ["500 MB", "500MB", "2GB", "2gb", "2 GiB", "2GiB", "1.5TB", "64g", "64 g", "512k", "4096b", "8Gi"]
+)
+def test_a_size_means_the_same_on_the_command_line_and_in_files(written: str) -> None:
+    """Both are read by the same people; a unit that ends in B is unknown to Kubernetes, so it can only be Docker's."""
+    assert parse_spec_memory_bytes(written) == parse_docker_memory_bytes(written)
+
+
+@pytest.mark.parametrize(
+    ("size", "there", "needed"),
+    [
+        (24684092 * 1024, "23.5Gi", "23.6Gi"),
+        (64 * GI, "64Gi", "64Gi"),
+        (1536 * 2**20, "1536Mi", "1536Mi"),
+        (24064 * 2**20, "23.5Gi", "23.5Gi"),
+        (GI - 1, "1023.9Mi", "1024Mi"),
+        (123456, "120.5Ki", "120.6Ki"),
+        (1000, "1000", "1000"),
+        (0, "0", "0"),
+    ],
+)
+def test_sizes_for_people(size: int, there: str, needed: str) -> None:
+    """Nobody has to read 24684092Ki."""
+    assert (memory_there(size), memory_needed(size)) == (there, needed)
+
+
+@given(st.integers(0, 2**59), st.integers(1, 2**40))
+def test_sizes_for_people_are_short_and_true(size: int, more: int) -> None:
+    """Read back, what is there is not more than there is, what is needed not less; too much never looks like enough."""
+    for read in (parse_memory_bytes, parse_spec_memory_bytes, parse_docker_memory_bytes):
+        assert size * 0.9 <= read(memory_there(size)) <= size <= read(memory_needed(size)) <= size * 1.1
+    assert len(memory_there(size)) <= len("1023.9Mi") >= len(memory_needed(size))
+    assert memory_needed(size + more) != memory_there(size)
 
 
 @pytest.mark.parametrize(
@@ -199,6 +238,14 @@ def test_cpu_that_is_refused(written: object) -> None:
         ("0", 0),
         ("0s", 0),
         ("1d12h", 129600),
+        ("1:00:00", 3600),
+        ("01:02:03", 3723),
+        ("100:00:00", 360000),
+        ("30:00", 1800),
+        ("2-00:00:00", 172800),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("0-00:00:01", 1),
     ],
 )
 def test_duration(written: str | int, seconds: int) -> None:
@@ -208,7 +255,11 @@ def test_duration(written: str | int, seconds: int) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["", "-1", "-5s", "1m1h", "1h1h", "0.5s", "1y", "d", "1d 1h", "100000d", "9" * 30, 1.5, True, None, -3],
+    [
+        *("", "-1", "-5s", "1m1h", "1h1h", "0.5s", "1y", "d", "1d 1h", "100000d", "9" * 30, 1.5, True, None, -3),
+        *("1:60:00", "1:00:60", "1-24", "1-0:60", "1:2:3:4", ":30", "1:", "1-", "-1-00", "1-2-3", "1:00:00h", "1.5:00"),
+        *("9999999-00:00:00", "1h:00", "1-1d"),
+    ],
 )
 def test_duration_that_is_refused(written: object) -> None:
     """A duration that is negative, not whole, out of order or beyond what Kubernetes stores."""

@@ -67,7 +67,7 @@ def _words(*known: str) -> Any:
 @click.option("-l", "--label", multiple=True, metavar="KEY=VALUE", help="Label of the run and its members.")
 @click.option("-p", "--publish", multiple=True, metavar="PORT", help="Port the program listens on.")
 @click.option("--rm", "remove", is_flag=True, help="Delete the run after its end.")
-@click.option("--gpus", metavar="N|all", help="GPUs of each member.")
+@click.option("--gpus", metavar="N|all|TYPE:N", help="GPUs of each member, such as 8 or h100:8.")
 @click.option("--cpus", metavar="N", help="Cores of each member, such as 8 or 0.5.")
 @click.option("-m", "--memory", metavar="SIZE", help="Memory limit of each member, such as 64g.")
 @click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm, taken from memory.")
@@ -99,7 +99,7 @@ def _words(*known: str) -> Any:
 @click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
 @click.option("--checkpoint-every", metavar="TIME", help="How often the program writes it: 10m.")
 @click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
-@click.option("--time-limit", metavar="TIME", help="The run ends after it, such as 8h; short ones start sooner.")
+@click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00; short ones start sooner.")
 @click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL, such as 60s.")
 @click.option(
     "--priority", metavar="high|normal|low", shell_complete=_words("high", "normal", "low"), help="Who goes first."
