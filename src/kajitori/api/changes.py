@@ -16,13 +16,13 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
 from kajitori.api.submission import read_json
-from kajitori.api.views import Deleted, RunView, phase_of, run_view
+from kajitori.api.views import Deleted, RunView, StopView, phase_of, run_view
 from kajitori.core import names
 from kajitori.core.fields import Duration
 from kajitori.core.quantity import format_duration
 from kajitori.core.run import name_fault
 from kajitori.core.validation import Document, read
-from kajitori.errors import Conflict, InvalidInput, NotFound, Refused, WrongState
+from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused, WrongState
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import CLAIMS, RUNS
 
@@ -38,17 +38,20 @@ class StopRequest(Document):
     """How to stop a run."""
 
     grace_seconds: Duration | None = Field(default=None, alias="grace")
-    """Between SIGTERM and SIGKILL, instead of what the run says; it stays in the run."""
+    """Between SIGTERM and SIGKILL, this once, instead of what the run says. 0s kills: in a second, so that it is known
+    when nothing of it runs any more."""
 
 
 class DeleteParameters(Parameters):
     checkpoint: bool = False
     """Delete the run's checkpoint as well: there is no way back."""
+    grace_seconds: Duration | None = Field(default=None, alias="grace")
+    """Of a run that has not ended: between SIGTERM and SIGKILL, instead of what the run says. 0s kills, as for stop."""
 
 
 @router.post(
     "/v1/runs/{namespace}/{name}/stop",
-    responses=describes(RunView),
+    responses=describes(StopView),
     openapi_extra={
         "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/StopRequest"}}}}
     },
@@ -56,7 +59,7 @@ class DeleteParameters(Parameters):
 )
 async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
     """Its members get SIGTERM, and SIGKILL after the grace period. The run stays, its checkpoint too: it can be resumed
-    later. A run that has ended stays as it is."""
+    later. A run that has ended stays as it is. Of a run that is being stopped already, a shorter grace counts."""
     body = await request.body()
     wanted, faults, _ = read(StopRequest, read_json(body) if body.strip() else {}, "")
     if faults or wanted is None:
@@ -67,11 +70,14 @@ async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, 
             return None
         patch: Patch = {"stopped": True}
         if wanted.grace_seconds is not None:
-            patch["grace"] = format_duration(wanted.grace_seconds)
+            patch["stopGrace"] = format_duration(wanted.grace_seconds)
             _check_grace(api, run, spec | patch)
         return patch
 
-    return answer(run_view(await _change(user, namespace, name, stopped)))
+    run = await _change(user, namespace, name, stopped)
+    life, _ = api.cluster.outline(run, run.standing)
+    view = msgspec.structs.asdict(run_view(run))
+    return answer(StopView(**view, grace_seconds=life.limits.last_grace_seconds))
 
 
 @router.post("/v1/runs/{namespace}/{name}/resume", responses=describes(RunView), summary="Start a run again")
@@ -89,7 +95,7 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
         if run.metadata.deletion_timestamp:
             raise WrongState(f"{name} is being deleted", hint="submit it anew")
         done = run.status.resumes if run.status is not None else 0
-        patch: Patch = {"stopped": False, "resumes": max(done, _resumes(spec)) + 1}
+        patch: Patch = {"stopped": False, "stopGrace": None, "resumes": max(done, _resumes(spec)) + 1}
         _decide_again(api, run, spec | patch)
         return patch
 
@@ -106,6 +112,8 @@ async def delete_run(
     _check_name(namespace, name)
     if query.checkpoint:
         await _check_checkpoint(api, user, namespace, name)
+    if query.grace_seconds is not None:
+        await _shorten_grace(api, user, namespace, name, format_duration(query.grace_seconds))
     try:
         await user.client.delete(RUNS, name, namespace, propagation="Background")
     except NotFound:
@@ -114,6 +122,21 @@ async def delete_run(
         with suppress(NotFound):  # it may never have had one
             await user.client.delete(CLAIMS, names.checkpoint_claim(name), namespace)
     return answer(Deleted(name=name, namespace=namespace), 202)
+
+
+async def _shorten_grace(api: Api, user: User, namespace: str, name: str, grace: str) -> None:
+    """Writes the grace into a run that has not ended. Somebody who may delete the run but not change it deletes it with
+    the grace that it has."""
+
+    def shortened(run: RunObject, spec: dict[str, Any]) -> Patch | None:
+        if phase_of(run).is_final and not _resuming(run, spec):
+            return None
+        patch: Patch = {"stopGrace": grace}
+        _check_grace(api, run, spec | patch)
+        return patch
+
+    with suppress(Forbidden):
+        await _change(user, namespace, name, shortened)
 
 
 async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> None:
@@ -185,7 +208,7 @@ def _check_grace(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
     try:
         _decide_again(api, run, spec)
     except InvalidInput as error:
-        faults = [fault for fault in error.faults if fault.field.startswith("spec.grace")]
+        faults = [fault for fault in error.faults if fault.field == "spec.stopGrace"]
         if faults:
             raise Refused(faults) from None
 

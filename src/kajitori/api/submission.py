@@ -190,10 +190,10 @@ async def _require_code(api: Api, user: User, submission: Submission) -> None:
 
 
 def _name_taken(name: str, namespace: str, *, deleting: bool) -> AlreadyExists:
-    """`deleting`: the run that has the name is on its way out, so that to delete it is no way out."""
+    """`deleting`: the run that has the name is on its way out; `kaji rm` returns when it is gone."""
     if deleting:
         message = f"the run {name!r} in namespace {namespace} is being deleted; its members have not all ended yet"
-        return AlreadyExists(message, hint=f"wait until it is gone: kaji wait {name}; or choose another name")
+        return AlreadyExists(message, hint=f"wait until it is gone: kaji rm {name}; or choose another name")
     message = f"there is a run {name!r} in namespace {namespace} already"
     return AlreadyExists(message, hint=f"choose another name, or delete that one: kaji rm {name}")
 

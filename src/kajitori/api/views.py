@@ -47,6 +47,13 @@ class RunView(View):
     """It is on its way out: its members are being ended."""
 
 
+class StopView(RunView, kw_only=True):
+    """A run that was asked to stop."""
+
+    grace_seconds: int
+    """Between SIGTERM and SIGKILL: after that, none of its members runs any more, unless nobody carries this out."""
+
+
 class RunList(View, omit_defaults=True):
     """One page of runs."""
 

@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "stop": "Stop runs; their checkpoints are kept.",
         "resume": "Start ended runs again, from their checkpoints.",
         "rm": "Delete runs.",
+        "prune": "Delete your runs that have ended.",
     },
     "The cluster": {
         "gpus": "Show which GPUs are free, and who uses the others.",

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from kajitori.cli.notices import Notices
     from kajitori.cli.target import Target
 
+STOP_MARGIN_SECONDS = 45.0
+"""What a run has beyond its grace to end when it is told to: for a controller to take over from another, for nodes to
+report, for a slow API server. After that nobody is believed to carry it out."""
+
 WIDE = 100_000
 """Width of a page that is no terminal: nothing is cut off for programs."""
 
@@ -43,6 +47,7 @@ class Cli:
     sleep: Callable[[float], None] = time.sleep
     second_interrupt_seconds: float = 2.0
     """A second Ctrl-C within this time stops the run that is followed."""
+    stop_margin_seconds: float = STOP_MARGIN_SECONDS
     settle_seconds: float = 1.0
     """What a run is for a shorter time than this on its way is not said."""
     width: int | None = None

@@ -6,12 +6,15 @@ The main thread waits for signals only. One thread shows progress and log, anoth
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from kajitori.cli.context import Cli
+from kajitori.cli.ending import not_carried_out, seconds_to_end
 from kajitori.cli.exitcodes import end_words, exit_code_of
 from kajitori.cli.http import Api, run_path
 from kajitori.cli.interrupts import Signals
@@ -92,6 +95,11 @@ class Follower(threading.Thread):
         if self._error is not None:
             raise self._error
         return self.view
+
+    @property
+    def is_done(self) -> bool:
+        """The run is final, or cannot be followed any longer."""
+        return bool(select.select([self.done], [], [], 0)[0])
 
     def clear_line(self) -> None:
         """Makes room for something else to be said."""
@@ -201,7 +209,8 @@ def follow_to_the_end(cli: Cli, api: Api, follower: Follower, signals: Signals, 
     """Follows and answers signals; gives the exit code of `kaji run`.
 
     At a terminal the first Ctrl-C leaves the run alone and a second one within two seconds stops it. Without one, a
-    signal stops the run, as `docker run` does; a further one leaves at once.
+    signal stops the run, as `docker run` does; a further one leaves at once. Raises Unavailable where nobody carries
+    the stop out.
     """
     signals.begin()
     follower.start()
@@ -216,14 +225,22 @@ def follow_to_the_end(cli: Cli, api: Api, follower: Follower, signals: Signals, 
         os.close(follower.done)
     _tell_the_end(final, follower, remove=remove)
     if remove:
-        api.delete(run_path(final))
+        with suppress(NotFound):  # the cluster was quicker
+            api.delete(run_path(final))
     return exit_code_of(final)
 
 
 def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals) -> int | None:
     """Until the run is final: None; or until a signal meant to leave: the exit code."""
-    name, stopping = follower.view["name"], False
-    while (number := signals.wait(follower.done)) is not None:
+    name, stopping, patience = follower.view["name"], False, None
+    while True:
+        number = signals.wait(follower.done, patience)
+        if number is None and (follower.is_done or patience is None):
+            return None
+        if number is None:
+            _check_stopped(api, follower)
+            patience = None  # the run has ended, and what it printed is still being read
+            continue
         if stopping:
             follower.leave()
             return 128 + number
@@ -237,11 +254,27 @@ def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals) ->
         stopping = True
         say(f"stopping {name}")
         try:
-            api.post(run_path(follower.view, "/stop"), {})
+            answer = api.post(run_path(follower.view, "/stop"), {})
         except KajitoriError:
             follower.leave()
             raise
-    return None
+        patience = cli.stop_margin_seconds + seconds_to_end(answer, answer.get("graceSeconds", 0))
+
+
+def _check_stopped(api: Api, follower: Follower) -> None:
+    """Raises Unavailable where the run has not ended though the time for it is over; what it prints is then no longer
+    shown."""
+    try:
+        view = api.get(run_path(follower.view))
+        if is_final(view) or view.get("uid") != follower.view.get("uid"):
+            return
+        error: Unavailable = not_carried_out(api, view, "was asked to stop and has not")
+    except NotFound:
+        return
+    except Unavailable as away:
+        error = away
+    follower.leave()
+    raise error
 
 
 def _tell_the_end(final: View, follower: Follower, *, remove: bool) -> None:

@@ -66,6 +66,17 @@ def line_count(text: str) -> int | None:
     return int(text)
 
 
+def seconds_of(text: str, option: str) -> int:
+    """A time that an option says, such as 90 or 1h30m. Raises InvalidInput."""
+    from kajitori.core.quantity import QuantityError, parse_duration_seconds
+    from kajitori.errors import InvalidInput
+
+    try:
+        return parse_duration_seconds(text)
+    except QuantityError as error:
+        raise InvalidInput.one(option, error.message, value=text, hint=error.hint) from None
+
+
 def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of runs that begin with what is typed. Never fails: a shell has no use for errors."""
     cli = ctx.find_object(Cli) or Cli()
@@ -87,3 +98,20 @@ def run_argument(function: F) -> F:
 def runs_argument(function: F) -> F:
     """Several RUNs, given to the verb as `runs`."""
     return click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_run)(function)
+
+
+def runs_or_all_argument(text: str) -> Callable[[F], F]:
+    """Several RUNs, given to the verb as `runs`, or `--all`, given as `everything`: exactly one of the two."""
+
+    def check(ctx: click.Context, _: click.Parameter, everything: bool) -> bool:
+        if everything == bool(ctx.params.get("runs")):
+            message = "RUN and --all exclude each other" if everything else "missing argument 'RUN...', or --all"
+            raise click.UsageError(message, ctx)
+        return everything
+
+    def decorate(function: F) -> F:
+        option = click.option("--all", "everything", is_flag=True, callback=check, help=text)
+        argument = click.argument("runs", metavar="[RUN...]", nargs=-1, is_eager=True, shell_complete=complete_run)
+        return argument(option(function))
+
+    return decorate

@@ -23,6 +23,11 @@ from kajitori.core.draft import read_draft
 from kajitori.core.run import container_words, name_fault
 from kajitori.errors import Fault, InvalidInput
 
+REMOVED_DETACHED = "10s"
+"""After the end of a run with -d and --rm: `kaji wait` and `kaji logs -f` have been told of the end by then."""
+REMOVED_FOLLOWED = "10m"
+"""The same without -d: the command that follows the run deletes it, and the cluster does so if that command is gone."""
+
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -179,9 +184,6 @@ class _Builder:
             elif words.restart in ("always", "unless-stopped"):
                 hint = "say --type service, whose members are kept running; or --restarts 3"
             self.spec.complain("--restart", "restarting is Kajitori's: a gang restarts as a whole", words.restart, hint)
-        if words.detach and words.remove:
-            hint = "leave one of them out; delete it later with: kaji rm RUN"
-            self.spec.complain("--rm", "nobody is there to delete the run after its end when -d is given", hint=hint)
         if words.network not in (None, "host", "none", "bridge", "default"):
             hint = "members of a run always reach each other; --network host shares the node's network, "
             hint += "--allow-to and --allow-from say whom else it may reach and who may reach it"
@@ -242,6 +244,8 @@ class _Builder:
         self.spec.put("priority", words.priority, "--priority")
         self.spec.put("timeLimit", words.time_limit, "--time-limit")
         self.spec.put("grace", words.grace, "--grace")
+        if words.remove:
+            self.spec.put("removeAfter", REMOVED_DETACHED if words.detach else REMOVED_FOLLOWED, "--rm")
 
     def _placement(self) -> None:
         for word in self.words.node_selector:

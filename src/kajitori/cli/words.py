@@ -337,6 +337,7 @@ def command_line(run: View) -> str:
         ("--whole-node", resources.get("wholeNode")),
         ("--privileged", spec.get("privileged")),
         ("--network=host", spec.get("hostNetwork")),
+        ("--rm", spec.get("removeAfter") is not None),
     ):
         if given:
             words.append(flag)

@@ -32,7 +32,7 @@ from kajitori.controllers.results import ResultKeeper
 from kajitori.controllers.silence import NODE_PATIENCE, Silence
 from kajitori.controllers.starting import Starter
 from kajitori.controllers.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
-from kajitori.controllers.tidying import tidy_forever
+from kajitori.controllers.tidying import expire_forever, tidy_forever
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang, names
 from kajitori.core.budgets import budget_spec
@@ -55,6 +55,9 @@ from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
 
 log = logging.getLogger(__name__)
+
+REMOVAL_REFUSED = timedelta(minutes=10)
+"""A removal that the API server refused is tried again after this time: the controller's role may be an older one."""
 
 
 class RunController:
@@ -114,6 +117,7 @@ class RunController:
         tidying = asyncio.create_task(tidy_forever(self._mirror, self._cluster, self._logs, self._code))
         caring = asyncio.create_task(self._health.keep_forever())
         growing = asyncio.create_task(self._grow_forever())
+        expiring = asyncio.create_task(expire_forever(self._mirror, self._cluster, self._now, self._work.add))
         try:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
@@ -136,7 +140,7 @@ class RunController:
         finally:
             unsubscribe()
             no_longer_told()
-            tasks = [stopping, telling, asking, provisioning, restricting, tidying, caring, growing]
+            tasks = [stopping, telling, asking, provisioning, restricting, tidying, caring, growing, expiring]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, self._work.close(), return_exceptions=True)
@@ -365,6 +369,8 @@ class RunController:
                     await delete_member(self._client, run, action)
                 case gang.Release():
                     await self._release(run)
+                case gang.Remove():
+                    await self._remove(key, run, version)
         if not admitted.life.deleting:
             await self._budgets.keep(run, self._budget_of(run, admitted, step.status, members))
             await self._keep_network(run, admitted, step.status)
@@ -404,6 +410,17 @@ class RunController:
         left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
         patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}
         await self._client.patch(RUNS, meta.name, patch, meta.namespace)
+
+    async def _remove(self, key: Key, run: RunObject, version: str) -> None:
+        """Deletes a run that ended long ago, unless it was changed since it was read."""
+        meta = run.metadata
+        try:
+            await self._client.delete(
+                RUNS, meta.name, meta.namespace, propagation="Background", uid=meta.uid, resource_version=version
+            )
+        except Forbidden as error:
+            log.warning("run %s/%s has ended and is to be removed: %s", *key, error)
+            self._work.wake(key, REMOVAL_REFUSED)
 
     def _forget(self, key: Key) -> None:
         self._decided.pop(key, None)

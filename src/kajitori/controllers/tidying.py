@@ -1,12 +1,15 @@
-"""What is left in the store of blobs and belongs to nobody any more."""
+"""What is left in the store of blobs and belongs to nobody any more; and ended runs that are too old."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from kajitori.controllers.logs import LogKeeper
+from kajitori.controllers.workqueue import Key
+from kajitori.core.times import format_time
 from kajitori.errors import KajitoriError
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
@@ -16,6 +19,7 @@ from kajitori.store.code import CodeStore
 log = logging.getLogger(__name__)
 
 TIDY_SECONDS = 3 * 3600.0
+EXPIRE_SECONDS = 300.0
 UNREFERENCED_CODE = timedelta(hours=12)
 """Whoever uploaded code has that long to submit his run."""
 
@@ -26,6 +30,29 @@ async def tidy_forever(mirror: Mirror, cluster: ClusterView, logs: LogKeeper | N
     while True:
         await tidy(mirror, timedelta(seconds=cluster.policy.logs.keep_for_seconds), logs, code)
         await asyncio.sleep(TIDY_SECONDS)
+
+
+async def expire_forever(
+    mirror: Mirror, cluster: ClusterView, now: Callable[[], datetime], look_at: Callable[..., None]
+) -> None:
+    """Now and then has those ended runs looked at that policy does not keep: it may have changed since their last look;
+    until cancelled."""
+    await mirror.wait_synced()
+    while True:
+        await asyncio.sleep(EXPIRE_SECONDS)
+        look_at(*overdue(mirror, cluster.policy.ended_runs.keep_for_seconds, now()))
+
+
+def overdue(mirror: Mirror, keep_for_seconds: int | None, now: datetime) -> list[Key]:
+    """The runs that ended longer ago than they are kept."""
+    if keep_for_seconds is None:
+        return []
+    limit = format_time(now - timedelta(seconds=keep_for_seconds))
+    return [
+        key
+        for key, run in mirror.runs.items()
+        if run.status is not None and run.status.phase.is_final and "" < run.status.finished_at < limit
+    ]
 
 
 async def tidy(mirror: Mirror, keep_for: timedelta, logs: LogKeeper | None, code: CodeStore | None) -> None:

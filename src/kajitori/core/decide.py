@@ -61,7 +61,7 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
     return Decision(
         template=template,
         request=member,
-        limits=_limits(policy, resolved),
+        limits=_limits(spec, policy, resolved),
         findings=tuple(findings.found),
         priority=policy.priorities[resolved.priority].value,
         bind_direct=policy.binding.binds_directly(resolved.node_selector),
@@ -72,7 +72,7 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
 
 def limits_of(spec: RunSpec, policy: Policy, facts: Facts) -> Limits:
     """The limits of a run's life, whether or not policy lets it start."""
-    return _limits(policy, resolve(spec, policy, facts, Findings()))
+    return _limits(spec, policy, resolve(spec, policy, facts, Findings()))
 
 
 def objections(draft: Draft, policy: Policy, facts: Facts, *, run: RunIdentity) -> list[Fault]:
@@ -91,8 +91,9 @@ def objections(draft: Draft, policy: Policy, facts: Facts, *, run: RunIdentity) 
     return []
 
 
-def _limits(policy: Policy, resolved: Resolved) -> Limits:
+def _limits(spec: RunSpec, policy: Policy, resolved: Resolved) -> Limits:
     start = policy.start
+    kept = [each for each in (spec.remove_after_seconds, policy.ended_runs.keep_for_seconds) if each is not None]
     return Limits(
         restarts=resolved.restarts,
         memory_limited=resolved.memory_limit_bytes is not None,
@@ -102,6 +103,8 @@ def _limits(policy: Policy, resolved: Resolved) -> Limits:
         time_limit_seconds=resolved.time_limit_seconds,
         start_pause_seconds=start.pause_seconds,
         start_pause_max_seconds=max(start.longest_pause_seconds, start.pause_seconds),
+        stop_grace_seconds=spec.stop_grace_seconds,
+        remove_after_seconds=min(kept, default=None),
     )
 
 

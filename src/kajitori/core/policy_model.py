@@ -64,6 +64,14 @@ class Logs(Document):
     """A log that is older goes, though its run is still there."""
 
 
+class EndedRuns(Document):
+    """What becomes of runs once they have ended."""
+
+    keep_for_seconds: DurationAboveZero | None = Field(default=90 * 86400, alias="keepFor")
+    """A run that ended longer ago is deleted as `kaji rm` does it: with its Pods, kept logs and results, without its
+    checkpoint. null: it stays until somebody deletes it. A run itself may say less (`removeAfter`, `kaji run --rm`)."""
+
+
 class PeakMemory(Document):
     """How the most memory that members held is found out; each run shows it, and the next of its kind is told."""
 
@@ -114,6 +122,7 @@ class Policy(Document):
     rendezvous: Rendezvous = Rendezvous()
     code: StoredCode = StoredCode()
     logs: Logs = Logs()
+    ended_runs: EndedRuns = EndedRuns()
     sweeps: Sweeps = Sweeps()
     traffic: TrafficPolicy = TrafficPolicy()
     network: Networking = Networking()

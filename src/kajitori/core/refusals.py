@@ -144,6 +144,7 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
         ("restarts", resolved.restarts, run.restarts, str),
         ("timeLimit", resolved.time_limit_seconds, run.time_limit_seconds, format_duration),
         ("grace", resolved.grace_seconds, run.grace_seconds, format_duration),
+        ("stopGrace", spec.stop_grace_seconds, run.grace_seconds, format_duration),
         ("checkpoint.size", size, run.checkpoint_size_bytes, memory_there),
     )
     for field, amount, limit, shown in whole:

@@ -171,6 +171,11 @@ class RunSpec(Document):
     """The run is ended after this time, of a sweep each member; a short one may start earlier."""
     grace_seconds: Duration | None = Field(default=None, alias="grace")
     """Between SIGTERM and SIGKILL."""
+    stop_grace_seconds: Duration | None = Field(default=None, alias="stopGrace")
+    """The same when the run is stopped or deleted, instead of grace; `kaji stop -t`, `kaji kill` and `kaji rm -f` write
+    it. Resuming the run takes it away."""
+    remove_after_seconds: Duration | None = Field(default=None, alias="removeAfter")
+    """The run is deleted so long after its end, without its checkpoint; left out: as policy's endedRuns says."""
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=64)
     """Ports that members listen on."""
     user: User | None = None

@@ -314,7 +314,8 @@ class ClusterView:
         life = gang.outline(type_of(run), meta.generation, status, bool(meta.deletion_timestamp))
         draft = _draft_of(bytes(run.spec))
         if draft.spec is None:
-            return life, None
+            keep = self.policy.ended_runs.keep_for_seconds
+            return replace(life, limits=replace(life.limits, remove_after_seconds=keep)), None
         spec = draft.spec
         limits = limits_of(spec, self.policy, self._facts_about(run))
         limits = replace(limits, restarts=0, grace_seconds=life.limits.grace_seconds)

@@ -42,6 +42,7 @@ class ObjectMeta(_Wire, frozen=True):
     finalizers: tuple[str, ...] = ()
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
+    deletion_grace_period_seconds: int | None = None
 
     @property
     def controller(self) -> OwnerReference | None:

@@ -129,11 +129,15 @@ def members_nodes_and_rules_are_meddled_with(site: Site, run: str) -> None:
 
 def members_end_in_every_way(site: Site) -> None:
     """A gang that starts anew says again what it said; the kernel ends a member; of a sweep each goes when it is done;
-    a Pod is left of a run that nobody knows."""
+    a run is removed after its end; a Pod is left of a run that nobody knows."""
     site.change("PATCH", f"{CORE}/pods/again-1-0", ends("exit-code", "1"))
     site.submit("hog")
     site.submit("sweep", array="0-1")
-    site.until(lambda: {site.phase("hog"), site.phase("sweep")} == {"Running"}, "both run")
+    site.submit("brief", removeAfter="0s")
+    wanted = ("hog", "sweep", "brief")
+    site.until(lambda: {site.phase(name) for name in wanted} == {"Running"}, "all run")
+    site.change("PATCH", f"{CORE}/pods/brief-1-0", ends("exit-code", "0"))
+    site.until(lambda: not site.run("brief"), "it is removed")
     site.change("PATCH", f"{CORE}/pods/hog-1-0", ends("oom", "true"))
     site.change("PATCH", f"{CORE}/pods/sweep-1-0", ends("exit-code", "0"))
     site.until(lambda: not site.get(f"{CORE}/pods/sweep-1-0"), "it went")

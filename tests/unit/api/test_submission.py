@@ -67,7 +67,7 @@ async def test_a_name_whose_run_is_on_its_way_out_is_waited_for(world: World, sp
     ]
     assert told["code"] == "AlreadyExists"
     assert "is being deleted" in told["message"]
-    assert "kaji wait bert" in told["hint"] and "kaji rm" not in told["hint"]
+    assert "wait until it is gone: kaji rm bert" in told["hint"]
 
 
 async def test_everything_that_is_wrong_is_said_at_once(world: World) -> None:
@@ -230,7 +230,8 @@ async def test_stop_is_an_intent_in_the_spec(world: World) -> None:
     world.kubernetes.put("runs", run("bert", phase="Running"))
     response = await world.http.post("/v1/runs/team/bert/stop", json={"grace": "10s"})
     assert response.status_code == 200, response.text
-    assert world.kubernetes.get("runs", "bert")["spec"] == {"image": "python:3.11", "stopped": True, "grace": "10s"}
+    assert world.kubernetes.get("runs", "bert")["spec"] == {"image": "python:3.11", "stopped": True, "stopGrace": "10s"}
+    assert response.json()["graceSeconds"] == 10
     assert response.json()["spec"]["stopped"] is True
 
 
@@ -245,10 +246,40 @@ async def test_stop_refuses_a_grace_that_policy_forbids_and_nothing_else(world: 
     world.kubernetes.put("runs", run("bert", phase="Running", privileged=True))
     refused = await world.http.post("/v1/runs/team/bert/stop", json={"grace": "7d"})
     assert refused.status_code == 422
-    assert [fault["field"] for fault in refused.json()["faults"]] == ["spec.grace"]
+    assert [fault["field"] for fault in refused.json()["faults"]] == ["spec.stopGrace"]
     assert (await world.http.post("/v1/runs/team/bert/stop", json={"grace": "5s"})).status_code == 200
     unknown = await world.http.post("/v1/runs/team/bert/stop", json={"gracee": "5s"})
     assert unknown.json()["faults"][0]["hint"] == "did you mean grace?"
+
+
+async def test_stopping_with_a_grace_leaves_the_grace_of_the_run(world: World) -> None:
+    """It counts for this once: a run that was killed and resumed has its own grace again."""
+    world.kubernetes.put("runs", run("bert", phase="Running", grace="10m"))
+    killed = await world.http.post("/v1/runs/team/bert/stop", json={"grace": "0s"})
+    assert killed.json()["graceSeconds"] == 1
+    spec = world.kubernetes.get("runs", "bert")["spec"]
+    assert (spec["grace"], spec["stopGrace"]) == ("10m", "0s")
+    world.kubernetes.change("runs", "bert", status={"phase": "Stopped"})
+    await world.http.post("/v1/runs/team/bert/resume")
+    spec = world.kubernetes.get("runs", "bert")["spec"]
+    assert (spec["grace"], spec.get("stopGrace")) == ("10m", None)
+
+
+async def test_deleting_with_a_grace_writes_it_first(world: World) -> None:
+    """Only into a run that has not ended; who may not change the run deletes it all the same."""
+    for phase, user, methods in (
+        ("Running", "ada", ["PATCH", "DELETE"]),
+        ("Succeeded", "ada", ["DELETE"]),
+        ("Running", "bob", ["PATCH", "DELETE"]),
+    ):
+        world.kubernetes.put("runs", run("bert", phase=phase))
+        world.kubernetes.denied = {("bob", "patch", "runs", "team")}
+        world.kubernetes.requests.clear()
+        headers = {"Authorization": f"Bearer {user}"}
+        response = await world.http.delete("/v1/runs/team/bert", params={"grace": "0s"}, headers=headers)
+        assert response.status_code == 202, response.text
+        assert [method for method, _, _ in writes(world)] == methods
+        assert ("runs", "team", "bert") not in world.kubernetes.objects
 
 
 async def test_resume_counts_up_and_is_done_once_however_often_it_is_asked(world: World) -> None:

@@ -99,6 +99,8 @@ class FakeWebApi:
     answers: dict[str, Any] = field(default_factory=dict)
     queues: dict[str, list[Any]] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+    """UIDs of runs that were deleted."""
     naps: list[float] = field(default_factory=list)
     notice: str = ""
     """The header of every answer that `kaji` tells its user."""
@@ -124,15 +126,19 @@ class FakeWebApi:
         if call.path == "/v1/runs" and call.method == "GET":
             name = call.query.get("name", [""])[0]
             namespace = call.query.get("namespace", [""])[0]
-            fit = [run for run in self.runs if not namespace or run["namespace"] == namespace]
+            there = [run for run in self.runs if run["uid"] not in self.gone]
+            fit = [run for run in there if not namespace or run["namespace"] == namespace]
             exact = [run for run in fit if run["name"] == name]
             return 200, {"items": exact or [run for run in fit if run["name"].startswith(name)]}
-        for run in self.runs:
+        for run in [run for run in self.runs if run["uid"] not in self.gone]:
             path = f"/v1/runs/{run['namespace']}/{run['name']}"
+            if call.path == path and call.method == "DELETE":
+                self.gone.add(str(run["uid"]))
+                return 202, None
             if call.path == path:
-                return (202, None) if call.method == "DELETE" else (200, run)
-            if call.path in (f"{path}/stop", f"{path}/resume"):
                 return 200, run
+            if call.path in (f"{path}/stop", f"{path}/resume"):
+                return 200, {**run, "graceSeconds": 30}
             if call.path == f"{path}/watch":
                 return 200, ndjson([run])
             if call.path == f"{path}/members":

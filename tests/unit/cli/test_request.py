@@ -211,7 +211,6 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a type without gpus": ({"image": "x", "gpu_type": "h100"}, "--gpu-type", "a GPU type, but no GPUs"),
     "a terminal": ({"image": "x", "interactive": True, "tty": True}, "-it", "no terminal of its own"),
     "Docker's restart": ({"image": "x", "restart": "always"}, "--restart", "a gang restarts as a whole"),
-    "rm without anybody": ({"image": "x", "detach": True, "remove": True}, "--rm", "nobody is there"),
     "mapped ports": ({"image": "x", "publish": ("8080:80",)}, "--publish", "ports are not mapped"),
     "no port": ({"image": "x", "publish": ("http",)}, "--publish", "is not a port"),
     "UDP": ({"image": "x", "publish": ("53/udp",)}, "--publish", "only TCP"),

@@ -331,6 +331,15 @@ def test_rm_deletes_after_the_end() -> None:
     assert [call.path for call in api.calls_to("DELETE")] == [RUN]
 
 
+def test_rm_is_the_clusters_to_do() -> None:
+    """It holds with -d, too, and if the command that follows is killed; a run that is gone already is no error."""
+    api = story(ended("Succeeded"), view("bert"))
+    api.answers[f"DELETE {RUN}"] = problem(404, "NotFound", "there is no run 'bert'")
+    assert invoke(api, "run", "--rm", "x").exit_code == 0
+    assert invoke(api, "run", "-d", "--rm", "x").exit_code == 0
+    assert [call.body["spec"]["removeAfter"] for call in api.calls_to("POST", "/v1/runs")] == ["10m", "10s"]
+
+
 def test_a_refusal_names_every_reason_in_the_users_words() -> None:
     """What policy refuses ends with 2, every reason at once, each with its way out; options instead of spec fields."""
     faults = [

@@ -27,6 +27,8 @@ class RunningRun:
     """A run that prints one line and goes on until it is stopped."""
 
     stopped: threading.Event = field(default_factory=threading.Event)
+    obeys: bool = True
+    """Somebody carries out what it is told."""
     api: FakeWebApi = field(default_factory=FakeWebApi)
 
     def __post_init__(self) -> None:
@@ -36,6 +38,7 @@ class RunningRun:
             f"GET {RUN}/logs": lambda _: self._log(),
             f"POST {RUN}/stop": self._stop,
             f"GET {RUN}": lambda _: self._view(),
+            f"GET {RUN}/members": {"items": [{"pod": "bert-1-0", "node": "n1", "phase": "Running"}]},
         }
 
     def _view(self) -> dict[str, Any]:
@@ -51,8 +54,9 @@ class RunningRun:
         self.stopped.wait(DEADLINE_SECONDS)
 
     def _stop(self, _: Call) -> dict[str, Any]:
-        self.stopped.set()
-        return self._view()
+        if self.obeys:
+            self.stopped.set()
+        return {**self._view(), "graceSeconds": 0}
 
 
 class Process:
@@ -81,12 +85,16 @@ class Process:
 
 @contextmanager
 def kaji_run(
-    run: RunningRun, *, terminal: bool, second_interrupt_seconds: float = DEADLINE_SECONDS
+    run: RunningRun,
+    *,
+    terminal: bool,
+    second_interrupt_seconds: float = DEADLINE_SECONDS,
+    stop_margin_seconds: float = DEADLINE_SECONDS,
 ) -> Iterator[Process]:
     """`kaji run` against the run, on a terminal of its own or on pipes."""
     program = (
         "from kajitori.cli.app import kaji; from kajitori.cli.context import Cli;"
-        f"cli = Cli(second_interrupt_seconds={second_interrupt_seconds});"
+        f"cli = Cli(second_interrupt_seconds={second_interrupt_seconds}, stop_margin_seconds={stop_margin_seconds});"
         "kaji.main(['run', '--name', 'bert', 'x'], prog_name='kaji', obj=cli)"
     )
     with served(run.api) as url:
@@ -178,6 +186,38 @@ def test_a_signal_during_submission_is_kept_until_the_run_is_known() -> None:
         signalled.set()
         assert process.exit_code() == 143
     assert len(run.api.calls_to("POST", "/stop")) == 1
+
+
+def test_a_stop_that_nobody_carries_out_ends_with_125() -> None:
+    """Once the grace and the margin are over, it says what is left of the run instead of waiting for ever."""
+    run = RunningRun(obeys=False)
+    with kaji_run(run, terminal=False, stop_margin_seconds=0) as process:
+        process.wait_for("epoch 1")
+        process.process.send_signal(signal.SIGTERM)
+        process.wait_for("bert was asked to stop and has not: 1 member still runs: bert-1-0 on n1")
+        process.wait_for("kaji describe bert")
+        assert process.exit_code() == 125
+
+
+def test_a_run_that_has_stopped_is_followed_to_its_end() -> None:
+    """However long what it printed takes to read: the stop was carried out."""
+    run, read = RunningRun(), threading.Event()
+
+    def log() -> Iterator[bytes]:
+        yield from logged("2026-11-21T10:00:00Z epoch 1")
+        read.wait(DEADLINE_SECONDS)
+        yield from logged("2026-11-21T10:00:01Z last words")
+
+    def look(_: Call) -> dict[str, Any]:
+        read.set()
+        return run._view()
+
+    run.api.answers |= {f"GET {RUN}/logs": lambda _: log(), f"GET {RUN}": look}
+    with kaji_run(run, terminal=False, stop_margin_seconds=0) as process:
+        process.wait_for("epoch 1")
+        process.process.send_signal(signal.SIGTERM)
+        process.wait_for("last words")
+        assert process.exit_code() == 143
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:

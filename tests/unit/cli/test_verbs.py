@@ -92,7 +92,89 @@ def test_rm_leaves_running_runs_alone() -> None:
     assert [(call.path, call.query) for call in api.calls_to("DELETE")] == [("/v1/runs/vision/gpt-small", {})]
     forced = invoke(api, "rm", "-fv", "bert", "nope")
     assert (forced.exit_code, forced.stdout) == (0, "bert\n")
-    assert api.calls_to("DELETE")[-1].query == {"checkpoint": ["true"]}
+    assert api.calls_to("DELETE")[-1].query == {"checkpoint": ["true"], "grace": ["0s"]}
+
+
+def test_rm_returns_when_the_name_is_free() -> None:
+    """It prints the name then: `kaji rm -f x && kaji run --name x` works. --no-wait does not wait."""
+    api = FakeWebApi([GPT])
+    path = "GET /v1/runs/vision/gpt-small"
+    api.queues[path] = [{**GPT, "deleting": True}, {**GPT, "deleting": True}]
+    assert invoke(api, "rm", "gpt").stdout == "gpt-small\n"
+    assert (len(api.calls_to("GET", "/gpt-small")), len(api.naps)) == (3, 2)
+    impatient = FakeWebApi([GPT])
+    assert invoke(impatient, "rm", "--no-wait", "gpt").stdout == "gpt-small\n"
+    assert impatient.calls_to("GET", "/gpt-small") == []
+
+
+def test_the_name_of_a_deleted_run_may_be_anothers_by_now() -> None:
+    """A new run of this name, or others whose names begin so, are not waited for."""
+    api = FakeWebApi([GPT])
+    api.answers["GET /v1/runs/vision/gpt-small"] = view("gpt-small", uid="another")
+    assert (invoke(api, "rm", "gpt").stdout, api.naps) == ("gpt-small\n", [])
+    fault = {"field": "name", "message": "'gpt-small' may be any of gpt-small-1, gpt-small-2", "code": "Ambiguous"}
+    api = FakeWebApi(
+        [GPT], answers={"GET /v1/runs/vision/gpt-small": problem(422, "Invalid", "several", faults=[fault])}
+    )
+    assert (invoke(api, "rm", "gpt").stdout, api.naps) == ("gpt-small\n", [])
+
+
+def test_a_deletion_that_nobody_carries_out_is_not_waited_for_for_ever() -> None:
+    """Ends with 125 and says what is left; the other runs are told of."""
+    api = FakeWebApi([BERT, GPT])
+    api.answers["GET /v1/runs/vision/bert"] = {**BERT, "deleting": True}
+    members = [{"pod": f"bert-1-{rank}", "node": f"n{rank}", "phase": "Running"} for rank in range(5)]
+    api.answers["GET /v1/runs/vision/bert/members"] = {"items": members}
+    result = invoke(api, "rm", "-f", "bert", "gpt")
+    assert (result.exit_code, result.stdout) == (125, "gpt-small\n")
+    assert "bert is still being deleted: 5 members still run: bert-1-0 on n0, bert-1-1 on n1" in result.stderr
+    assert "and 2 more; its name is not free" in result.stderr
+    assert 40 < sum(api.naps) < 60
+
+
+def test_rm_all_takes_what_has_ended_and_with_force_the_rest() -> None:
+    """Of one's own, in all namespaces or in the one that is named."""
+    api = FakeWebApi([BERT, GPT])
+    assert invoke(api, "rm", "--all").exit_code == 2, "the fake lists a running one, too"
+    assert api.calls[0].query == {"owner": ["@me"], "phase": ["Failed", "Stopped", "Succeeded"], "limit": ["500"]}
+    api = FakeWebApi([BERT, GPT])
+    assert invoke(api, "rm", "-f", "--all", "-N", "vision").stdout == "bert\ngpt-small\n"
+    assert api.calls[0].query == {"owner": ["@me"], "namespace": ["vision"], "limit": ["500"]}
+    assert invoke(FakeWebApi(), "rm", "--all").stderr == "there is no such run of yours\n"
+
+
+@pytest.mark.parametrize("args", [["rm"], ["stop"], ["rm", "--all", "bert"], ["stop", "bert", "--all"]])
+def test_either_names_or_all(args: list[str]) -> None:
+    api = FakeWebApi([BERT])
+    assert (invoke(api, *args).exit_code, api.calls) == (2, [])
+
+
+def test_stop_all() -> None:
+    """All of one's own runs that have not ended."""
+    api = FakeWebApi([BERT])
+    assert invoke(api, "stop", "--all").stdout == "bert\n"
+    assert api.calls[0].query == {"owner": ["@me"], "active": ["true"], "limit": ["500"]}
+
+
+def test_prune_asks_before_it_deletes() -> None:
+    """It says what goes, and takes only yes for an answer."""
+    for answer, code, stdout in (("y\n", 0, "gpt-small\n"), ("n\n", 1, ""), ("", 1, "")):
+        api = FakeWebApi([GPT])
+        result = invoke(api, "prune", stdin=answer)
+        assert (result.exit_code, result.stdout) == (code, stdout)
+        assert "This deletes 1 run: gpt-small" in result.stderr
+        assert len(api.calls_to("DELETE")) == (code == 0)
+    api = FakeWebApi([GPT])
+    assert invoke(api, "prune", "-f", "-v").stdout == "gpt-small\n"
+    assert api.calls_to("DELETE")[0].query == {"checkpoint": ["true"]}
+
+
+def test_prune_of_older_runs_only() -> None:
+    old = view("old", "Failed", status={"finishedAt": "2026-11-20T11:00:00Z"})
+    new = view("new", "Failed", status={"finishedAt": "2026-11-21T11:00:00Z"})
+    assert invoke(FakeWebApi([old, new]), "prune", "-f", "--older-than", "1d").stdout == "old\n"
+    assert "there is nothing to delete" in invoke(FakeWebApi([new]), "prune", "--older-than", "1d").stderr
+    assert "--older-than: 'soon'" in invoke(FakeWebApi(), "prune", "--older-than", "soon").stderr
 
 
 def test_wait_prints_exit_codes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,8 +12,9 @@ from typing import Any, cast
 import msgspec
 
 from kajitori.controllers.logs import LogKeeper
-from kajitori.controllers.tidying import referenced_code, tidy
+from kajitori.controllers.tidying import overdue, referenced_code, tidy
 from kajitori.core import first_step
+from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt, RunStatus, template_text
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror import Mirror
@@ -46,6 +47,17 @@ def test_a_run_holds_the_code_it_asks_for_and_the_code_it_was_made_with() -> Non
     edited = run("edited", {"code": {"digest": ASKED}}, {"initContainers": [step]})
     damaged = run("damaged", {"code": "what"}, {"initContainers": [{"name": first_step.CONTAINER}]})
     assert referenced_code(mirror_of(edited, damaged, run("none", {}))) == {("vision", ASKED), ("vision", MADE_WITH)}
+
+
+def test_a_policy_that_keeps_runs_for_less_time_finds_older_ones() -> None:
+    """Ended ones only; and none where policy keeps all."""
+    ended = RunStatus(phase=Phase.FAILED, finished_at="2026-11-21T10:00:00Z")
+    going = RunStatus(phase=Phase.RUNNING, finished_at="2026-11-21T10:00:00Z")
+    runs = [msgspec.structs.replace(run(name, {}), status=status) for name, status in (("a", ended), ("b", going))]
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    mirror = mirror_of(*runs, run("new", {}))
+    assert overdue(mirror, 3600, now) == [("vision", "a")]
+    assert overdue(mirror, 3 * 3600, now) == overdue(mirror, None, now) == []
 
 
 async def test_logs_of_runs_that_are_there_stay(tmp_path: Path) -> None:

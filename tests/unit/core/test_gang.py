@@ -10,10 +10,22 @@ import pytest
 from tests.helpers.gangs import NOW, PENDING, SUCCEEDED, failed, kinds, member, run, step
 
 from kajitori.core import gang
-from kajitori.core.gang import CreateMembers, DeleteMembers, Limits, Member, NeedsNodes, Release, Run, next_step
+from kajitori.core.gang import (
+    CreateMembers,
+    DeleteMembers,
+    Limits,
+    Member,
+    NeedsNodes,
+    Release,
+    Remove,
+    Run,
+    Step,
+    Sweep,
+    next_step,
+)
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus, to_document
+from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus, SweepState, to_document
 
 
 def test_a_new_run_asks_for_nodes() -> None:
@@ -66,6 +78,43 @@ def test_with_an_mpi_launcher_a_member_that_breaks_takes_the_gang_back() -> None
     for broken in ((failed(0), member(1)), (member(0), failed(1))):
         assert step(led_by_rank_0(), *broken).status.phase is Phase.RESTARTING
     assert step(led_by_rank_0(), member(0), member(1, SUCCEEDED)).status.phase is Phase.RUNNING
+
+
+def test_stopping_gives_members_that_are_ending_less_time() -> None:
+    """`kaji kill` after `kaji stop`: those that have more time than the new grace are told again, the others not."""
+    limits = Limits(grace_seconds=600, stop_grace_seconds=5)
+    for changed in (replace(run(), stopped=True, limits=limits), replace(run(), deleting=True, limits=limits)):
+        patient, told = member(0, terminating=True, grace_seconds=600), member(1, terminating=True, grace_seconds=5)
+        assert [action.grace_seconds for action in deletions(step(changed, patient, told))] == [5]
+        assert deletions(step(changed, told)) == []
+
+
+def deletions(answer: Step) -> list[DeleteMembers]:
+    return [action for action in answer.actions if isinstance(action, DeleteMembers)]
+
+
+def test_a_grace_of_zero_waits_for_the_end_of_processes() -> None:
+    """An API server forgets a Pod with a grace of zero at once, whatever its kubelet still does."""
+    killed = replace(run(), stopped=True, limits=Limits(stop_grace_seconds=0))
+    assert [action.grace_seconds for action in deletions(step(killed, member(0)))] == [1]
+
+
+def test_an_ended_run_is_removed_when_its_time_has_come() -> None:
+    """Not before, and not while somebody resumes it."""
+    ended = run(phase=Phase.SUCCEEDED, finished_at="2026-11-21T12:00:00Z")
+    ended = replace(ended, limits=Limits(remove_after_seconds=60))
+    early = step(ended, at=timedelta(seconds=59))
+    assert (early.actions, early.wake_at) == ((), NOW + timedelta(seconds=60))
+    assert step(ended, at=timedelta(seconds=60)).actions == (Remove(),)
+    assert Remove() not in step(replace(ended, resumes=1), at=timedelta(days=1)).actions
+    assert step(replace(ended, limits=Limits()), at=timedelta(days=1)) == Step(ended.status)
+
+
+def test_an_ended_sweep_is_removed_when_its_time_has_come() -> None:
+    ended = run(phase=Phase.FAILED, finished_at="2026-11-21T12:00:00Z", sweep=SweepState(failed="0-1"))
+    ended = replace(ended, sweep=Sweep((0, 1), 2), limits=Limits(remove_after_seconds=60))
+    assert step(ended).wake_at == NOW + timedelta(seconds=60)
+    assert step(ended, at=timedelta(seconds=60)).actions == (Remove(),)
 
 
 def test_members_may_end_one_after_the_other() -> None:

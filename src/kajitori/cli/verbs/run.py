@@ -66,7 +66,7 @@ def _words(*known: str) -> Any:
 @click.option("-u", "--user", metavar="UID[:GID]", help="User the program runs as.")
 @click.option("-l", "--label", multiple=True, metavar="KEY=VALUE", help="Label of the run and its members.")
 @click.option("-p", "--publish", multiple=True, metavar="PORT", help="Port the program listens on.")
-@click.option("--rm", "remove", is_flag=True, help="Delete the run after its end.")
+@click.option("--rm", "remove", is_flag=True, help="Delete the run once it has ended, with -d too.")
 @click.option("--gpus", metavar="N|all|TYPE:N", help="GPUs of each member, such as 8 or h100:8.")
 @click.option("--cpus", metavar="N", help="Cores of each member, such as 8 or 0.5.")
 @click.option("-m", "--memory", metavar="SIZE", help="Memory limit of each member, such as 64g.")

@@ -20,11 +20,12 @@ from kajitori.core.gang.progress import (
     end_members,
     finish,
     say,
+    stop_members,
     with_time_ran,
 )
 from kajitori.core.gang.service import service_step
 from kajitori.core.gang.sweep import resumed, sweep_is_over, sweep_step
-from kajitori.core.gang.types import DeleteMembers, Member, Release, Run, Step
+from kajitori.core.gang.types import DeleteMembers, Member, Release, Remove, Run, Step
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, RunStatus
 from kajitori.core.times import format_time, parse_time
@@ -47,8 +48,8 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
             status.attempts = max([status.attempts, *(member.attempt for member in members)])
         if run.resumes <= status.resumes or run.stopped:
             if run.sweep is not None and status.reason is not Reason.STATUS_DAMAGED:
-                return sweep_is_over(run, run.sweep, status, members)
-            return _tidy(run, status, members)
+                return _until_removed(run, sweep_is_over(run, run.sweep, status, members), now)
+            return _until_removed(run, _tidy(run, status, members), now)
         status = _resumed(run, status, now)
         if run.sweep is not None:
             status = resumed(status, members)
@@ -66,14 +67,26 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
 def _delete(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
     if any(member.blocks_restart or not member.terminating for member in members):
         status = say(status, Reason.DELETING, "its members are being ended")
-        untold = any(not member.terminating for member in members)
-        return Step(status, (DeleteMembers(run.limits.grace_seconds),) if untold else ())
+        grace = run.limits.last_grace_seconds
+        untold = any(member.has_longer_than(grace) for member in members)
+        return Step(status, (DeleteMembers(grace),) if untold else ())
     return Step(status, (Release(),))
 
 
 def _tidy(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
     """A finished run's Pods stay, to be read; those that still run are ended."""
     return Step(status, end_members(members, run.limits.restart_grace_seconds))
+
+
+def _until_removed(run: Run, step: Step, now: datetime) -> Step:
+    """The step of a run that has ended: it is removed once that is long enough ago."""
+    seconds, ended = run.limits.remove_after_seconds, parse_time(step.status.finished_at)
+    if seconds is None or ended is None:
+        return step
+    due = ended + timedelta(seconds=seconds)
+    if now < due:
+        return replace(step, wake_at=earliest(step.wake_at, due))
+    return replace(step, actions=(*step.actions, Remove()))
 
 
 def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
@@ -105,7 +118,7 @@ def _stop(run: Run, status: RunStatus, members: Sequence[Member], now: datetime)
         status = finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now)
         return Step(count_members(run, status, members))
     status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
-    return Step(count_members(run, status, members), end_members(alive, run.limits.grace_seconds))
+    return Step(count_members(run, status, members), stop_members(alive, run.limits.last_grace_seconds))
 
 
 def _over_time_limit(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step | None:

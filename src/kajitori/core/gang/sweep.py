@@ -28,6 +28,7 @@ from kajitori.core.gang.progress import (
     place_on,
     say,
     starting,
+    stop_members,
     was_asked,
 )
 from kajitori.core.gang.types import (
@@ -90,7 +91,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
             ledger.is_over(going, now)
             status.sweep = ledger.state()
         status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
-        return Step(status, (*removals, *end_members(alive, run.limits.grace_seconds)))
+        return Step(status, (*removals, *stop_members(alive, run.limits.last_grace_seconds)))
     if status.gives_way is not None and alive:
         leaves = _gives_way(run, status, ledger, alive, removals, now)
         if leaves is not None:

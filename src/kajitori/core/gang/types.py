@@ -40,6 +40,8 @@ class Member:
     """When its program did."""
     ended_at: str = ""
     terminating: bool = False
+    grace_seconds: int | None = None
+    """How long it has between SIGTERM and SIGKILL, once it is terminating; None where nobody knows."""
     node_ready: bool = True
     """False where the node does not answer any more, or is gone: nothing there will ever be confirmed."""
     node_draining: bool = False
@@ -57,6 +59,10 @@ class Member:
         """It may still run beside a successor. A Pod on a dead node is not waited for (rule 6)."""
         return not self.is_over and self.node_ready
 
+    def has_longer_than(self, seconds: int) -> bool:
+        """Whether it was not asked to end yet, or has more time for that than this."""
+        return not self.terminating or (self.grace_seconds or 0) > seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -73,6 +79,16 @@ class Limits:
     start_pause_seconds: int = 10
     """The pause after a first failed start; it doubles with each further one in a row."""
     start_pause_max_seconds: int = 600
+    stop_grace_seconds: int | None = None
+    """Instead of `grace_seconds` when the run is stopped or deleted."""
+    remove_after_seconds: int | None = None
+    """A run that ended longer ago is deleted; None: it stays."""
+
+    @property
+    def last_grace_seconds(self) -> int:
+        """Between SIGTERM and SIGKILL when the run is stopped or deleted. At least a second: an API server forgets a
+        Pod that has no grace at once, while its processes may still run."""
+        return max(1, self.grace_seconds if self.stop_grace_seconds is None else self.stop_grace_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +172,12 @@ class Release:
     """Nothing of the run is left: let its object go."""
 
 
-Action = NeedsNodes | CreateMembers | DeleteMembers | DeleteMember | Release
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete the run's object: the run ended long enough ago."""
+
+
+Action = NeedsNodes | CreateMembers | DeleteMembers | DeleteMember | Release | Remove
 
 
 @dataclass(frozen=True, slots=True)
