@@ -18,7 +18,7 @@ def write_private(path: Path, content: bytes) -> None:
     """Replace a file atomically and durably; nobody else can read it, at no moment.
 
     Raises:
-        OSError: it can't be written; the old content is still there.
+        OSError: it can't be written; the old content is still there, unless only the folder's own write failed.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -27,9 +27,23 @@ def write_private(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
+        fsync_folder(path.parent)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: a renamed file keeps its old content otherwise, if the power fails.
+
+    Raises:
+        OSError: the folder can't be read, or its disk fails.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -1,14 +1,15 @@
-"""Locks of folders that one process alone may use."""
+"""Files that last and that nobody else can read; locks of folders that one process alone may use."""
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from kajitori import privatefile
-from kajitori.privatefile import locked_alone
+from kajitori.privatefile import locked_alone, write_private
 
 
 def test_a_lock_that_is_about_to_be_left_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +34,31 @@ def test_one_that_is_held_is_not_had_until_it_is_left(tmp_path: Path, monkeypatc
 def test_where_there_can_be_no_lock_nothing_is_locked(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), locked_alone(tmp_path / "missing" / "lock"):
         pass
+
+
+def test_a_written_file_and_its_new_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First the content, then the folder that says which content the name stands for."""
+    file, synced = tmp_path / "token", []
+    file.write_text("old")
+
+    def fsync(handle: int) -> None:
+        synced.append((os.path.samestat(os.fstat(handle), tmp_path.stat()), file.read_text()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_private(file, b"new")
+    assert synced == [(False, "old"), (True, "new")]
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in tmp_path.iterdir()] == ["token"]
+
+
+def test_what_can_not_be_written_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_private(file, b"new")
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("token", "old")]

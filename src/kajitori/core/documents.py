@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from kajitori.core.fast_yaml import LOADER
+from kajitori.core.fast_yaml import LOADER, NotPlain, check_plain
 from kajitori.core.validation import Document, faults_of
 from kajitori.errors import Fault, InvalidInput
 
@@ -81,7 +81,7 @@ def _read_yaml(text: str | bytes, what: str) -> tuple[object, dict[tuple[str | i
         message = f"the {what} has {len(raw)} bytes; {MAX_BYTES} are allowed"
         raise InvalidInput([Fault(what, message, code="TooLarge")])
     try:
-        _check_events(raw)
+        check_plain(raw, deepest=_DEEPEST)
         loader = LOADER(raw)
         try:
             node = loader.get_single_node()
@@ -90,23 +90,13 @@ def _read_yaml(text: str | bytes, what: str) -> tuple[object, dict[tuple[str | i
             document = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
+    except NotPlain as error:
+        raise InvalidInput([Fault(f"line {error.line}", error.message, hint=error.hint)]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidInput([_yaml_fault(error, what)]) from None
     except (ValueError, TypeError) as error:
         raise InvalidInput([Fault(what, f"a value cannot be read: {error}")]) from None
     return document, lines, faults
-
-
-def _check_events(raw: bytes) -> None:
-    """Raises InvalidInput for what must not reach the composer, which recurses: aliases and endless nesting."""
-    depth = 0
-    for event in yaml.parse(raw, Loader=LOADER):
-        line = event.start_mark.line + 1 if event.start_mark else 0
-        if isinstance(event, yaml.AliasEvent):
-            raise InvalidInput([Fault(f"line {line}", f"*{event.anchor} is an alias", hint="write it out")])
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise InvalidInput([Fault(f"line {line}", f"nested deeper than {_DEEPEST} levels")])
 
 
 def _walk(node: yaml.Node, path: tuple[str | int, ...], lines: dict[tuple[str | int, ...], int]) -> Iterator[Fault]:

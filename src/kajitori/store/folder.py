@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kajitori.errors import KajitoriError, Unavailable
+from kajitori.privatefile import fsync_folder
 from kajitori.store.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
 
 TEMPORARY = ".tmp"
@@ -240,19 +241,12 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder.parent)
         with contextlib.suppress(FileNotFoundError, FileExistsError):  # whoever needs it finds out, and tries again
             folder.mkdir(mode=0o700)
-    with contextlib.suppress(FileNotFoundError):
-        _fsync_folder(folder.parent)
+    _fsync_folder(folder.parent)
 
 
 def _fsync_folder(folder: Path) -> None:
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with contextlib.suppress(FileNotFoundError):
+        fsync_folder(folder)
 
 
 def _open(path: Path, start: int) -> BinaryIO:

@@ -17,6 +17,7 @@ from kajitori.local.apiserver import protobuf
 from kajitori.local.apiserver.causes import invalid
 from kajitori.local.apiserver.go_types import go_type
 from kajitori.local.apiserver.kinds import Kind, Object
+from kajitori.local.apiserver.nesting import TooDeep, check_depth, decode_json, decode_yaml
 from kajitori.local.apiserver.status import StatusError
 
 JSON = "application/json"
@@ -27,7 +28,6 @@ _SUMMARY_BYTES = 30
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 encode_json = msgspec.json.Encoder().encode
-_decode_json = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Format:
     def rewrite(self, encoded: bytes) -> bytes:
         """A document that is JSON already, in this format."""
         if self.media_type == YAML:
-            return yaml.safe_dump(_decode_json(encoded), sort_keys=True, allow_unicode=True).encode()
+            return yaml.safe_dump(msgspec.json.decode(encoded), sort_keys=True, allow_unicode=True).encode()
         return msgspec.json.format(encoded, indent=2) + b"\n" if self.pretty else encoded
 
 
@@ -109,18 +109,24 @@ def parse_body(body: bytes, content_type: str) -> Any:
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in (JSON, ""):
         try:
-            return _decode_json(body)
+            return decode_json(body)
+        except TooDeep:
+            raise
         except ValueError as error:
             raise ValueError(go_error(body)) from error
     if media_type == YAML:
-        with suppress(ValueError):  # clients send JSON under this name, too: it is read in a hundredth of the time
-            return _decode_json(body)
-        try:
-            return yaml.load(body, _PlainLoader)
-        except yaml.YAMLError as error:
-            raise ValueError(str(error)) from error
+        with suppress(
+            msgspec.DecodeError
+        ):  # clients send JSON under this name, too: it is read in a hundredth of the time
+            return decode_json(body)
+        return decode_yaml(body, _PlainLoader)
     if media_type == protobuf.MEDIA_TYPE:
-        return protobuf.decode(body)
+        try:
+            found = protobuf.decode(body)
+        except RecursionError as error:
+            raise TooDeep from error
+        check_depth(found)
+        return found
     raise StatusError.unsupported_media_type((JSON, YAML, protobuf.MEDIA_TYPE))
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kajitori.local.apiserver.nesting import decode_json
+
 _STEP = re.compile(
     r"""\.\.(?P<deep>[\w-]+)
       | \.(?P<name>(?:\\.|[^.\[\]\\])+)
@@ -128,7 +130,7 @@ def _literal(text: str) -> Any:
     if text[0] in "'\"":
         return text[1:-1]
     try:
-        return json.loads(text)
+        return decode_json(text)
     except ValueError:
         return text
 

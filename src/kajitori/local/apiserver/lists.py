@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kajitori.local.apiserver.causes import shown as quoted
 from kajitori.local.apiserver.formats import Format, encode_json
 from kajitori.local.apiserver.kinds import Kind, Object
+from kajitori.local.apiserver.nesting import decode_json
 from kajitori.local.apiserver.objects import Objects
 from kajitori.local.apiserver.options import ListOptions
 from kajitori.local.apiserver.requests import Target
@@ -152,7 +153,7 @@ def _token(revision: int, key: str) -> str:
 
 def _parse_token(token: str) -> tuple[int, str]:
     try:
-        said = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        said = decode_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         revision, start = said["rv"], said["start"]
         if said["v"] != "meta.k8s.io/v1" or not isinstance(revision, int) or not isinstance(start, str):
             raise ValueError("not a token of this server")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import jsonpatch
@@ -22,7 +21,9 @@ from kajitori.local.apiserver.formats import (
     report_unknown,
 )
 from kajitori.local.apiserver.go_types import go_type
+from kajitori.local.apiserver.json_patching import apply_operations
 from kajitori.local.apiserver.kinds import Kind, Object
+from kajitori.local.apiserver.nesting import TooDeep
 from kajitori.local.apiserver.objects import Caller, Objects, Written, made_by_update
 from kajitori.local.apiserver.options import WriteOptions
 from kajitori.local.apiserver.requests import Target, check_name, check_namespace, no_name
@@ -114,7 +115,9 @@ class Patch:
         # A value that is left out is null.
         operations = [{"value": None, **one} if isinstance(one, dict) else one for one in self.document]
         try:
-            patched = _JsonPatch(operations).apply(obj)
+            patched = apply_operations(obj, operations)
+        except TooDeep as error:
+            raise StatusError.bad_request(f"the patched object {error}") from error
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
             raise _rejected() from error
         if not isinstance(patched, dict):
@@ -124,42 +127,6 @@ class Patch:
 
 def _rejected() -> StatusError:
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
-
-
-class _Copy(jsonpatch.CopyOperation):
-    """Copies null from a member that is not there, as long as there is something that it could be in."""
-
-    def apply(self, obj: Any) -> Any:
-        parent, name = jsonpointer.JsonPointer(self.operation["from"]).to_last(obj)
-        if not isinstance(parent, dict) or name in parent:
-            return super().apply(obj)
-        operation = {"op": "add", "path": self.location, "value": None}
-        return jsonpatch.AddOperation(operation, pointer_cls=self.pointer_cls).apply(obj)
-
-
-class _Replace(jsonpatch.ReplaceOperation):
-    """Sets a member that is not there, as long as there is something that it could be in."""
-
-    def apply(self, obj: Any) -> Any:
-        parent, name = self.pointer.to_last(obj)
-        if name is None or not isinstance(parent, dict) or name in parent:
-            return super().apply(obj)
-        return jsonpatch.AddOperation(self.operation, pointer_cls=self.pointer_cls).apply(obj)
-
-
-class _Test(jsonpatch.TestOperation):
-    """What is not there is null."""
-
-    def apply(self, obj: Any) -> Any:
-        parent, name = self.pointer.to_last(obj)
-        absent = name is not None and isinstance(parent, dict) and name not in parent
-        if absent and self.operation.get("value", "") is None:
-            return obj
-        return super().apply(obj)
-
-
-class _JsonPatch(jsonpatch.JsonPatch):
-    operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "copy": _Copy, "replace": _Replace, "test": _Test})
 
 
 def as_tree(why: str) -> str:

@@ -7,12 +7,12 @@ k8s.io/apimachinery.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.local.apiserver.models import PACKAGES, model_schema
+from kajitori.local.apiserver.nesting import decode_json
 from kajitori.local.apiserver.protobuf_fields import FIELDS
 from kajitori.local.apiserver.schema import Schema
 
@@ -122,7 +122,7 @@ def _value(schema: Schema, value: int | bytes) -> Any:
         number = inner.get(2, 0)
         return _signed(number) if inner.get(1, 0) == 0 and isinstance(number, int) else _text(text)
     raw = inner.get(1, b"")
-    return json.loads(raw) if isinstance(raw, bytes) and raw else None
+    return decode_json(raw) if isinstance(raw, bytes) and raw else None
 
 
 def _text(value: int | bytes) -> str:

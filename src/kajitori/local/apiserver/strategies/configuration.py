@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from typing import Any
 
 from kajitori.core import texts
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, required, too_long
 from kajitori.local.apiserver.formats import go_error
 from kajitori.local.apiserver.kinds import Object, Strategy
+from kajitori.local.apiserver.nesting import TooDeep, decode_json
 from kajitori.local.apiserver.strategies import warnings
 
 MAX_BYTES = 1024 * 1024
@@ -88,9 +88,9 @@ def _required_keys(kind: str, data: dict[str, Any], obj: Object) -> list[Cause]:
     for key in (".dockercfg", ".dockerconfigjson"):
         if key in wanted and key in data:
             try:
-                json.loads(base64.b64decode(data[key]))
-            except ValueError:
-                why = go_error(base64.b64decode(data[key]))
+                decode_json(base64.b64decode(data[key]))
+            except ValueError as error:
+                why = str(error) if isinstance(error, TooDeep) else go_error(base64.b64decode(data[key]))
                 causes.append(invalid(f"data[{key}]", "<secret contents redacted>", why))
     if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
         causes += [required("data[username]"), required("data[password]")]
