@@ -11,21 +11,19 @@ fetched, and the program's first line printed by the command. Beside it, in turn
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.common import Limit, median_and_range, print_limits, print_table
+from bench.platform import PATIENCE_SECONDS, kaji_up
 
 LIMIT_SECONDS = 2.0
 OTHER_FILES = 99
-PATIENCE_SECONDS = 60.0
 
 
 def main() -> int:
@@ -33,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="five changes")
     changes = 5 if parser.parse_args().small else 20
-    with tempfile.TemporaryDirectory(prefix="kajitori-edit-") as place, _up(Path(place)) as environment:
+    with tempfile.TemporaryDirectory(prefix="kajitori-edit-") as place, kaji_up(Path(place)) as environment:
         project = _project(Path(place) / "project")
         kaji = [
             sys.executable,
@@ -61,24 +59,6 @@ def main() -> int:
     print_table(f"from an edited file to the first line, {changes} changes", ("", "seconds"), rows)
     middle = statistics.median(by_kaji[1:])
     return print_limits([Limit("median of kaji run --code", middle, most=LIMIT_SECONDS, unit=" s")])
-
-
-@contextlib.contextmanager
-def _up(place: Path) -> Iterator[dict[str, str]]:
-    """`kaji up`, ready; the environment of somebody whose home is there."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
-    environment["HOME"] = str(place)
-    command = [sys.executable, "-m", "kajitori.cli", "up", "--data", str(place / "data"), "--port", "0"]
-    asking = [sys.executable, "-m", "kajitori.cli", "ps", "-q"]
-    with (place / "log").open("wb") as log, subprocess.Popen(command, stderr=log, env=environment) as server:
-        try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while subprocess.run(asking, env=environment, capture_output=True, check=False).returncode:
-                if server.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError((place / "log").read_text())
-            yield environment
-        finally:
-            server.terminate()
 
 
 def _project(folder: Path) -> Path:
