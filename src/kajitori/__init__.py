@@ -1,1 +1,3 @@
 """Kajitori."""
+
+__version__ = "0.1.0"

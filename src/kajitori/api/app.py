@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.types import Lifespan
 
+from kajitori import __version__
 from kajitori.api import (
     board,
     changes,
@@ -135,7 +135,7 @@ def create_app(deps: ApiDependencies) -> FastAPI:
 def _with_routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     app = FastAPI(
         title="Kajitori",
-        version=version("kajitori"),
+        version=__version__,
         summary="Trainings on Kubernetes for people who know Docker",
         docs_url=None,  # both pages load scripts from elsewhere
         redoc_url=None,

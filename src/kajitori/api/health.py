@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
+from kajitori import __version__
 from kajitori.api.auth import Caller
 from kajitori.api.board import board
 from kajitori.api.context import Api, Shared, answer, describes
@@ -79,7 +79,7 @@ async def get_version(api: Shared, user: Caller) -> Response:
     except KajitoriError:
         kubernetes = ""
     leader = controller_view(api.leader.standing())
-    return answer(Version(version=version("kajitori"), kubernetes=kubernetes, user=user.name, controller=leader))
+    return answer(Version(version=__version__, kubernetes=kubernetes, user=user.name, controller=leader))
 
 
 async def kubernetes_version(api: Api) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from kajitori import __version__
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
@@ -162,8 +163,6 @@ def _leave_the_pipe() -> None:
 @click.pass_context
 def kaji(ctx: click.Context, version: bool) -> None:
     if version:
-        from importlib.metadata import version as installed
-
-        echo(f"kaji {installed('kajitori')}")
+        echo(f"kaji {__version__}")
     elif ctx.invoked_subcommand is None:
         echo(ctx.get_help())

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import httpx2
     from rich.console import Console
 
     from kajitori.cli.http import Api
     from kajitori.cli.notices import Notices
     from kajitori.cli.target import Target
+    from kajitori.client.connection import Transport
 
 STOP_MARGIN_SECONDS = 45.0
 """What a run has beyond its grace to end when it is told to: for a controller to take over from another, for nodes to
@@ -37,7 +37,7 @@ class Cli:
     """One call of `kaji`."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    transport: httpx2.BaseTransport | None = None
+    transport: Transport | None = None
     """Instead of the network."""
     target: Target | None = None
     """Instead of the server that the environment names."""

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx2
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
@@ -23,6 +22,7 @@ from kajitori.cli.http import error_of, run_path
 from kajitori.cli.target import Target
 from kajitori.cli.terminal import say
 from kajitori.cli.words import View
+from kajitori.client.connection import Response
 from kajitori.errors import KajitoriError, Unavailable
 
 PROTOCOL = Subprotocol("v5.channel.k8s.io")
@@ -69,10 +69,8 @@ def _connect(url: str, target: Target) -> ClientConnection:
 
 def _refusal(error: InvalidStatus, target: Target) -> KajitoriError:
     """The error that the server's answer to the handshake says."""
-    request = httpx2.Request("GET", target.url)
-    return error_of(
-        httpx2.Response(error.response.status_code, content=bytes(error.response.body or b""), request=request)
-    )
+    body = bytes(error.response.body or b"")
+    return error_of(Response(error.response.status_code, {}, iter([body]), target.url))
 
 
 def _receive(socket: ClientConnection) -> int:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlsplit
-from urllib.request import getproxies
 
-import httpx2
-
+from kajitori import __version__
 from kajitori.cli.notices import NOTICE, Notices
 from kajitori.cli.target import Target
 from kajitori.cli.terminal import say
+from kajitori.client.connection import HttpTransport, Lost, NotReached, Request, Response, Transport, with_query
 from kajitori.errors import (
     AlreadyExists,
     Conflict,
@@ -45,11 +41,9 @@ Params = Mapping[str, Any]
 TRIES = 4
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_RETRY_AFTER_SECONDS = 10.0
-CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
 UPLOAD_SECONDS = 300.0
 """A part of an upload may take as long as this on a slow line, and so may the check of the whole."""
-KEEPALIVE_SECONDS = 30
 _BUSY = frozenset({429, 502, 503, 504})
 
 _CLASSES: dict[int, type[KajitoriError]] = {
@@ -76,7 +70,7 @@ class Api:
         self,
         target: Target,
         *,
-        transport: httpx2.BaseTransport | None = None,
+        transport: Transport | None = None,
         debug: bool = False,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -87,19 +81,14 @@ class Api:
         self.debug = debug
         self.sleep = sleep
         self.now = now
-        self._client = httpx2.Client(
-            base_url=target.url,
-            transport=transport or _transport_to(target),
-            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            headers={"Authorization": f"Bearer {target.token}", "User-Agent": f"kaji/{version('kajitori')}"},
-            trust_env=not target.is_local,
-        )
+        self._transport = transport or HttpTransport(target.url, use_proxies=not target.is_local)
+        self._headers = {"Authorization": f"Bearer {target.token}", "User-Agent": f"kaji/{__version__}"}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._client.close()
+        self._transport.close()
 
     def get(
         self, path: str, params: Params | None = None, *, timeout_seconds: float | None = None, tries: int = TRIES
@@ -119,20 +108,18 @@ class Api:
         expects, and Unavailable where the server is busy."""
         from kajitori.codepack.uploading import Reply
 
-        headers = {"Content-Type": ask.media_type} if ask.media_type else {}
-        request = self._client.build_request(
-            ask.method, ask.path, params=dict(ask.params), content=ask.body, headers=headers, timeout=UPLOAD_SECONDS
-        )
+        body = ask.body if ask.method != "GET" else None
+        request = self._request(ask.method, ask.path, ask.params, body, ask.media_type, UPLOAD_SECONDS)
         try:
             response = self._send(request)
         except (_NotReached, _Lost) as error:
             raise error.shown from error
-        if response.status_code == 429:
+        if response.status == 429:
             busy = error_of(response)
             raise Unavailable(busy.message, hint=busy.hint)
-        if response.status_code >= 400 and response.status_code not in ask.expects:
+        if response.status >= 400 and response.status not in ask.expects:
             raise error_of(response)
-        return Reply(response.status_code, response.content)
+        return Reply(response.status, response.content)
 
     def all_items(self, path: str, params: Params | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
         """The items of all pages, or the first `limit`."""
@@ -165,11 +152,11 @@ class Api:
         with self._stream(path, params) as response:
             opened()
             rest = b""
-            chunks = response.iter_bytes()
+            chunks = response.chunks()
             while True:
                 try:
                     chunk = next(chunks, None)
-                except httpx2.TransportError as error:
+                except Lost as error:
                     raise Broken(f"the connection to {self.target.url} broke") from error
                 if chunk is None:
                     break
@@ -180,17 +167,11 @@ class Api:
                 yield rest.decode("utf-8", "replace")
 
     @contextmanager
-    def _stream(self, path: str, params: Params | None) -> Iterator[httpx2.Response]:
-        request = self._client.build_request(
-            "GET",
-            path,
-            params=_present(params),
-            timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
-        )
+    def _stream(self, path: str, params: Params | None) -> Iterator[Response]:
+        request = self._request("GET", path, _present(params))
         response = self._send(request, stream=True)
         try:
-            if response.status_code >= 400:
-                response.read()
+            if response.status >= 400:
                 raise error_of(response)
             yield response
         finally:
@@ -207,15 +188,10 @@ class Api:
         timeout_seconds: float | None = None,
     ) -> Any:
         pause = FIRST_PAUSE_SECONDS
-        content: dict[str, Any] = {}
-        if isinstance(body, bytes):
-            content = {"content": body, "headers": {"Content-Type": "application/yaml"}}
-        elif body is not None:
-            content = {"json": body}
-        if timeout_seconds is not None:
-            content["timeout"] = timeout_seconds
+        content, media_type = _encoded(body)
+        seconds = ANSWER_SECONDS if timeout_seconds is None else timeout_seconds
+        request = self._request(method, path, _present(params), content, media_type, seconds)
         for attempt in range(1, tries + 1):
-            request = self._client.build_request(method, path, params=_present(params), **content)
             last = attempt == tries
             try:
                 response = self._send(request)
@@ -228,7 +204,7 @@ class Api:
                     raise error.shown from error
                 wait = pause
             else:
-                retry = response.status_code == 429 or (method == "GET" and response.status_code in _BUSY)
+                retry = response.status == 429 or (method == "GET" and response.status in _BUSY)
                 if not retry or last:
                     return _answer(response)
                 wait = max(pause, _retry_after(response))
@@ -236,22 +212,37 @@ class Api:
             pause *= 2
         raise AssertionError("unreachable")
 
-    def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        params: Params,
+        body: bytes | None = None,
+        media_type: str = "",
+        timeout_seconds: float | None = None,
+    ) -> Request:
+        headers = self._headers | ({"Content-Type": media_type} if media_type else {})
+        return Request(method, with_query(path, params), headers, body, timeout_seconds)
+
+    def _send(self, request: Request, *, stream: bool = False) -> Response:
+        """The answer, with its whole body unless it is a stream. Raises _NotReached and _Lost."""
         began = time.monotonic()
-        self._say(f"> {request.method} {request.url}")
+        self._say(f"> {request.method} {self.target.url}{request.path}")
         try:
-            response = self._client.send(request, stream=stream)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            response = self._transport.send(request)
+            if not stream:
+                _ = response.content
+        except NotReached as error:
             self._say(f"< {error}")
             shown = Unavailable(f"nothing answers at {self.target.url}", hint=self.target.way_out)
             raise _NotReached(shown) from error
-        except httpx2.TransportError as error:
+        except Lost as error:
             self._say(f"< {type(error).__name__}: {error}")
-            message = f"{self.target.url} did not answer {request.method} {request.url.path}"
+            message = f"{self.target.url} did not answer {request.method} {request.path.partition('?')[0]}"
             hint = "whether it was done is not known: look with kaji ps -a" if request.method != "GET" else "try again"
             raise _Lost(Unavailable(message, hint=hint)) from error
-        self._say(f"< {response.status_code} after {(time.monotonic() - began) * 1000:.0f} ms")
-        self._notices.note(response.headers.get(NOTICE, ""))
+        self._say(f"< {response.status} after {(time.monotonic() - began) * 1000:.0f} ms")
+        self._notices.note(response.headers.get(NOTICE.lower(), ""))
         return response
 
     def _say(self, text: str) -> None:
@@ -259,23 +250,13 @@ class Api:
             say(text)
 
 
-def _transport_to(target: Target) -> httpx2.BaseTransport | None:
-    """A transport that notices when its peer is gone: a stream may be silent for hours, a dead one for ever.
-
-    None, the library's own, where proxies are set: they come with its own transports only.
-    """
-    options: list[tuple[int, int, int]] = []
-    if not target.is_local:
-        if getproxies():
-            return None
-        options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
-        wanted = (("TCP_KEEPIDLE", KEEPALIVE_SECONDS), ("TCP_KEEPINTVL", KEEPALIVE_SECONDS // 3), ("TCP_KEEPCNT", 3))
-        options += [
-            (socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)
-        ]
-    # Reading whom this machine trusts takes as long as many a command: not for an address without TLS.
-    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if urlsplit(target.url).scheme == "http" else True
-    return httpx2.HTTPTransport(verify=verify, trust_env=not target.is_local, socket_options=options)
+def _encoded(body: object) -> tuple[bytes | None, str]:
+    """A request's body and its media type: bytes are YAML, all else becomes JSON."""
+    if body is None:
+        return None, ""
+    if isinstance(body, bytes):
+        return body, "application/yaml"
+    return json.dumps(body).encode(), "application/json"
 
 
 class _Failed(Unavailable):
@@ -299,7 +280,7 @@ def run_path(run: Mapping[str, Any], rest: str = "") -> str:
     return f"/v1/runs/{quote(run['namespace'], safe='')}/{quote(run['name'], safe='')}{rest}"
 
 
-def error_of(response: httpx2.Response) -> KajitoriError:
+def error_of(response: Response) -> KajitoriError:
     """The error that an answer of 400 or more stands for."""
     try:
         problem = response.json()
@@ -307,10 +288,10 @@ def error_of(response: httpx2.Response) -> KajitoriError:
             raise ValueError
     except ValueError:
         return Unavailable(
-            f"{response.request.url.host} answered {response.status_code}, and not as a Kajitori server does",
+            f"{_host(response)} answered {response.status}, and not as a Kajitori server does",
             hint="check the address of the server and the proxies before it",
         )
-    status = response.status_code
+    status = response.status
     code, hint = str(problem.get("code") or ""), str(problem.get("hint") or "")
     detail = problem.get("detail") or problem.get("title")
     faults = [_fault(each) for each in problem.get("faults") or () if isinstance(each, dict)]
@@ -329,8 +310,8 @@ def _fault(each: Mapping[str, Any]) -> Fault:
     return Fault(**words, code=str(each.get("code") or "Invalid"))
 
 
-def _answer(response: httpx2.Response) -> Any:
-    if response.status_code >= 400:
+def _answer(response: Response) -> Any:
+    if response.status >= 400:
         raise error_of(response)
     if not response.content:
         return None
@@ -338,14 +319,18 @@ def _answer(response: httpx2.Response) -> Any:
         return response.json()
     except ValueError as error:
         raise Unavailable(
-            f"{response.request.url.host} answered, but not as a Kajitori server does",
+            f"{_host(response)} answered, but not as a Kajitori server does",
             hint="check the address of the server and the proxies before it",
         ) from error
 
 
-def _retry_after(response: httpx2.Response) -> float:
+def _host(response: Response) -> str:
+    return urlsplit(response.url).hostname or "the server"
+
+
+def _retry_after(response: Response) -> float:
     try:
-        return min(float(response.headers.get("Retry-After", "0")), LONGEST_RETRY_AFTER_SECONDS)
+        return min(float(response.headers.get("retry-after", "0")), LONGEST_RETRY_AFTER_SECONDS)
     except ValueError:
         return 0.0
 

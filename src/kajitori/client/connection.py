@@ -55,6 +55,7 @@ class Response:
         self.status = status
         self.headers = {name.lower(): value for name, value in headers.items()}
         self.url = url
+        """The server's."""
         self._chunks = chunks
         self._content: bytes | None = None
 
@@ -108,9 +109,10 @@ class HttpTransport:
         tls: Callable[[], ssl.SSLContext] | None = None,
         connect_seconds: float = CONNECT_SECONDS,
     ) -> None:
-        """url: the server's, `http://host:port`. environment: where proxies are named, this process's if None.
+        """Prepare connections to `url`: `http://host:port`, with a path before those of requests if it has one.
 
-        tls: makes the context of connections by TLS, once it is needed; the machine's own trust if None.
+        environment: the variables that name proxies, those of this process if None. tls: makes the context of TLS
+        connections once it is needed; what this machine trusts if None.
         """
         self._url = urlsplit(url)
         self._make_tls = tls
@@ -134,7 +136,7 @@ class HttpTransport:
             connection.close()
             raise Lost(_words(error)) from error
         body = self._body(connection, answer)
-        return Response(answer.status, dict(answer.getheaders()), body, f"{self._url.geturl()}{request.path}")
+        return Response(answer.status, dict(answer.getheaders()), body, self._url.geturl())
 
     def close(self) -> None:
         """Closes the connections that are idle."""
@@ -200,7 +202,8 @@ class HttpTransport:
         return connection
 
     def _absolute(self, path: str) -> str:
-        """A proxy of plain HTTP is told the whole URL."""
+        """The request's target: with the path of the server's URL, for a proxy of plain HTTP with all of it."""
+        path = self._url.path.rstrip("/") + path
         is_told = self._proxy is not None and self._url.scheme == "http"
         return f"{self._url.scheme}://{self._url.netloc}{path}" if is_told else path
 

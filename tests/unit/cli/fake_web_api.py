@@ -12,14 +12,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx2
 from click.testing import CliRunner, Result
 
 from kajitori.cli.app import kaji
 from kajitori.cli.context import Cli
 from kajitori.cli.target import Target
+from kajitori.client.connection import Lost, Request, Response
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+URL = "http://kaji.test"
 TOKEN = "token-of-the-test"
 
 Query = dict[str, list[str]]
@@ -147,18 +148,21 @@ class FakeWebApi:
                 return 200, []
         return problem(404, "NotFound", f"there is no {call.path}")
 
-    def handle(self, request: httpx2.Request) -> httpx2.Response:
-        """As the handler of httpx2.MockTransport."""
-        body = request.read()
-        url = urlsplit(str(request.url))
-        call = Call(request.method, url.path, parse_qs(url.query), _decoded(body), request.headers["Authorization"])
+    def send(self, request: Request) -> Response:
+        """As a transport of the client."""
+        url = urlsplit(request.path)
+        body = _decoded(request.body or b"")
+        call = Call(request.method, url.path, parse_qs(url.query), body, request.headers["Authorization"])
         status, document = self.answer(call)
         if isinstance(document, list | Iterator):
-            return httpx2.Response(status, content=_cutting(document), headers=self._headers())
+            return Response(status, self._headers(), _cutting(document), URL)
         headers = {"Content-Type": "application/problem+json"} if status >= 400 else {}
         extra = document.pop("headers", {}) if isinstance(document, dict) else {}
         content = b"" if document is None else json.dumps(document).encode()
-        return httpx2.Response(status, content=content, headers={**headers, **extra, **self._headers()})
+        return Response(status, {**headers, **extra, **self._headers()}, iter([content]), URL)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def _headers(self) -> dict[str, str]:
         return {"Kajitori-Notice": self.notice} if self.notice else {}
@@ -190,7 +194,7 @@ def _cutting(lines: Iterable[bytes]) -> Iterator[bytes]:
     try:
         yield from lines
     except Cut as error:
-        raise httpx2.ReadError("cut") from error
+        raise Lost("cut") from error
 
 
 def cut_after(*lines: bytes) -> Iterator[bytes]:
@@ -203,8 +207,8 @@ def cli_of(api: FakeWebApi, environment: Mapping[str, str] | None = None, **more
     """A command line whose server is `api`; nothing of this machine's own environment is in it."""
     return Cli(
         environment=environment or {},
-        transport=httpx2.MockTransport(api.handle),
-        target=Target("http://kaji.test", TOKEN, more.pop("namespace", "vision")),
+        transport=api,
+        target=Target(URL, TOKEN, more.pop("namespace", "vision")),
         now=lambda: NOW + timedelta(seconds=sum(api.naps)),
         sleep=api.naps.append,
         settle_seconds=more.pop("settle_seconds", 0),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2
 import pytest
 from tests.unit.cli.fake_web_api import TOKEN, FakeWebApi, cli_of, invoke, problem
 
 from kajitori.cli.http import Api, error_of
 from kajitori.cli.target import Target
+from kajitori.client.connection import Lost, NotReached, Response
 from kajitori.errors import (
     AlreadyExists,
     Conflict,
@@ -36,7 +36,7 @@ def raising(error: Exception) -> Any:
 def test_a_safe_request_is_tried_again() -> None:
     """While a server is busy or away a GET waits and tries again, as long as the server asks for."""
     busy = 429, {"title": "busy", "headers": {"Retry-After": "3"}}
-    lost, refused = raising(httpx2.ReadError("lost")), raising(httpx2.ConnectError("refused"))
+    lost, refused = raising(Lost("lost")), raising(NotReached("refused"))
     api = FakeWebApi(queues={"GET /v1/version": [busy, lost, refused, {"version": "1"}]})
     with cli_of(api).api() as client:
         assert client.get("/v1/version") == {"version": "1"}
@@ -54,11 +54,11 @@ def test_a_get_gives_up() -> None:
 
 def test_an_unsafe_request_is_tried_again_only_where_nothing_was_done() -> None:
     """A POST that was not sent or was answered with 429 is tried again; one whose answer was lost is not."""
-    busy, refused = (429, {"title": "busy"}), raising(httpx2.ConnectError("refused"))
+    busy, refused = (429, {"title": "busy"}), raising(NotReached("refused"))
     api = FakeWebApi(queues={"POST /v1/runs": [busy, refused, {"name": "x"}]})
     with cli_of(api).api() as client:
         assert client.post("/v1/runs", {}) == {"name": "x"}
-    for lost in (raising(httpx2.ReadError("lost")), raising(httpx2.ReadTimeout("slow"))):
+    for lost in (raising(Lost("lost")), raising(Lost("slow"))):
         api = FakeWebApi(answers={"POST /v1/runs": lost})
         with cli_of(api).api() as client, pytest.raises(Unavailable) as caught:
             client.post("/v1/runs", {})
@@ -72,9 +72,9 @@ def test_an_unsafe_request_is_tried_again_only_where_nothing_was_done() -> None:
 
 def test_a_refused_connection_on_this_machine_is_not_waited_for() -> None:
     """A local cluster that is down is said at once, with the command that starts it."""
-    transport = httpx2.MockTransport(raising(httpx2.ConnectError("refused")))
+    api = FakeWebApi(answers={"GET /v1/version": raising(NotReached("refused"))})
     naps: list[float] = []
-    client = Api(Target("http://127.0.0.1:9", TOKEN), transport=transport, sleep=naps.append)
+    client = Api(Target("http://127.0.0.1:9", TOKEN), transport=api, sleep=naps.append)
     with client, pytest.raises(Unavailable) as caught:
         client.get("/v1/version")
     assert "kaji up" in caught.value.hint
@@ -101,7 +101,7 @@ def test_a_refused_connection_on_this_machine_is_not_waited_for() -> None:
 def test_problems_become_errors(status: int, code: str, kind: type[KajitoriError]) -> None:
     """Each problem is the error of the same meaning, with message and hint."""
     document = {"title": "t", "status": status, "code": code, "detail": "words", "hint": "way out"}
-    response = httpx2.Response(status, json=document, request=httpx2.Request("GET", "http://kaji.test"))
+    response = Response.of(status, document)
     error = error_of(response)
     assert type(error) is kind
     assert "words" in error.message
@@ -111,7 +111,7 @@ def test_problems_become_errors(status: int, code: str, kind: type[KajitoriError
 @pytest.mark.parametrize("content", [b"<html>Bad gateway</html>", b"[]", b'{"a": 1}', b""])
 def test_an_answer_of_somebody_else_is_named(content: bytes) -> None:
     """A proxy's page is not shown; it is said that no Kajitori server answered."""
-    response = httpx2.Response(502, content=content, request=httpx2.Request("GET", "http://kaji.test"))
+    response = Response.of(502, content)
     error = error_of(response)
     assert isinstance(error, Unavailable)
     assert "not as a Kajitori server" in error.message

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 import yaml
 from click.testing import CliRunner
 from tests.unit.cli.fake_web_api import FakeWebApi, cli_of, clock_in, cut_after, invoke, logged, ndjson, problem, view
 
 from kajitori.cli.app import kaji
+from kajitori.client.connection import Lost, NotReached
 from kajitori.core.run import parse_spec
 from kajitori.errors import InvalidInput
 
@@ -403,7 +403,7 @@ def test_faults_are_named_without_a_server_too(tmp_path: Path) -> None:
     """None is known, or none answers: what can be seen without one is said, at once."""
 
     def away(call: Any) -> Any:
-        raise httpx2.ConnectError("refused")
+        raise NotReached("refused")
 
     api = FakeWebApi(answers={"POST /v1/runs": away})
     for more in ({}, {"target": None, "runtime_dir": tmp_path}):
@@ -502,7 +502,7 @@ def test_a_submission_without_an_answer_is_not_repeated() -> None:
     """Whether the run was made is not known: it is said, and not tried a second time."""
 
     def lose(call: Any) -> Any:
-        raise httpx2.ReadError("gone")
+        raise Lost("gone")
 
     api = FakeWebApi(answers={"POST /v1/runs": lose})
     result = invoke(api, "run", "x")

@@ -214,3 +214,10 @@ def test_parameters_become_a_query() -> None:
 def test_an_answer_is_made_of_json_or_bytes() -> None:
     assert Response.of(200, {"a": 1}).json() == {"a": 1}
     assert Response.of(200, b"x", {"Content-Type": "y"}).headers == {"content-type": "y"}
+
+
+def test_a_server_may_lie_below_a_path() -> None:
+    """A reverse proxy serves it there: requests keep that path."""
+    with serving(always(OK)) as (url, asked):
+        HttpTransport(f"{url}/kaji/", environment={}).send(get("/v1/runs"))
+    assert asked[0].startswith(b"GET /kaji/v1/runs HTTP/1.1\r\n")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 import click
 
+from kajitori import __version__
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
 
@@ -27,7 +27,7 @@ def command(cli: Cli, client: bool, output: str | None) -> int:
     from kajitori.errors import KajitoriError
 
     cli.notices.hush()
-    document: dict[str, Any] = {"client": {"version": version("kajitori")}}
+    document: dict[str, Any] = {"client": {"version": __version__}}
     failure: KajitoriError | None = None
     if not client:
         try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from kajitori import __version__
 from kajitori.core import names
 from kajitori.core.quantity import format_cpu, format_memory
 from kajitori.core.times import format_time
@@ -21,7 +21,6 @@ from kajitori.local.kubelet.network import overlap
 
 log = logging.getLogger(__name__)
 
-VERSION = importlib.metadata.version("kajitori")
 LEASE_NAMESPACE = "kube-node-lease"
 GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
@@ -221,8 +220,8 @@ class NodeStatus:
                 "bootID": machine.boot_id,
                 "kernelVersion": machine.kernel,
                 "osImage": machine.os_image,
-                "containerRuntimeVersion": f"process://{VERSION}",
-                "kubeletVersion": f"v1.36.0-kajitori.{VERSION}",
+                "containerRuntimeVersion": f"process://{__version__}",
+                "kubeletVersion": f"v1.36.0-kajitori.{__version__}",
                 "kubeProxyVersion": "",
                 "operatingSystem": "linux",
                 "architecture": machine.architecture,
