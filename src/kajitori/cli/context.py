@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -93,20 +94,21 @@ class Cli:
         """Somebody sits at a terminal, reads what is said on stderr and can press Ctrl-C."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
-    def console(self, *, err: bool = False, cut: bool = True) -> Console:
-        """A page to print tables on; `cut` says whether lines may be cut to the terminal's width."""
+    def page_width(self, *, cut: bool = True) -> int:
+        """Columns of the page on stdout; practically no end where lines may not be cut, or a program reads them."""
+        if not cut or (self.width is None and not sys.stdout.isatty()):
+            return WIDE
+        return self.width or get_terminal_size().columns
+
+    @property
+    def is_coloured(self) -> bool:
+        """Whether stdout is a terminal that colours are wanted on."""
+        return sys.stdout.isatty() and self.colour is not False and self.environment.get("TERM") != "dumb"
+
+    def status_console(self) -> Console:
+        """Where a line that changes is drawn: stderr."""
         from rich.console import Console
 
-        stream = sys.stderr if err else sys.stdout
-        width = self.width if cut else WIDE
-        if width is None and not stream.isatty():
-            width = WIDE
         return Console(
-            file=stream,
-            width=width,
-            markup=False,
-            highlight=False,
-            emoji=False,
-            no_color=self.colour is False,
-            soft_wrap=False,
+            file=sys.stderr, markup=False, highlight=False, emoji=False, no_color=self.colour is False, soft_wrap=False
         )

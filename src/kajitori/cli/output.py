@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kajitori.cli.terminal import echo, echo_as_is, json_text, one_line, plain, yaml_text
+from kajitori.cli.terminal import echo, echo_as_is, json_text, one_line, plain, styled, yaml_text
 
 if TYPE_CHECKING:
     from kajitori.cli.context import Cli
@@ -56,44 +56,49 @@ def print_table(
     Where the terminal is too narrow and `cut` allows it, the flexible column is cut; where that is not enough, nothing
     is, so that the terminal folds the lines: half of a table would keep the other half from whoever looks.
     """
-    from rich.cells import cell_len
-    from rich.table import Table
-    from rich.text import Text
-
     page = [[one_line(str(cell)) for cell in row] for row in rows]
-    columns = [replace(column, title=one_line(column.title)) for column in columns]
-    widths = [
-        max(cell_len(column.title), *(cell_len(row[index]) for row in page)) if page else cell_len(column.title)
-        for index, column in enumerate(columns)
-    ]
-    narrowest = sum(
-        min(width, _NARROWEST) if column.flexible else width for column, width in zip(columns, widths, strict=True)
-    )
-    console = cli.console(cut=cut)
-    if indent + narrowest + _SPACE * (len(columns) - 1) > console.width:
-        console = cli.console(cut=False)
-    table = Table(box=None, pad_edge=False, padding=(0, _SPACE, 0, 0), header_style="bold", show_edge=False)
+    titles = [one_line(column.title) for column in columns]
+    widths = [max(map(_cells, (title, *(row[index] for row in page)))) for index, title in enumerate(titles)]
+    room = cli.page_width(cut=cut) - indent - _SPACE * (len(columns) - 1)
     for index, column in enumerate(columns):
-        room = console.width - indent - sum(widths) + widths[index] - _SPACE * (len(columns) - 1)
-        table.add_column(
-            column.title,
-            no_wrap=True,
-            overflow="ellipsis",
-            justify="right" if column.right else "left",
-            max_width=max(room, _NARROWEST) if column.flexible and room < widths[index] else None,
-            min_width=None if column.flexible else min(widths[index], console.width),
+        others = sum(widths) - widths[index]
+        if column.flexible and others + min(widths[index], _NARROWEST) <= room < others + widths[index]:
+            widths[index] = room - others
+            page = [[*row[:index], _cut(row[index], widths[index]), *row[index + 1 :]] for row in page]
+    is_coloured = cli.is_coloured
+    shown = [titles, *page]
+    if is_coloured:
+        shown = [[styled(title, bold=True) for title in titles]]
+        shown += [[_coloured(cell, column) for cell, column in zip(row, columns, strict=True)] for row in page]
+    for texts, row in zip([titles, *page], shown, strict=True):
+        cells = (
+            " " * (width - _cells(text)) + cell if column.right else cell + " " * (width - _cells(text))
+            for column, width, text, cell in zip(columns, widths, texts, row, strict=True)
         )
-    for row in page:
-        table.add_row(
-            *(
-                Text(cell, style=STYLES.get(cell.split(" ")[0], "") if column.styled else "")
-                for column, cell in zip(columns, row, strict=True)
-            )
-        )
-    with console.capture() as captured:
-        console.print(table, crop=True)
-    for line in captured.get().splitlines():
-        echo_as_is(" " * indent + line.rstrip(), colour=True if console.is_terminal else None)
+        echo_as_is(" " * indent + (" " * _SPACE).join(cells).rstrip(), colour=is_coloured or None)
+
+
+def _coloured(cell: str, column: Column) -> str:
+    colour = STYLES.get(cell.split(" ")[0]) if column.styled else None
+    return styled(cell, colour=colour) if colour else cell
+
+
+def _cells(text: str) -> int:
+    """How many columns of a terminal a text takes: wide East Asian characters two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _cut(text: str, width: int) -> str:
+    """The beginning of a text that takes more columns than `width`, with an ellipsis in the last of them."""
+    if _cells(text) <= width:
+        return text
+    while _cells(text) > width - 1:
+        text = text[:-1]
+    return f"{text}…"
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], *, indent: int = 0) -> None:

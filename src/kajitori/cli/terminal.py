@@ -47,7 +47,12 @@ def say(text: str) -> None:
 
 def heading(text: str) -> None:
     """Print the title of a part of a page, after an empty line."""
-    click.echo(f"\n{click.style(plain(text), bold=True)}")
+    click.echo(f"\n{styled(text, bold=True)}")
+
+
+def styled(text: str, *, colour: str | None = None, bold: bool | None = None) -> str:
+    """The text in a colour or in bold, without control characters of its own; for `echo_as_is`."""
+    return click.style(plain(text), fg=colour, bold=bold)
 
 
 def echo_as_is(text: str, *, nl: bool = True, colour: bool | None = None) -> None:
@@ -98,7 +103,7 @@ class StatusLine:
     """One line on stderr that changes while somebody waits."""
 
     def __init__(self, cli: Cli, text: str) -> None:
-        self._status: Status = cli.console(err=True).status(one_line(text), spinner="dots")
+        self._status: Status = cli.status_console().status(one_line(text), spinner="dots")
         self._status.start()
 
     def update(self, text: str) -> None:
