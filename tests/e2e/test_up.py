@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import psutil
 import pytest
 from tests.helpers.brought_code import assert_all_get_the_same
@@ -78,11 +79,11 @@ class Laptop:
         return {rank: process.pid for rank, process in found.items()}
 
 
-def until(happened: Callable[[], bool], explain: Callable[[], object] = str) -> None:
+def until(happened: Callable[[], bool], explain: Callable[[], object] = str, *, every: float = 0.1) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not happened():
         assert time.monotonic() < deadline, explain()
-        time.sleep(0.1)
+        time.sleep(every)
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +133,31 @@ json.dump({"square": index * index}, open(os.environ["KAJI_RESULT"], "w"))
 def test_a_program_runs_and_its_output_and_exit_code_come_back(laptop: Laptop) -> None:
     answer = laptop.kaji("run", "-q", "--name", "sum", "python:3.12", "python3", "-c", "print(6 * 7)")
     assert (answer.returncode, answer.stdout) == (0, "42\n"), answer.stderr
+
+
+def test_it_is_ready_once_this_machine_is_there(tmp_path: Path) -> None:
+    """Whoever waits for /readyz finds the node."""
+    it = Laptop(tmp_path)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def answer(path: str) -> tuple[int, Any]:
+        token = (it.data / "token").read_text().strip() if (it.data / "token").exists() else ""
+        try:
+            found = httpx2.get(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {token}"})
+        except httpx2.TransportError:
+            return 0, None
+        return found.status_code, found.json()
+
+    with it.log.open("ab") as log:
+        it.process = server("up", "--data", str(it.data), "--port", str(port), env=it.environment, cwd=it.home, log=log)
+    try:
+        until(lambda: answer("/readyz")[0] == 200, it.log.read_text, every=0.002)
+        nodes = answer("/v1/nodes")[1]["items"]
+        assert [node["ready"] for node in nodes] == [True], nodes
+    finally:
+        it.kill()
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,8 @@ class ApiDependencies:
     token, by default the same API server with that token; namespace: where runs go that name none, by default the
     client's own; controller_namespace: where the controller keeps the key of members' tickets; kept_logs: logs of Pods
     that are gone; code: what people uploaded; leader: who knows whether a controller is at work, by default a watch of
-    the controllers' Lease; now: by default the API server's time.
+    the controllers' Lease; now: by default the API server's time; awaited: what has to be there before this server is
+    ready, in words, and empty once it is.
     """
 
     client: KubeClient
@@ -98,6 +99,7 @@ class ApiDependencies:
     registry: CollectorRegistry | None = None
     now: Callable[[], datetime] | None = None
     clock: Callable[[], float] = time.monotonic
+    awaited: Callable[[], str] = lambda: ""
 
 
 class Api:
@@ -114,6 +116,7 @@ class Api:
         self.namespace = deps.namespace or deps.client.config.namespace
         self.now = deps.now or deps.mirror.now
         self.clock = deps.clock
+        self.awaited = deps.awaited
         self.registry = deps.registry or new_registry()
         self.metrics = ApiMetrics(self.registry)
         self.streams = StreamRegistry(self.metrics.open_streams, self.metrics.broken_streams)

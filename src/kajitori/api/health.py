@@ -47,10 +47,13 @@ async def healthz() -> Response:
 
 @router.get("/readyz", responses=describes(Health), summary="Whether this server can serve")
 async def readyz(api: Shared) -> Response:
-    """503 while the cluster's state is not read yet or not followed any more, or the API server does not answer. It
-    stays ready without a controller, and says so: it still shows what there is."""
+    """503 while the cluster's state is not read yet or not followed any more, or the API server does not answer; of
+    `kaji up` also until this machine's node is ready for runs. It stays ready without a controller, and says so: it
+    still shows what there is."""
     if not api.mirror.synced:
         raise Unavailable("the cluster's state is still being read", hint=api.mirror.trouble)
+    if awaited := api.awaited():
+        raise Unavailable(awaited)
     try:
         async with asyncio.timeout(READY_SECONDS):
             await kubernetes_version(api)

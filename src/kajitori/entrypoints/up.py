@@ -85,10 +85,19 @@ async def _up_embedded(options: UpOptions) -> None:
         serving = issue_serving(cluster.certificates, options.data / "sim", "sim", (options.host,))
         pools = (SimulatedNodes(client, pool, serving=serving) for pool in pools_of(options))
         parts += [("simulated nodes", pool.run) for pool in pools]
-        if options.kubelet:
-            kubelet = _own_kubelet(options, cluster, client)
+        kubelet = _own_kubelet(options, cluster, client) if options.kubelet else None
+        if kubelet is not None:
             parts.append(("kubelet", kubelet.run))
-        await _serve(options, client, policy, parts, stop, token=cluster.token, kubeconfig=cluster.kubeconfig)
+        await _serve(
+            options,
+            client,
+            policy,
+            parts,
+            stop,
+            token=cluster.token,
+            kubeconfig=cluster.kubeconfig,
+            kubelet=kubelet,
+        )
 
 
 async def _up_existing(options: UpOptions) -> None:
@@ -140,6 +149,7 @@ async def _serve(
     kubeconfig: Path | None,
     run_controller: Callable[[Mirror, Blobs], Part] | None = None,
     user_client: Callable[[str], KubeClient] | None = None,
+    kubelet: Kubelet | None = None,
 ) -> None:
     """Mirror, controller and Web API around the parts of the cluster, until `stop`."""
     served = asyncio.Event()
@@ -157,13 +167,15 @@ async def _serve(
         working = asyncio.create_task(supervise(parts, stop))
         closing.push_async_callback(_ended, working)
         await _until(mirror.wait_synced(), working)
-        web = await _web_api(client, mirror, policy, options, user_client, blobs, own)
+        node = OwnNode(mirror, kubelet) if kubelet is not None else None
+        awaited = node.awaited if node is not None else lambda: ""
+        web = await _web_api(client, mirror, policy, options, user_client, blobs, own, awaited)
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
             policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=web.url))
         served.set()
-        if options.kubelet and options.kubeconfig is None:
-            await _until(_ready(mirror, node_name(socket.gethostname())), working)
+        if node is not None:
+            await _until(node.wait(), working)
         described = clusterfile.ClusterFile(
             url=web.url, token=token, kubeconfig=kubeconfig, pid=os.getpid(), namespace=options.namespace
         )
@@ -196,19 +208,36 @@ class _OwnController:
         """There is nothing to look at."""
 
 
-async def _ready(mirror: Mirror, node: str) -> None:
-    """Returns when this machine has said what it has, or takes too long: who hears that it is up may run things at
-    once, and would be refused for want of any node."""
-    changed = asyncio.Event()
-    unsubscribe = mirror.on_change(lambda *_: changed.set())
-    try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(NODE_PATIENCE_SECONDS):
-                while not ((found := mirror.nodes.get(node)) and found.is_ready):
-                    changed.clear()
-                    await changed.wait()
-    finally:
-        unsubscribe()
+class OwnNode:
+    """This machine as a node: whether it was ready for runs once, since this process began."""
+
+    def __init__(self, mirror: Mirror, kubelet: Kubelet) -> None:
+        self._mirror = mirror
+        self._registered = kubelet.registered
+        self._name = kubelet.settings.node_name
+        self._was_ready = False
+
+    def awaited(self) -> str:
+        """What is still waited for, in words; empty from the moment on that there is nothing."""
+        if not self._was_ready and self._registered.is_set():
+            node = self._mirror.nodes.get(self._name)
+            self._was_ready = node is not None and node.is_ready
+        return "" if self._was_ready else f"this machine's node {self._name} is not ready for runs yet"
+
+    async def wait(self) -> None:
+        """Returns when it was ready, or takes too long: who hears that it is up may run things at once, and they would
+        wait for this machine."""
+        changed = asyncio.Event()
+        unsubscribe = self._mirror.on_change(lambda *_: changed.set())
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(NODE_PATIENCE_SECONDS):
+                    await self._registered.wait()
+                    while self.awaited():
+                        changed.clear()
+                        await changed.wait()
+        finally:
+            unsubscribe()
 
 
 async def _until(wanted: Coroutine[Any, Any, Any], working: asyncio.Task[None]) -> None:
@@ -250,6 +279,7 @@ async def _web_api(
     user_client: Callable[[str], KubeClient] | None,
     blobs: Blobs,
     leader: _OwnController | None,
+    awaited: Callable[[], str],
 ) -> WebApi:
     """Serves on the port that is asked for; else on the last one of this folder, if it is free; else on any."""
     named, own = options.networks, options.data / "networks.yaml"
@@ -268,6 +298,7 @@ async def _web_api(
                 code=CodeStore(blobs, code_limits(policy)),
                 blobs=blobs,
                 leader=leader,
+                awaited=awaited,
             )
         )
         web = WebApi(app, host=options.host, port=port)

@@ -221,6 +221,16 @@ async def test_ready_only_while_the_api_server_answers(world: World) -> None:
     assert (await world.http.get("/healthz")).status_code == 200
 
 
+async def test_not_ready_before_what_it_waits_for_is_there(world: World) -> None:
+    """As the node of this machine, of `kaji up`."""
+    awaited = ["the node laptop is not ready for runs yet"]
+    world.api.awaited = lambda: "".join(awaited)
+    answer = await world.http.get("/readyz")
+    assert (answer.status_code, answer.json()["detail"]) == (503, awaited[0])
+    awaited.clear()
+    assert (await world.http.get("/readyz")).status_code == 200
+
+
 async def test_what_the_server_itself_is_refused_is_not_laid_upon_the_caller(world: World) -> None:
     """The server's own credentials have expired: 503, never a 401 that sends people to log in anew."""
     world.kubernetes.put("runs", run("bert", phase="Running"))

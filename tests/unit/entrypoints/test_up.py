@@ -1,0 +1,48 @@
+"""When `kaji up` says that it is up."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kajitori.entrypoints.up import OwnNode
+
+
+class Nodes:
+    """A mirror of nodes alone."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Any] = {}
+        self.callbacks: list[Any] = []
+
+    def on_change(self, callback: Any) -> Any:
+        self.callbacks.append(callback)
+        return lambda: self.callbacks.remove(callback)
+
+    def show(self, name: str, *, ready: bool) -> None:
+        self.nodes[name] = SimpleNamespace(is_ready=ready)
+        for callback in self.callbacks:
+            callback()
+
+
+async def test_it_waits_until_its_kubelet_has_made_its_node_ready() -> None:
+    """The node of an earlier life that is still shown does not count; what was ready once is not waited for again."""
+    mirror, registered = Nodes(), asyncio.Event()
+    kubelet = SimpleNamespace(registered=registered, settings=SimpleNamespace(node_name="laptop"))
+    node = OwnNode(cast(Any, mirror), cast(Any, kubelet))
+    mirror.show("laptop", ready=True)
+    assert node.awaited() == "this machine's node laptop is not ready for runs yet"
+    waiting = asyncio.create_task(node.wait())
+    mirror.show("laptop", ready=False)
+    registered.set()
+    assert node.awaited()
+    await asyncio.sleep(0)
+    mirror.show("other", ready=True)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    mirror.show("laptop", ready=True)
+    await asyncio.wait_for(waiting, 60)
+    assert (node.awaited(), mirror.callbacks) == ("", [])
+    mirror.show("laptop", ready=False)
+    assert node.awaited() == ""
