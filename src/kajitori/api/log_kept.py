@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from kajitori.api.log_lines import LineSplitter, Piece
+from kajitori.api.log_lines import Normaliser
 from kajitori.core.nodelist import compress_ranks
 from kajitori.errors import NotFound
 from kajitori.kube.objects import RunObject
@@ -40,8 +40,9 @@ class KeptOfMember:
         listed = await self._kept.listed(anew=anew) if self._kept is not None else []
         return {each.attempt for each in listed if each.rank == self._rank}
 
-    async def read(self, attempt: int) -> list[Piece]:
-        """All that was kept of an attempt. Raises NotFound where nothing was, saying what was kept of others."""
+    async def read(self, attempt: int) -> bytes:
+        """All that was kept of an attempt, with uniform stamps. Raises NotFound where nothing was, saying what was kept
+        of others."""
         gone = f"the log of rank {self._rank} in attempt {attempt} is gone with its Pod"
         hint = f"what happened to it: kaji events {self._run.name}"
         if self._kept is None:
@@ -55,22 +56,20 @@ class KeptOfMember:
             elif listed:
                 hint = f"logs were kept of these attempts: {compress_ranks(sorted({log.attempt for log in listed}))}"
             raise NotFound(gone, hint=hint)
-        return await self._pieces(self._kept, attempt)
+        return await self._text(self._kept, attempt)
 
-    async def read_if_any(self, attempt: int) -> list[Piece]:
+    async def read_if_any(self, attempt: int) -> bytes:
         """The same, and nothing where nothing was."""
         if self._kept is None:
-            return []
+            return b""
         await self.require_right()
         try:
-            return await self._pieces(self._kept, attempt)
+            return await self._text(self._kept, attempt)
         except NotFound:
-            return []
+            return b""
 
-    async def _pieces(self, kept: LogsOfRun, attempt: int) -> list[Piece]:
-        splitter = LineSplitter()
-        pieces: list[Piece] = []
+    async def _text(self, kept: LogsOfRun, attempt: int) -> bytes:
+        normaliser = Normaliser()
         async with aclosing(kept.read(attempt, self._rank)) as chunks:
-            async for chunk in chunks:
-                pieces += splitter.feed(chunk)
-        return [*pieces, *splitter.flush()]
+            text = b"".join([normaliser.feed(chunk).text async for chunk in chunks])
+        return text + normaliser.flush().text

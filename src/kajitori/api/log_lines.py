@@ -1,122 +1,234 @@
-"""What a log server sends, taken apart: lines with the time at which each was written."""
+"""What a log server sends, as text in which every line begins with its time: made uniform, cut, resumed.
+
+Logs are worked on in chunks of many lines. Per line only a slice is looked at: a log of 100 MB has a million of them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+STAMP_BYTES = 31
+"""A time and the blank after it: RFC 3339 in UTC with nine digits, so that order as text is order in time."""
+UNKNOWN_TIME = b"0001-01-01T00:00:00.000000000Z"
+"""Of a line without a time, as kubelets send where they could not read a log, before any with one."""
 LINE_LIMIT_BYTES = 256 * 1024
-"""A longer line is handed on in pieces, so that a program that prints no line ends costs no memory."""
+"""A longer line is handed on in parts, so that a program that prints no line ends costs no memory."""
+LONGEST_STAMP_BYTES = 48
+"""A line that has begun with more than this, and no blank, has no time."""
 
 _UTC = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 _OFFSET = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([+-]\d\d:\d\d)")
+_SHAPE, _END = slice(4, 20, 3), slice(29, 31)
+_SHAPES, _ENDS = frozenset({b"--T::."}), frozenset({b"Z "})
+"""What stands there in a uniform stamp, and hardly by chance in a line without one."""
 
 
-class Piece(NamedTuple):
-    """A line, or a piece of a very long one."""
+class Text(NamedTuple):
+    """A part of a log: lines with uniform stamps. The last one may go on in the next part."""
 
-    time: str
-    """RFC 3339 in UTC with nine digits, so that text order is time order; empty where the server said none."""
     text: bytes
-    begins: bool
-    """It is the beginning of a line."""
-    ends: bool
-    """It is the end of one."""
+    inside: bool = False
+    """It begins in the middle of a line, without a stamp."""
+    stamped: bool = True
+    """False for a log that was asked for without times."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its last line goes on."""
+        return not self.text.endswith(b"\n")
 
 
-class LineSplitter:
-    """Makes pieces of chunks in which every line begins with a time and a blank."""
+class Normaliser:
+    """Makes all stamps uniform. The beginning of a line waits for its end, until it is asked for or is very long."""
 
     def __init__(self) -> None:
         self._rest = b""
-        self._time = ""
+        self._time = UNKNOWN_TIME
         self._inside = False
 
-    def feed(self, chunk: bytes) -> list[Piece]:
-        """The pieces that are complete now."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        pieces = [self._piece(line, ends=True) for line in lines]
-        if len(self._rest) > LINE_LIMIT_BYTES:
-            whole = _whole_signs(self._rest)
-            pieces.append(self._piece(self._rest[:whole], ends=False))
-            self._rest = self._rest[whole:]
-        return pieces
+    def feed(self, chunk: bytes) -> Text:
+        """The lines that are whole now."""
+        whole, newline, self._rest = (self._rest + chunk).rpartition(b"\n")
+        if not newline:
+            return self.take_begun() if len(self._rest) > LINE_LIMIT_BYTES else Text(b"")
+        inside, self._inside = self._inside, False
+        if inside:
+            end, first_newline, whole = whole.partition(b"\n")
+            text = end + first_newline + (self._uniform(whole) if first_newline else b"")
+        else:
+            text = self._uniform(whole)
+        return Text(text + newline, inside)
 
-    def flush(self) -> list[Piece]:
+    def take_begun(self) -> Text:
+        """What has come of a line that has not ended, once its time is complete."""
+        rest, inside = self._rest, self._inside
+        if inside:
+            self._rest = b""
+            return Text(rest, inside=True)
+        if len(rest) > LONGEST_STAMP_BYTES or (len(rest) > STAMP_BYTES and _are_uniform([rest])):
+            self._rest, self._inside = b"", True
+            return Text(self._uniform(rest))
+        return Text(b"")
+
+    def flush(self) -> Text:
         """What the end of the log leaves: a last line without an end."""
         rest, self._rest = self._rest, b""
-        return [self._piece(rest, ends=True)] if rest or self._inside else []
+        return Text(self._uniform(rest) if rest and not self._inside else rest, inside=self._inside)
 
-    def _piece(self, line: bytes, *, ends: bool) -> Piece:
-        if self._inside:
-            self._inside = not ends
-            return Piece(self._time, line, False, ends)
+    def _uniform(self, lines: bytes) -> bytes:
+        """Lines with the last one's end left out."""
+        split = lines.split(b"\n")
+        if not _are_uniform(split):
+            split = [self._stamped(line) for line in split]
+            lines = b"\n".join(split)
+        self._time = split[-1][:30]
+        return lines
+
+    def _stamped(self, line: bytes) -> bytes:
         first, blank, text = line.partition(b" ")
-        time = utc_time(first) if blank or ends else ""
-        if not time:
-            text = line
-        self._time = time
-        self._inside = not ends
-        return Piece(time, text, True, ends)
+        time = utc_time(first).encode() if blank else b""
+        self._time = time or self._time
+        return self._time + b" " + (text if time else line)
 
 
-def _whole_signs(text: bytes) -> int:
-    """Up to where a text in UTF-8 may be cut without cutting a sign in two."""
-    for back, byte in enumerate(reversed(text[-3:]), start=1):
-        if byte >= 0xC0:  # the first of a sign's bytes; it says how many there are
-            return len(text) - back if back < 2 + (byte >= 0xE0) + (byte >= 0xF0) else len(text)
-        if byte < 0x80:
-            break
-    return len(text)
+def _are_uniform(lines: list[bytes]) -> bool:
+    return {line[_SHAPE] for line in lines} == _SHAPES and {line[_END] for line in lines} == _ENDS
 
 
+def without_stamps(part: Text) -> bytes:
+    """The text as the program printed it."""
+    if not part.text or not part.stamped:
+        return part.text
+    lines = part.text.split(b"\n")
+    end = lines.pop()
+    rows = [line[STAMP_BYTES:] for line in lines]
+    if not lines:
+        return end if part.inside else end[STAMP_BYTES:]
+    if part.inside:
+        rows[0] = lines[0]
+    rows.append(end[STAMP_BYTES:])
+    return b"\n".join(rows)
+
+
+def with_known_stamps(part: Text) -> bytes:
+    """The text with the times that are known."""
+    return part.text.replace(UNKNOWN_TIME + b" ", b"") if UNKNOWN_TIME in part.text else part.text
+
+
+def last_lines(text: bytes, count: int | None) -> bytes:
+    """The last so many lines of a text that begins with a line; all of them without a number."""
+    if count is None:
+        return text
+    end = b"\n" if text.endswith(b"\n") else b""
+    lines = text.removesuffix(b"\n").split(b"\n")
+    return b"\n".join(lines[-count:]) + end if count else b""
+
+
+def rows(part: Text) -> Iterator[tuple[bytes, bytes, bool]]:
+    """Each line: its time, empty for the rest of one, its text, and whether it goes on in the next part."""
+    lines = part.text.split(b"\n")
+    end = lines.pop()
+    inside = part.inside
+    for line in lines:
+        yield (b"", line, False) if inside else (line[:30], line[STAMP_BYTES:], False)
+        inside = False
+    if end:
+        yield (b"", end, True) if inside else (end[:30], end[STAMP_BYTES:], True)
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
-    """How far a log was read: the time of the last line, and how many lines of that very time there were."""
+    """How far a log was read: its last line that has begun."""
 
-    def __init__(self) -> None:
-        self.time = ""
-        self._count = 0
+    time: bytes = b""
+    count: int = 0
+    """Which one of the lines in a row that have this time."""
+    offset: int | None = None
+    """How many bytes of it were read, if its end was not; without its stamp."""
 
-    def note(self, pieces: Iterable[Piece]) -> None:
-        """These were handed on."""
-        for piece in pieces:
-            if piece.begins and piece.time:
-                self._count = self._count + 1 if piece.time == self.time else 1
-                self.time = piece.time
+    def after(self, part: Text) -> Position:
+        """The position once this was read, too."""
+        text = part.text
+        if not text:
+            return self
+        begin = text.rfind(b"\n", 0, len(text) - (not part.is_open)) + 1
+        if part.inside and begin == 0:
+            return replace(self, offset=(self.offset or 0) + len(text) if part.is_open else None)
+        first_begin = text.find(b"\n") + 1 if part.inside else 0
+        time = text[begin : begin + 30]
+        count = _in_a_row(text, time, first_begin, begin)
+        if count == text.count(b"\n", first_begin, begin) + 1 and self.time == time:
+            count += self.count
+        return Position(time, count, len(text) - begin - STAMP_BYTES if part.is_open else None)
 
-    def resumed(self) -> Resumption:
-        """What leaves out of a log that is read again what was read before."""
-        return Resumption(self.time, self._count)
+
+def _in_a_row(text: bytes, time: bytes, first: int, last: int) -> int:
+    """How many lines up to the one that begins at `last` have its time, without another between them."""
+    marked = b"\n" + time + b" "
+    begin = first if text.startswith(marked[1:], first) else text.find(marked, first) + 1
+    same = text.count(marked, max(begin - 1, 0), last + STAMP_BYTES) + (begin == 0)
+    if same == text.count(b"\n", begin, last) + 1:
+        return same
+    lines = text[begin : last + STAMP_BYTES].split(b"\n")
+    return next(index for index, line in enumerate(reversed(lines)) if not line.startswith(time))
 
 
 class Resumption:
-    """Leaves out lines up to a position."""
+    """Leaves out, of a log that is read again, what was read before."""
 
-    def __init__(self, time: str, count: int) -> None:
-        self._time = time
-        self._left = count
-        self._skipping = False
+    def __init__(self, position: Position) -> None:
+        self._position = position
+        self._met = 0
+        self._left_out: int | None = 0
+        """How much of the line that goes on is still to be left out; None: all of it."""
+        self.is_done = not position.time
+        self.lost = False
+        """The line at the position was not there any more, and so perhaps others that followed it."""
 
-    def fresh(self, pieces: list[Piece]) -> list[Piece]:
-        """Those that were not read before."""
-        if not self._time:
-            return pieces
-        return [piece for piece in pieces if self._is_fresh(piece)]
+    def fresh(self, part: Text) -> Text:
+        """What was not read before. It is inside a line if the position is."""
+        if self.is_done or not part.text:
+            return part
+        text, begin = part.text, 0
+        if part.inside:
+            begin = text.find(b"\n") + 1 or len(text)
+            if self._left_out is not None:
+                return self._rest_of_line(text, 0)
+        last = text.rfind(b"\n", 0, len(text) - (not part.is_open)) + 1
+        if last >= begin and text[last : last + 30] < self._position.time:
+            begin = len(text)
+        while begin < len(text):
+            time = text[begin : begin + 30]
+            if time > self._position.time or (time == self._position.time and self._met == self._position.count):
+                self.is_done, self.lost = True, self._met < self._position.count
+                return Text(text[begin:])
+            if time == self._position.time:
+                self._met += 1
+                if self._met == self._position.count and self._position.offset is not None:
+                    self._left_out = self._position.offset
+                    return self._rest_of_line(text, begin + STAMP_BYTES)
+            begin = text.find(b"\n", begin) + 1 or len(text)
+        self._left_out = None
+        return Text(b"")
 
-    def _is_fresh(self, piece: Piece) -> bool:
-        if not piece.begins:
-            return not self._skipping
-        self._skipping = False
-        if piece.time and piece.time < self._time:
-            self._skipping = True
-        elif piece.time == self._time and self._left > 0:
-            self._left -= 1
-            self._skipping = True
-        elif piece.time > self._time:
-            self._time = ""
-        return not self._skipping
+    def _rest_of_line(self, text: bytes, begin: int) -> Text:
+        """What follows the part of this line that was read before."""
+        assert self._left_out is not None
+        left = len(text) - begin
+        if self._left_out > left:
+            self._left_out -= left
+            return Text(b"")
+        self.is_done = True
+        return Text(text[begin + self._left_out :], inside=True)
+
+
+def since(moment: bytes) -> Resumption:
+    """Leaves out what was written before that time."""
+    return Resumption(Position(moment))
 
 
 def utc_time(text: bytes) -> str:
@@ -131,4 +243,4 @@ def utc_time(text: bytes) -> str:
         moment = datetime.fromisoformat((found[1] + found[3]).decode()).astimezone(UTC)
     except (ValueError, OverflowError):
         return ""
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{(found[2] or b'').decode():0<9}Z"
+    return f"{moment.isoformat()[:19]}.{(found[2] or b'').decode():0<9}Z"

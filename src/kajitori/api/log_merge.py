@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
-from kajitori.api.log_lines import Piece
+from kajitori.api.log_lines import Text
+from kajitori.api.log_request import BEGINNING, Batch
 from kajitori.api.log_source import MemberLog
 from kajitori.api.tracking import RunTracker
 
-WINDOW_SECONDS = 0.5
+WINDOW_SECONDS = 0.05
 """A member of which nothing came for so long is taken to be silent: the others' lines do not wait for it."""
 
 AHEAD_BATCHES = 2
 """How much is read of each log before it is its turn."""
 
-OUTPUT_LINES = 512
+OUTPUT_BYTES = 256 * 1024
+OUTPUT_PARTS = 512
+
+_AFTER_TIME = b"~"
+"""Behind the blank that follows a line's time."""
 
 
-class RankedPiece(NamedTuple):
+class RankedBatch(NamedTuple):
     rank: int
-    attempt: int
-    piece: Piece
+    batch: Batch
 
 
 class _Lane:
@@ -36,12 +40,16 @@ class _Lane:
 
     def __init__(self, log: MemberLog, arrived: asyncio.Event, now: float) -> None:
         self.log = log
-        self.ahead: asyncio.Queue[tuple[int, list[Piece]]] = asyncio.Queue(AHEAD_BATCHES)
-        self.pieces: deque[RankedPiece] = deque()
+        self.ahead: asyncio.Queue[Batch] = asyncio.Queue(AHEAD_BATCHES)
         self.arrived_at = now
         self.done = False
         self.error: Exception | None = None
         self._arrived = arrived
+        self._batch: Batch | None = None
+        self._lines: list[bytes] = []
+        self._next = 0
+        self._inside = False
+        self._attempt, self._position = 0, BEGINNING
 
     async def pump(self, tracker: RunTracker) -> None:
         """Reads the log as far as there is room for it."""
@@ -56,24 +64,49 @@ class _Lane:
             self.done = True
             self._arrived.set()
 
-    def refill(self) -> None:
-        """Takes what was read ahead once everything before it was handed on."""
-        if not self.pieces and not self.ahead.empty():
-            attempt, pieces = self.ahead.get_nowait()
-            self.pieces.extend(RankedPiece(self.log.rank, attempt, piece) for piece in pieces)
+    @property
+    def head(self) -> bytes | None:
+        """The time of what comes next, nothing (b"") for the rest of a line; None if nothing has arrived."""
+        if self._batch is None and not self.ahead.empty():
+            self._batch = self.ahead.get_nowait()
+            if self._batch.attempt != self._attempt:
+                self._attempt, self._position = self._batch.attempt, BEGINNING
+            self._lines = [line + b"\n" for line in self._batch.part.text.split(b"\n")]
+            if (end := self._lines.pop()[:-1]) or not self._lines:
+                self._lines.append(end)
+            self._next, self._inside = 0, self._batch.part.inside
+        if self._batch is None:
+            return None
+        return b"" if self._inside else self._lines[self._next][:30]
+
+    def take(self, until: bytes | None) -> Batch:
+        """What comes next, up to and with lines of that time, or all that has arrived in one piece."""
+        batch, first = self._batch, self._next
+        assert batch is not None
+        if until is None:
+            self._next = len(self._lines)
+        else:
+            self._next = max(first + 1, bisect_left(self._lines, until + _AFTER_TIME, first + self._inside))
+        part = Text(b"".join(self._lines[first : self._next]), self._inside, batch.part.stamped)
+        self._inside = False
+        if self._next == len(self._lines):
+            self._batch, self._position = None, batch.position
+        elif not batch.is_notice:
+            self._position = self._position.after(part)
+        return batch._replace(part=part, position=self._position)
 
     @property
     def is_over(self) -> bool:
-        return self.done and not self.pieces and self.ahead.empty()
+        return self.done and self._batch is None and self.ahead.empty()
 
 
-async def merged(logs: Sequence[tuple[MemberLog, RunTracker]], *, follow: bool) -> AsyncGenerator[list[RankedPiece]]:
+async def merged(logs: Sequence[tuple[MemberLog, RunTracker]], *, follow: bool) -> AsyncGenerator[list[RankedBatch]]:
     """Lines of all logs, in batches. Raises what one of them raises, once what came before was handed on."""
     clock = asyncio.get_running_loop().time
     arrived = asyncio.Event()
     lanes = [_Lane(log, arrived, clock()) for log, _ in logs]
     pumps = [asyncio.create_task(lane.pump(tracker)) for lane, (_, tracker) in zip(lanes, logs, strict=True)]
-    heads: list[tuple[str, int, _Lane]] = []
+    heads: list[tuple[bytes, int, _Lane]] = []
     lacking = list(lanes)
     try:
         while lacking or heads:
@@ -92,28 +125,30 @@ async def merged(logs: Sequence[tuple[MemberLog, RunTracker]], *, follow: bool) 
         await asyncio.gather(*pumps, return_exceptions=True)
 
 
-def _advance(lane: _Lane, heads: list[tuple[str, int, _Lane]]) -> bool:
+def _advance(lane: _Lane, heads: list[tuple[bytes, int, _Lane]]) -> bool:
     """Whether a lane lacks nothing any more: it has a head now, or is over. Raises its log's error at its end."""
-    lane.refill()
-    if lane.pieces:
-        heapq.heappush(heads, (lane.pieces[0].piece.time, lane.log.rank, lane))
+    head = lane.head
+    if head is not None:
+        heapq.heappush(heads, (head, lane.log.rank, lane))
         return True
     if lane.is_over and lane.error is not None:
         raise lane.error
     return lane.is_over
 
 
-def _take(heads: list[tuple[str, int, _Lane]], lacking: list[_Lane], *, wait_for_all: bool) -> list[RankedPiece]:
+def _take(heads: list[tuple[bytes, int, _Lane]], lacking: list[_Lane], *, wait_for_all: bool) -> list[RankedBatch]:
     """The earliest lines; with `wait_for_all` only up to where one log has to be read on."""
-    taken: list[RankedPiece] = []
-    while heads and len(taken) < OUTPUT_LINES:
-        _, rank, lane = heads[0]
-        taken.append(lane.pieces.popleft())
-        lane.refill()
-        if lane.pieces:
-            heapq.heapreplace(heads, (lane.pieces[0].piece.time, rank, lane))
+    taken: list[RankedBatch] = []
+    size = 0
+    while heads and size < OUTPUT_BYTES and len(taken) < OUTPUT_PARTS:
+        _, rank, lane = heapq.heappop(heads)
+        batch = lane.take(heads[0][0] if heads else None)
+        taken.append(RankedBatch(rank, batch))
+        size += len(batch.part.text)
+        head = lane.head
+        if head is not None:
+            heapq.heappush(heads, (head, rank, lane))
             continue
-        heapq.heappop(heads)
         if not lane.is_over or lane.error is not None:
             lacking.append(lane)
             if wait_for_all:

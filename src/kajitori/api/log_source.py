@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kajitori.api.log_kept import KeptOfMember
-from kajitori.api.log_lines import LineSplitter, Piece, Position, utc_time
+from kajitori.api.log_lines import UNKNOWN_TIME, Normaliser, Resumption, Text, last_lines, since, utc_time
 from kajitori.api.log_pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
-from kajitori.api.log_request import Batch, LogRequest
+from kajitori.api.log_request import BEGINNING, Batch, LogRequest
+from kajitori.core import log_notices
 from kajitori.core.gang.ledger import indices_of
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
@@ -33,8 +33,8 @@ node that died says nothing, not even good-bye."""
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 8.0
 IDLE_SECONDS = 60.0
-SLICE_BYTES = 64 * 1024
-"""So much of what arrived is worked on before others get their turn."""
+BEGUN_SECONDS = 0.02
+"""A line that has begun is handed on if nothing more of it has come by then."""
 
 LAST_WORDS_SECONDS = 1.0
 LAST_TRIES = 5
@@ -45,8 +45,8 @@ class _Opened:
     pod: Pod
     attempt: int
     stream: ByteStream
-    since: str
-    """Lines before this time are not wanted."""
+    unread: Resumption
+    """Leaves out what is not wanted, or was read before."""
     finished: bool
     """The member had ended before its log was opened: this is all there will be."""
     whole: bool = False
@@ -70,13 +70,16 @@ class MemberLog:
         self._kept = KeptOfMember(user, run, rank, kept)
         self._kept_batch: Batch | None = None
         self._newest_first = request.first is None
-        self._last_opened = 0
+        resumed = bool(request.position.time)
+        self._last_opened = request.first or 0 if resumed else 0
         """Of which attempt the log was read last."""
         self._read_attempts = (request.first or 1) - 1
         """Attempts up to this one were read to their end."""
-        self._tail = request.tail
-        self._floor = request.since
-        self._position = Position()
+        self._tail = None if resumed else request.tail
+        self._floor = None if resumed else request.since
+        self._position = request.position
+        self._told: tuple[int, object] | None = None
+        """The attempt and the position that who reads knows of."""
 
     async def open(self) -> None:
         """Connects to the log if the member has one; what the API server refuses is raised here."""
@@ -112,9 +115,17 @@ class MemberLog:
         if self._kept_batch is not None:
             yield self._kept_batch
             return
+        async with aclosing(self._all_batches(tracker)) as batches:
+            async for batch in batches:
+                self._told = batch.attempt, batch.position
+                yield batch
+
+    async def _all_batches(self, tracker: RunTracker) -> AsyncGenerator[Batch]:
         failures = 0
         while True:
             pod = self._next(tracker.look())
+            if (news := self._cursor_news()) is not None:
+                yield news
             if pod is None and self._opened is None:
                 if not self._request.follow or tracker.is_over or self._is_complete or self._has_ended(tracker.run):
                     async for batch in self._passed_over(self._newest(tracker.run) + 1):
@@ -136,6 +147,8 @@ class MemberLog:
                 if tracker.is_over and failures > LAST_TRIES and pod is not None:
                     if pod.is_finished:
                         raise
+                    if self._position.time:
+                        yield self._notice(log_notices.lost_with_node(self.rank, attempt_of(pod), pod.spec.node_name))
                     self._finish(attempt_of(pod))  # on a node that died: there is nobody to ask
                     continue
             else:
@@ -148,11 +161,16 @@ class MemberLog:
                             yield batch
                     await self.close()
                     if not self._request.follow:
+                        if (end := self._end_of_line(opened.attempt)) is not None:
+                            yield end
                         return
                     if not opened.whole and self._pods.is_gone(opened.pod):
-                        yield await self._last_words(opened)
+                        async for batch in self._last_words(opened):
+                            yield batch
                     if opened.finished or self._pods.is_gone(opened.pod) or (tracker.is_over and not progress):
                         if opened.finished or not self._pods.is_finished(opened.pod):
+                            if (end := self._end_of_line(opened.attempt)) is not None:
+                                yield end
                             self._finish(opened.attempt)
                         continue
                 elif not self._request.follow:
@@ -189,7 +207,29 @@ class MemberLog:
         self._read_attempts = max(self._read_attempts, attempt)
         self._newest_first = False
         self._tail = self._floor = None
-        self._position = Position()
+        self._position = BEGINNING
+
+    def _cursor_news(self) -> Batch | None:
+        """Tells who follows where to go on after a broken connection, if that has changed without a line."""
+        if not self._request.follow or (self._newest_first and not self._last_opened):
+            return None
+        news = Batch(self._read_attempts + 1, Text(b""), self._position)
+        return news if (news.attempt, news.position) != self._told else None
+
+    def _end_of_line(self, attempt: int) -> Batch | None:
+        """What is missing of the last line of an attempt, if that is its end."""
+        if self._position.offset is None:
+            return None
+        self._position = replace(self._position, offset=None)
+        return Batch(attempt, Text(b"\n", inside=True), self._position)
+
+    def _notice(self, text: str) -> Batch:
+        """A line of our own. It does not count for the position: it is not there when the log is read again."""
+        inside = self._position.offset is not None
+        self._position = replace(self._position, offset=None)
+        stamp = self._position.time or UNKNOWN_TIME
+        line = b"\n" * inside + stamp + b" " + text.encode() + b"\n"
+        return Batch(self._last_opened, Text(line, inside), self._position, is_notice=True)
 
     def _lost_attempt(self) -> int | None:
         """The attempt that is asked for, where the member has run in it but its Pod is gone; else None."""
@@ -230,13 +270,13 @@ class MemberLog:
 
     async def _read_kept(self, attempt: int) -> Batch:
         """What was kept of the log before its Pod went. Raises NotFound where nothing was."""
-        return Batch(attempt, self._asked_for(await self._kept.read(attempt)))
+        return Batch(attempt, Text(self._asked_for(await self._kept.read(attempt))), BEGINNING)
 
-    def _asked_for(self, pieces: list[Piece]) -> list[Piece]:
+    def _asked_for(self, text: bytes) -> bytes:
         """Of a log of which nothing was read yet: by time and number of lines."""
         if self._floor is not None:
-            pieces = self._wanted(pieces, utc_time(self._floor.isoformat().encode()))
-        return _last_lines(pieces, self._tail)
+            text = since(_stamp(self._floor)).fresh(Text(text)).text
+        return last_lines(text, self._tail)
 
     async def _passed_over(self, attempt: int) -> AsyncGenerator[Batch]:
         """What was kept of attempts that came and went between two looks, or before the first, before this one."""
@@ -247,49 +287,60 @@ class MemberLog:
             there = await self._kept.attempts(anew=True)
             missed_ones = [missed for missed in missed_ones if missed in there]
         for missed in missed_ones:
-            pieces = await self._kept_since(missed)
-            if not self._last_opened:
-                pieces = self._asked_for(pieces)
-            if pieces:
-                yield Batch(missed, pieces)
+            was_read = missed == self._last_opened and bool(self._position.time)
+            found = False
+            async for batch in self._kept_since(missed):
+                found = True
+                yield batch
+            if was_read and not found:
+                yield self._notice(log_notices.lost_with_pod(self.rank, missed))
+            if (end := self._end_of_line(missed)) is not None:
+                yield end
             self._finish(missed)
 
-    async def _last_words(self, opened: _Opened) -> Batch:
+    async def _last_words(self, opened: _Opened) -> AsyncGenerator[Batch]:
         """What a member said after its connection broke off, of which its Pod is gone: as it was kept, or that it is
         lost. What is said while a member ends is kept a moment after it has ended."""
         for pause in (0.0, LAST_WORDS_SECONDS):
             await asyncio.sleep(pause)
-            if pieces := await self._kept_since(opened.attempt):
-                return Batch(opened.attempt, pieces)
-        said = f"kaji: what rank {self.rank} said last in attempt {opened.attempt} is lost"
-        return Batch(
-            opened.attempt,
-            [Piece(self._position.time, f"{said}, with node {opened.pod.spec.node_name}".encode(), True, True)],
-        )
+            found = False
+            async for batch in self._kept_since(opened.attempt):
+                found = True
+                yield batch
+            if found:
+                return
+        yield self._notice(log_notices.lost_with_node(self.rank, opened.attempt, opened.pod.spec.node_name))
 
-    async def _kept_since(self, attempt: int) -> list[Piece]:
+    async def _kept_since(self, attempt: int) -> AsyncGenerator[Batch]:
         """What was kept of an attempt's log and not read yet; nothing where nothing was."""
-        return self._position.resumed().fresh(await self._kept.read_if_any(attempt))
+        text = await self._kept.read_if_any(attempt)
+        if attempt != self._last_opened:
+            text = self._asked_for(text)
+        unread = Resumption(self._position)
+        part = unread.fresh(Text(text))
+        if not part.text:
+            return
+        if unread.lost:
+            yield self._notice(log_notices.only_end_kept(self.rank, attempt))
+        self._position = self._position.after(part)
+        yield Batch(attempt, part, self._position)
 
     # ------------------------------------------------------------------------------------------ one connection
 
     async def _open(self, pod: Pod) -> _Opened | None:
         """A connection to the log; None where the container turns out not to have started, or the Pod to be gone."""
-        meta, finished, now = pod.metadata, pod.is_finished, self._api.now()
+        meta, finished = pod.metadata, pod.is_finished
         if 0 < self._last_opened < attempt_of(pod):  # it ended, and the next began, between two looks
             self._finish(self._last_opened)
-        moments = [self._floor] if self._floor is not None else []
-        if self._position.time:
-            moments.append(datetime.fromisoformat(self._position.time[:26] + "+00:00"))
-        age = (now - max(moments)).total_seconds() if moments else None
+        stamps = [stamp for stamp in (self._position.time, _stamp(self._floor)) if stamp > UNKNOWN_TIME]
         try:
             stream = await self._user.client.open_log(
                 meta.namespace,
                 meta.name,
                 follow=self._request.follow and not finished,
                 tail_lines=self._tail,
-                since_seconds=max(1, math.ceil(age) + 1) if age is not None else None,
-                timestamps=True,
+                since_time=max(stamps)[:19].decode() + "Z" if stamps else "",
+                timestamps=self._request.timestamps,
             )
         except NotFound:
             if not self._request.follow:
@@ -300,61 +351,98 @@ class MemberLog:
             if error.status != 400:
                 raise
             return None  # the container has not started after all
-        since = utc_time(self._floor.isoformat().encode()) if self._floor is not None else ""
+        unread = Resumption(self._position) if self._position.time else since(_stamp(self._floor))
         if self._tail is not None:  # asked again after a break, it is not to go back behind this moment
-            self._tail, self._floor = None, now
+            self._tail, self._floor = None, self._api.now()
         self._last_opened = attempt_of(pod)
         self._read_attempts = max(self._read_attempts, attempt_of(pod) - 1)
-        return _Opened(pod, attempt_of(pod), stream, since, finished)
+        return _Opened(pod, attempt_of(pod), stream, unread, finished)
 
     async def _read(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[Batch]:
         """What a connection brings, without what was read before."""
-        splitter, resumption = LineSplitter(), self._position.resumed()
+        normaliser = Normaliser() if self._request.timestamps else _Plain()
+        async with aclosing(self._chunks(opened, tracker)) as chunks:
+            async for chunk in chunks:
+                if chunk is None:
+                    part = normaliser.take_begun()
+                elif chunk:
+                    part = normaliser.feed(chunk)
+                else:
+                    part = normaliser.flush()
+                async for batch in self._unread(opened, part):
+                    yield batch
+
+    async def _unread(self, opened: _Opened, part: Text) -> AsyncGenerator[Batch]:
+        was_done = opened.unread.is_done
+        part = opened.unread.fresh(part)
+        if not part.text:
+            return
+        if opened.unread.lost and not was_done and not log_notices.is_about_rotation(part.text[31:].split(b"\n")[0]):
+            until = part.text[:30].decode()
+            yield self._notice(log_notices.gap(self._position.time.decode(), until, opened.pod.spec.node_name))
+        if part.stamped:
+            self._position = self._position.after(part)
+        yield Batch(opened.attempt, part, self._position)
+
+    async def _chunks(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[bytes | None]:
+        """What arrives; None where nothing more did for a moment, and nothing (b"") at the log's end."""
         may_fall_silent = self._request.follow and not opened.finished
         pending: asyncio.Future[bytes] | None = None
         chunks = aiter(opened.stream)
+        has_paused = True
         with self._api.log_slots.one():
             try:
-                last = False
-                while not last:
+                while True:
                     pending = pending or asyncio.ensure_future(anext(chunks))
-                    await asyncio.wait({pending}, timeout=SILENCE_SECONDS if may_fall_silent else None)
+                    await asyncio.wait({pending}, timeout=SILENCE_SECONDS if has_paused else BEGUN_SECONDS)
                     if not pending.done():
-                        tracker.look()
-                        if tracker.is_over or self._pods.is_gone(opened.pod) or self._pods.is_finished(opened.pod):
-                            return
+                        if not has_paused and may_fall_silent:
+                            yield None
+                        elif may_fall_silent:
+                            tracker.look()
+                            if tracker.is_over or self._pods.is_gone(opened.pod) or self._pods.is_finished(opened.pod):
+                                return
+                        has_paused = True
                         continue
                     try:
                         chunk = pending.result()
                     except StopAsyncIteration:
-                        chunk, last, opened.whole = b"", True, True
+                        opened.whole = True
+                        yield b""
+                        return
                     except Unavailable:
                         if not self._request.follow:
                             raise
                         return  # it broke off; what was not complete is read again
-                    pending = None
-                    for start in range(0, len(chunk) or 1, SLICE_BYTES):
-                        pieces = splitter.flush() if last else splitter.feed(chunk[start : start + SLICE_BYTES])
-                        pieces = self._wanted(resumption.fresh(pieces), opened.since)
-                        if pieces:
-                            self._position.note(pieces)
-                            yield Batch(opened.attempt, pieces)
-                            await asyncio.sleep(0)  # a long log does not hold up everybody else
+                    pending, has_paused = None, False
+                    yield chunk
+                    await asyncio.sleep(0)  # a long log does not hold up everybody else
             finally:
                 if pending is not None:
                     pending.cancel()
                     await asyncio.gather(pending, return_exceptions=True)
 
-    @staticmethod
-    def _wanted(pieces: list[Piece], since: str) -> list[Piece]:
-        return [piece for piece in pieces if not piece.time or piece.time >= since] if since else pieces
+
+class _Plain:
+    """Hands a log without stamps on as it is, and ends its last line."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+
+    def feed(self, chunk: bytes) -> Text:
+        self._is_open = not chunk.endswith(b"\n")
+        return Text(chunk, stamped=False)
+
+    def take_begun(self) -> Text:
+        return Text(b"")
+
+    def flush(self) -> Text:
+        return Text(b"\n" * self._is_open, stamped=False)
 
 
-def _last_lines(pieces: list[Piece], count: int | None) -> list[Piece]:
-    if count is None:
-        return pieces
-    begins = [index for index, piece in enumerate(pieces) if piece.begins]
-    return pieces[begins[-count] :] if 0 < count < len(begins) else pieces if count else []
+def _stamp(moment: datetime | None) -> bytes:
+    """A moment as the time of a line; nothing for none."""
+    return utc_time(moment.astimezone(UTC).isoformat().encode()).encode() if moment is not None else b""
 
 
 def _may_pass(error: KajitoriError) -> bool:

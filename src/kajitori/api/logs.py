@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -14,15 +16,15 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, describes
-from kajitori.api.log_merge import RankedPiece, merged
-from kajitori.api.log_request import Batch, LogRequest
+from kajitori.api.log_encoding import FRAMES, Encoding, as_frame, as_text, documents
+from kajitori.api.log_merge import RankedBatch, merged
+from kajitori.api.log_request import Cursor, LogRequest
 from kajitori.api.log_source import MemberLog
 from kajitori.api.lookup import find_run
 from kajitori.api.paging import Parameters
 from kajitori.api.results import array_of
 from kajitori.api.streams import NDJSON, TEXT, Chunks
 from kajitori.api.tracking import RunTracker
-from kajitori.api.views import LogLine
 from kajitori.core.array import Array
 from kajitori.core.nodelist import compress_ranks
 from kajitori.core.quantity import QuantityError, parse_duration_seconds
@@ -59,6 +61,11 @@ class LogParameters(Parameters):
     """Begin each line with its time; newline-delimited JSON has it always."""
     documents: bool = False
     """Newline-delimited JSON for one member, too: it tells the attempt of each line."""
+    frames: bool = False
+    """Frames of many lines, for programs: a LogFrame as a line of JSON, then as many bytes of the log as it says. A
+    frame may end within a line."""
+    resume: list[Annotated[str, Field(max_length=128)]] = Field(default_factory=list, max_length=MAX_RANKS)
+    """With frames and follow: the cursor of the last frame of each member, to go on after a broken connection."""
 
 
 @router.get(
@@ -66,10 +73,11 @@ class LogParameters(Parameters):
     responses={
         **describes(None, media_type="text/plain"),
         200: {
-            "description": "The lines of one member; of several members, or as documents, one LogLine a line.",
+            "description": "One member's lines; of several, or as documents, one LogLine a line; or frames.",
             "content": {
                 "text/plain": {"schema": {"type": "string"}},
                 NDJSON: {"schema": {"$ref": "#/components/schemas/LogLine"}},
+                FRAMES: {"schema": {"$ref": "#/components/schemas/LogFrame"}},
             },
         },
     },
@@ -82,17 +90,42 @@ async def read_logs(
     since = read_since(query.since, api.now()) if query.since else None
     run = await find_run(api, user, namespace, name)
     ranks = _ranks(run, query)
-    first = query.from_attempt if query.follow and query.attempt is None else None
-    request = LogRequest(follow=query.follow, tail=query.tail, since=since, attempt=query.attempt, first=first)
+    several = query.all_ranks or len(query.rank) > 1
+    requests = _requests(query, ranks, since, as_text=not several and not query.documents)
     meta = run.metadata
     kept = LogsOfRun(api.kept_logs, meta.namespace, meta.uid) if api.kept_logs is not None else None
-    logs = [MemberLog(api, user, run, rank, request, kept) for rank in ranks]
+    logs = [MemberLog(api, user, run, rank, request, kept) for rank, request in zip(ranks, requests, strict=True)]
     logs = await _open(logs)
-    if query.all_ranks or query.documents or len(query.rank) > 1:
-        chunks, media_type = _documents(api, user, run, logs, follow=query.follow), NDJSON
-    else:
-        chunks, media_type = _text(api, user, run, logs[0], timestamps=query.timestamps), TEXT
+    encode, media_type = _encoding(query, several=several)
+    chunks = _chunks(api, user, run, logs, encode, follow=query.follow)
     return api.streams.stream(chunks, kind="logs", media_type=media_type, cleanup=lambda: _close(logs))
+
+
+def _requests(query: LogParameters, ranks: list[int], since: datetime | None, *, as_text: bool) -> list[LogRequest]:
+    """What is wanted of each of these members. Raises InvalidInput."""
+    request = LogRequest(
+        follow=query.follow,
+        tail=query.tail,
+        since=since,
+        attempt=query.attempt,
+        first=query.from_attempt if query.follow and query.attempt is None else None,
+        timestamps=not as_text or query.timestamps or query.follow or since is not None,
+    )
+    if query.resume and not (query.follow and query.frames):
+        raise InvalidInput.one("resume", "is for frames that are followed", hint="add follow=true&frames=true")
+    cursors = {cursor.rank: cursor for cursor in map(Cursor.parse, query.resume)}
+    return [
+        replace(request, first=cursors[rank].attempt, position=cursors[rank].position) if rank in cursors else request
+        for rank in ranks
+    ]
+
+
+def _encoding(query: LogParameters, *, several: bool) -> tuple[Encoding, str]:
+    if query.frames:
+        return partial(as_frame, timestamps=query.timestamps), FRAMES
+    if several or query.documents:
+        return documents(), NDJSON
+    return partial(as_text, timestamps=query.timestamps), TEXT
 
 
 def read_since(text: str, now: datetime) -> datetime:
@@ -177,34 +210,19 @@ async def _close(logs: list[MemberLog]) -> None:
         await log.close()
 
 
-async def _text(api: Api, user: User, run: RunObject, log: MemberLog, *, timestamps: bool) -> Chunks:
-    with RunTracker(api, user, run, pods=True) as tracker:
-        async with aclosing(log.batches(tracker)) as batches:
-            async for batch in batches:
-                yield _as_text(batch, timestamps=timestamps)
-
-
-def _as_text(batch: Batch, *, timestamps: bool) -> bytes:
-    parts = []
-    for piece in batch.pieces:
-        if timestamps and piece.begins and piece.time:
-            parts.append(f"{piece.time} ".encode())
-        parts.append(piece.text)
-        if piece.ends:
-            parts.append(b"\n")
-    return b"".join(parts)
-
-
-async def _documents(api: Api, user: User, run: RunObject, logs: list[MemberLog], *, follow: bool) -> Chunks:
+async def _chunks(
+    api: Api, user: User, run: RunObject, logs: list[MemberLog], encode: Encoding, *, follow: bool
+) -> Chunks:
+    if len(logs) == 1:
+        with RunTracker(api, user, run, pods=True) as tracker:
+            async with aclosing(logs[0].batches(tracker)) as batches:
+                async for batch in batches:
+                    if chunk := encode(RankedBatch(logs[0].rank, batch)):
+                        yield chunk
+        return
     async with AsyncExitStack() as stack:
         tracked = [(log, stack.enter_context(RunTracker(api, user, run, pods=True))) for log in logs]
         lines = await stack.enter_async_context(aclosing(merged(tracked, follow=follow)))
-        async for batch in lines:
-            yield b"".join(_as_document(each) for each in batch)
-
-
-def _as_document(each: RankedPiece) -> bytes:
-    piece = each.piece
-    text = piece.text.decode(errors="replace")
-    line = LogLine(rank=each.rank, attempt=each.attempt, time=piece.time, line=text, goes_on=not piece.ends)
-    return msgspec.json.encode(line) + b"\n"
+        async for taken in lines:
+            if chunk := b"".join(map(encode, taken)):
+                yield chunk

@@ -97,6 +97,18 @@ class ResultList(View, omit_defaults=True):
     """Why details of members whose Pods are gone are missing; absent where they are not."""
 
 
+class LogFrame(View):
+    """What begins a frame of a log: so many bytes of it follow."""
+
+    rank: int
+    attempt: int
+    size: int
+    """Bytes of the log that follow this line. They may end within a line of the log, which then goes on in the member's
+    next frame."""
+    cursor: str
+    """Sent as `resume`, it lets the log go on behind this frame."""
+
+
 class LogLine(View, omit_defaults=True):
     """One line that a member printed."""
 

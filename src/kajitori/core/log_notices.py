@@ -15,6 +15,26 @@ def is_about_rotation(line: bytes) -> bool:
     return line.startswith(b"kaji: ") and line.rstrip().endswith(_ROTATED.encode())
 
 
+def gap(after: str, until: str, node: str) -> str:
+    """Lines of that time were gone when a broken connection was taken up again."""
+    return f"kaji: lines printed between {after} and {until} may be missing: node {node} had rotated them away"
+
+
+def lost_with_node(rank: int, attempt: int, node: str) -> str:
+    """A node does not answer any more, and nothing was kept."""
+    return f"kaji: what rank {rank} said last in attempt {attempt} is lost, with node {node}"
+
+
+def lost_with_pod(rank: int, attempt: int) -> str:
+    """A Pod went while nobody was connected, and nothing was kept."""
+    return f"kaji: what rank {rank} said last in attempt {attempt} is lost, with its Pod"
+
+
+def only_end_kept(rank: int, attempt: int) -> str:
+    """A Pod went, and its log was longer than what is kept of one."""
+    return f"kaji: some of what rank {rank} said in attempt {attempt} is missing here: only the end of its log was kept"
+
+
 def size_words(size_bytes: int) -> str:
     """A size for people: `812 bytes`, `66.9 MB`."""
     if size_bytes < 1000:

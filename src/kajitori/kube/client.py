@@ -360,15 +360,19 @@ class KubeClient:
         container: str = names.MEMBER_CONTAINER,
         follow: bool = False,
         tail_lines: int | None = None,
-        since_seconds: int | None = None,
+        since_time: str = "",
         timestamps: bool = False,
         previous: bool = False,
         limit_bytes: int | None = None,
     ) -> ByteStream:
-        """A container's log; with `follow` until it ends. Raises at once what the server refuses."""
+        """A container's log; with `follow` until it ends. Raises at once what the server refuses.
+
+        `since_time`: RFC 3339, of which an API server takes whole seconds, in the time of the node's own clock.
+        """
         params: dict[str, str] = {"container": container} if container else {}
-        numbers = {"tailLines": tail_lines, "sinceSeconds": since_seconds, "limitBytes": limit_bytes}
+        numbers = {"tailLines": tail_lines, "limitBytes": limit_bytes}
         params |= {name: str(value) for name, value in numbers.items() if value is not None}
+        params |= {"sinceTime": since_time} if since_time else {}
         switches = {"follow": follow, "timestamps": timestamps, "previous": previous}
         params |= {name: "true" for name, on in switches.items() if on}
         response = await self._transport.stream(

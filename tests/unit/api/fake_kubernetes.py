@@ -6,6 +6,7 @@ import asyncio
 import copy
 import itertools
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -21,11 +22,14 @@ KINDS = {"pods": "Pod", "nodes": "Node", "runs": "Run", "events": "Event"}
 EXEC_PROTOCOL = "v5.channel.k8s.io"
 
 
+_STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ")
+
+
 class FakeLog:
     """What one container has printed; more can be added while it is followed."""
 
     def __init__(self, *lines: str) -> None:
-        self.lines = list(lines)
+        self.lines = [f"{line}\n" for line in lines]
         self.ended = False
         self.open = 0
         self.status = 200
@@ -37,8 +41,9 @@ class FakeLog:
         self.left = asyncio.Event()
         """Set when a reader has hung up."""
 
-    def print(self, *lines: str) -> None:
-        self.lines += lines
+    def print(self, *lines: str, end: str = "\n") -> None:
+        """Whole lines; or, with another end, parts of one."""
+        self.lines += [f"{line}{end}" for line in lines]
         self.changed.set()
 
     def end(self) -> None:
@@ -276,8 +281,9 @@ class FakeKubernetes:
             while True:
                 lines, position = log.lines[position:], len(log.lines)
                 for line in lines:
-                    await response.write(f"{line}\n".encode())
-                    log.sent += len(line) + 1
+                    text = line if request.query.get("timestamps") == "true" else _STAMP.sub("", line)
+                    await response.write(text.encode())
+                    log.sent += len(text)
                 if log.breaks and request.transport is not None:
                     request.transport.abort()
                 if request.query.get("follow") != "true" or log.ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
 from kajitori.api import log_source
 from kajitori.api.log_lines import LINE_LIMIT_BYTES
 from kajitori.api.log_slots import MAX_LOGS
+from kajitori.core import log_notices
 from kajitori.store.blobs import open_blobs
 from kajitori.store.logs import KeptLogs, MemberLogName
 
@@ -57,7 +59,9 @@ async def test_tail_and_since_narrow_what_is_read(world: World) -> None:
     assert await read(world.http, tail=2) == "8\n9\n"
     assert await read(world.http, since="2026-11-21T10:00:07.5Z") == "8\n9\n"
     assert await read(world.http, since="2h") == "".join(f"{second}\n" for second in range(10))
-    assert int(world.kubernetes.log_requests[-1]["sinceSeconds"]) == 7201
+    assert (
+        world.kubernetes.log_requests[-1]["sinceTime"] == f"{world.api.now() - timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}"
+    )
 
 
 async def test_a_member_that_has_not_started_has_no_log_yet(world: World) -> None:
@@ -356,6 +360,128 @@ async def test_what_is_refused_is_refused_before_the_answer_begins(world: World)
     world.kubernetes.denied.add(("ada", "get", "pods/log", "team"))
     for params in ({}, {"follow": "true"}, {"allRanks": "true"}, {"follow": "true", "fromAttempt": "2"}):
         assert (await world.http.get(PATH, params=params)).status_code == 403
+
+
+Frame = tuple[dict[str, Any], str]
+
+
+def frames_of(content: bytes) -> list[Frame]:
+    """The header of each frame and its text; of those with any."""
+    found = []
+    while content:
+        head, _, content = content.partition(b"\n")
+        header = json.loads(head)
+        found.append((header, content[: header["size"]].decode()))
+        content = content[header["size"] :]
+    return [frame for frame in found if frame[1]]
+
+
+class Frames:
+    """Frames of a stream, as they come."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._chunks = response.aiter_bytes()
+        self._rest = b""
+        self.cursor = ""
+
+    async def text(self, wanted: str) -> None:
+        """Reads until this was said, and nothing else."""
+        said = ""
+        while said != wanted:
+            assert wanted.startswith(said), said
+            head, newline, rest = self._rest.partition(b"\n")
+            header: dict[str, Any] = json.loads(head) if newline else {"size": 1}
+            if len(rest) < header["size"]:
+                self._rest += await anext(self._chunks)
+                continue
+            said += rest[: header["size"]].decode()
+            self.cursor, self._rest = header["cursor"], rest[header["size"] :]
+
+
+async def test_a_line_is_told_before_its_end(world: World, served: httpx2.AsyncClient) -> None:
+    """A progress bar that is redrawn; who goes on after a broken connection goes on in the middle of it."""
+    made = put_run(world)
+    log = FakeLog(at(1, "begins"))
+    put_member(world, made, log)
+    await world.caught_up()
+    params: dict[str, Any] = {"follow": "true", "frames": "true"}
+    async with served.stream("GET", PATH, params=params) as response:
+        frames = Frames(response)
+        await frames.text("begins\n")
+        log.print(at(2, "\r 10%"), end="")
+        await frames.text("\r 10%")
+        log.print("\r 20%", end="")
+        await frames.text("\r 20%")
+    log.print("\r100%")
+    async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
+        again = Frames(response)
+        await again.text("\r100%\n")
+        log.print(at(3, "more"))
+        await again.text("more\n")
+
+
+async def test_parts_of_lines_are_documents_that_go_on(world: World, served: httpx2.AsyncClient) -> None:
+    log = FakeLog(at(1, "語"[:1]))
+    put_member(world, put_run(world), log)
+    await world.caught_up()
+    async with served.stream("GET", PATH, params={"follow": "true", "documents": "true"}) as response:
+        lines = response.aiter_lines()
+        assert json.loads(await anext(lines))["line"] == "語"
+        log.print(at(2, "10%"), end="")
+        assert json.loads(await anext(lines)) == {
+            "rank": 0,
+            "attempt": 1,
+            "time": "2026-11-21T10:00:02.000000000Z",
+            "line": "10%",
+            "goesOn": True,
+        }
+        log.print("20%")
+        assert json.loads(await anext(lines))["line"] == "20%"
+
+
+async def test_frames_go_on_for_each_member_where_it_was(world: World, served: httpx2.AsyncClient) -> None:
+    """In whatever attempt that is: none of its lines is told twice, none is left out."""
+    made = put_run(world, attempt=2, replicas=3)
+    logs = [FakeLog(at(1, "a0"), at(1, "b0"), at(4, "c0")), FakeLog(at(2, "a1"), at(3, "b1")), FakeLog(at(5, "a2"))]
+    for rank, log in enumerate(logs):
+        put_member(world, made, log, attempt=2, rank=rank)
+        log.ended = True
+        world.kubernetes.change("pods", f"bert-2-{rank}", status=pod(made, phase="Succeeded")["status"])
+    world.kubernetes.change("runs", "bert", status=attempts(2, phase="Succeeded"))
+    await world.caught_up()
+    params: dict[str, Any] = {"follow": "true", "frames": "true", "allRanks": "true"}
+    first = frames_of((await world.http.get(PATH, params=params)).content)
+    assert "".join(text for _, text in first) == "a0\nb0\na1\nb1\nc0\na2\n"
+    for read in range(len(first)):
+        cursors = {header["rank"]: header["cursor"] for header, _ in first[:read]}
+        again = await world.http.get(PATH, params=params | {"resume": list(cursors.values())})
+        assert [text for _, text in frames_of(again.content)] == [text for _, text in first[read:]]
+    wrong = await world.http.get(PATH, params=params | {"resume": "0.1.soon"})
+    assert wrong.json()["faults"][0]["field"] == "resume"
+
+
+async def test_lines_that_were_rotated_away_meanwhile_are_said_to_be(world: World, served: httpx2.AsyncClient) -> None:
+    """A kubelet of ours says so itself, and by how much; another's log just goes on later."""
+    made = put_run(world)
+    log = FakeLog(at(1, "a"), at(2, "half of a line"))
+    put_member(world, made, log)
+    await world.caught_up()
+    params: dict[str, Any] = {"follow": "true", "frames": "true"}
+    async with served.stream("GET", PATH, params=params) as response:
+        frames = Frames(response)
+        await frames.text("a\nhalf of a line\n")
+    world.kubernetes.logs["team", "bert-1-0"] = FakeLog(at(8, "b"))
+    gap = (
+        "kaji: lines printed between 2026-11-21T10:00:02.000000000Z and 2026-11-21T10:00:08.000000000Z may be missing: "
+    )
+    async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
+        again = Frames(response)
+        await again.text(f"{gap}node n1 had rotated them away\nb\n")
+    said = log_notices.dropped_by_rotation(1234)
+    world.kubernetes.logs["team", "bert-1-0"] = FakeLog(at(7, said), at(8, "b"))
+    async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
+        again = Frames(response)
+        await again.text(f"{said}\nb\n")
 
 
 async def test_several_members_are_merged_by_time(world: World) -> None:
