@@ -29,6 +29,7 @@ class ClusterOptions:
     context: str | None = None
     """None: the kubeconfig's current one."""
     log_level: str = "info"
+    log_format: str = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,7 @@ class UpOptions:
     blobs: str | None = None
     """URL of the store for code and kept logs; None: the folder `blobs` under `data`."""
     log_level: str = "warning"
+    log_format: str = "text"
 
     def __post_init__(self) -> None:
         faults = [
@@ -175,12 +177,15 @@ class ControllerOptions(ClusterOptions):
     """Where the Lease lies by which one of several is chosen."""
     identity: str = ""
     """Its name in that Lease; empty: host name and process."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """Of metrics and probes; 0 is any."""
     blobs: str | None = None
     """As in ServerOptions."""
 
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
-        _raise([*_file_faults(*files), *_namespace_faults(self.namespace)])
+        _raise([*_file_faults(*files), *_namespace_faults(self.namespace), *_port_faults(("--port", self.port))])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,6 +287,7 @@ class AgentOptions:
     port: int = 9465
     """Of /metrics; 0 is any."""
     log_level: str = "info"
+    log_format: str = "text"
 
     def __post_init__(self) -> None:
         faults = [*_port_faults(("--port", self.port)), *_file_faults(("--policy", self.policy))]

@@ -259,9 +259,11 @@ class Site:
 
     def lease_age(self) -> float:
         """How long ago the Web API saw the controllers' Lease change, as its metrics say."""
-        text = httpx2.get(f"{self.url}/metrics", trust_env=False).text
-        lines = (line.split() for line in text.splitlines())
-        return next(float(line[1]) for line in lines if line[:1] == ["kajitori_controller_lease_age_seconds"])
+        return _figures(self.url)["kajitori_controller_lease_age_seconds"]
+
+    def figures(self, controller: str) -> dict[str, float]:
+        """What the metrics of a controller say that have no labels."""
+        return _figures(self.log(controller).split("metrics and probes: ")[1].split()[0])
 
     def nodes_are_ready(self) -> bool:
         nodes = {node["metadata"]["name"]: node["spec"].get("taints") for node in self.get("/api/v1/nodes")["items"]}
@@ -308,6 +310,11 @@ def running_site(folder: Path) -> Iterator[Site]:
 async def _install(cluster: RealCluster) -> None:
     async with cluster.client() as client:
         await install(client)
+
+
+def _figures(url: str) -> dict[str, float]:
+    lines = httpx2.get(f"{url}/metrics", trust_env=False).text.splitlines()
+    return {line.split()[0]: float(line.split()[1]) for line in lines if "{" not in line and "#" not in line}
 
 
 def _account(name: str) -> dict[str, Any]:

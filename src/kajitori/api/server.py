@@ -13,6 +13,7 @@ from types import TracebackType
 
 import uvicorn
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
 from kajitori.api.context import Api
 from kajitori.errors import Unavailable
@@ -60,6 +61,12 @@ class ApiServer:
         """Where it listens."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self._certificate else 'http'}://{host}:{self.port}"
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """What its /metrics shows."""
+        api: Api = self._app.state.kajitori
+        return api.registry
 
     async def start(self) -> None:
         """Returns when it accepts connections. Raises Unavailable where the address cannot be had."""

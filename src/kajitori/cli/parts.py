@@ -12,6 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 
 
 def kubeconfig_options(function: F) -> F:
@@ -28,6 +29,19 @@ def log_level_option(default: str) -> Callable[[F], F]:
     return click.option(
         "--log-level", type=click.Choice(LOG_LEVELS), metavar="|".join(LOG_LEVELS), default=default, show_default=True
     )
+
+
+def log_options(default: str) -> Callable[[F], F]:
+    """`--log-level` and `--log-format`, for processes that run for long."""
+    form = click.option(
+        "--log-format",
+        type=click.Choice(LOG_FORMATS),
+        metavar="|".join(LOG_FORMATS),
+        default="text",
+        show_default=True,
+        help="json: one document a line.",
+    )
+    return lambda function: log_level_option(default)(form(function))
 
 
 def policy_option(function: F) -> F:

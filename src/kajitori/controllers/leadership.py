@@ -56,6 +56,8 @@ class Leadership:
         self._election = Election(identity, self._terms)
         self._deadline = 0.0
         self._ending = threading.Event()
+        self._bug: Exception | None = None
+        """What ended the thread that renews the Lease, if anything did."""
 
     def permit(self) -> float:
         """For how many seconds a write may last that begins now. Raises NotLeading where there are none left."""
@@ -64,14 +66,22 @@ class Leadership:
             raise NotLeading("this controller does not lead; what it was about to write is left to the leader")
         return left
 
+    @property
+    def leads(self) -> bool:
+        """Whether this candidate leads now."""
+        return self._clock() < self._deadline
+
     async def lead(self, work: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
         """Does the work whenever this candidate leads, until `stop` is set; cancels it where the lead is lost."""
         self._ending.clear()
-        thread = threading.Thread(target=lambda: asyncio.run(self._campaign()), name="leadership", daemon=True)
+        self._bug = None
+        thread = threading.Thread(target=self._campaign_in_thread, name="leadership", daemon=True)
         thread.start()
         try:
             while not stop.is_set():
-                if self._clock() >= self._deadline:
+                if self._bug is not None:
+                    raise self._bug  # nothing renews the Lease any more: better to end, and to be started again
+                if not self.leads:
                     await _pause(stop, 0.1)
                     continue
                 log.info("%s leads", self._election.identity)
@@ -97,6 +107,12 @@ class Leadership:
                 await task
 
     # ------------------------------------------------------------------------------------------ in the thread
+
+    def _campaign_in_thread(self) -> None:
+        try:
+            asyncio.run(self._campaign())
+        except Exception as bug:
+            self._bug = bug
 
     async def _campaign(self) -> None:
         """Takes and renews the Lease until the end; then gives it back, so that a follower need not wait."""

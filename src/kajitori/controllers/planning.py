@@ -23,11 +23,13 @@ from kajitori.core.explain import Explainer
 from kajitori.core.giving_way import Request
 from kajitori.core.planner import Placement, Shortage
 from kajitori.core.status import GivesWay, RunStatus
+from kajitori.core.times import parse_time
 from kajitori.kube.applicants import request_of
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.giving_way import ASKS, key_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
+from kajitori.monitoring.controller import ControllerMetrics
 
 WAITING_INTERVAL = timedelta(seconds=5)
 """How often the words of a waiting run are renewed while its reason stays the same."""
@@ -61,7 +63,9 @@ class Planning:
         starter: Starter,
         provisioning: Provisioning,
         now: Callable[[], datetime],
+        metrics: ControllerMetrics | None = None,
     ) -> None:
+        self._metrics = metrics = metrics or ControllerMetrics.unread()
         self._mirror = mirror
         self._cluster = cluster
         self._work = work
@@ -69,7 +73,7 @@ class Planning:
         self._starter = starter
         self._provisioning = provisioning
         self._now = now
-        self._queue = Queue(mirror, cluster)
+        self._queue = Queue(mirror, cluster, metrics)
         self.growing = Growing(mirror, cluster)
         self.first_look = FirstLook()
         self._changed = False
@@ -152,6 +156,10 @@ class Planning:
     def plan(self) -> None:
         """Looks at the whole queue if it is time to; else, where something has changed, at its heads alone. Each rests
         for a multiple of what it takes."""
+        self._plan_if_due()
+        self._metrics.waiting_runs.set(len(self._queue))
+
+    def _plan_if_due(self) -> None:
         if not len(self._queue) or self.first_look.seconds_left():
             return
         loop, again = asyncio.get_running_loop(), self._look_again_at
@@ -159,14 +167,16 @@ class Planning:
         if began >= self._rests_until:
             if self._changed or self._only_heads_seen or is_due:
                 self._changed = self._only_heads_seen = False
-                self._plan_all()
+                with self._metrics.step("whole"):
+                    self._plan_all()
                 rest = REST_OF_WHOLE_WHEN_BUSY if self._statuses.are_held_up else REST_OF_WHOLE
                 self._rests_until = loop.time() + rest * (loop.time() - began)
         elif self._changed and began >= self._heads_rest_until:
             self._changed, self._only_heads_seen = False, True
             self._look_for_outdated()
             busy = self._work.busy | self._outdated
-            self._begin_all(self._queue.plan_heads(busy, self._time_of_facts(), self._turns.left))
+            with self._metrics.step("heads"):
+                self._begin_all(self._queue.plan_heads(busy, self._time_of_facts(), self._turns.left))
             rest = REST_OF_HEADS_WHEN_BUSY if self._statuses.are_held_up else REST_OF_HEADS
             self._heads_rest_until = loop.time() + rest * (loop.time() - began)
 
@@ -186,13 +196,15 @@ class Planning:
             self._plan_at(cycle.look_again_at)
         freed = self._freed(cycle)
         freed_for = [key for key, words in freed.items() if ASKS in words]
-        asking = self._provisioning.plan(cycle, self._time_of_facts(), freed_for)
+        with self._metrics.step("provision"):
+            asking = self._provisioning.plan(cycle, self._time_of_facts(), freed_for)
         if asking.look_again_at is not None:
             self._plan_at(asking.look_again_at)
         if cycle.explainer is not None:
-            for waiting, shortage in (each for each in cycle.waits if each[0].key not in self._work.busy):
-                name = waiting.request.key
-                self._explain(waiting, shortage, cycle.explainer, freed.get(name, ""), asking.of(name))
+            with self._metrics.step("explain"):
+                for waiting, shortage in (each for each in cycle.waits if each[0].key not in self._work.busy):
+                    name = waiting.request.key
+                    self._explain(waiting, shortage, cycle.explainer, freed.get(name, ""), asking.of(name))
 
     def _look_for_outdated(self) -> None:
         """Has those decided about again for which policy or nodes have changed: policy is asked for each attempt."""
@@ -236,10 +248,17 @@ class Planning:
             except BaseException:
                 self._queue.doubt(waiting.key, self._now())
                 raise
+            self._note_nodes_given(waiting)
             ranks = list(gang.node_by_rank(status.attempt)) if status.attempt is not None else ()
             await self._starter.create(waiting.run, waiting.admitted, status, ranks, version)
         finally:
             self._note_begun(waiting.key)
+
+    def _note_nodes_given(self, waiting: Waiting) -> None:
+        self._metrics.attempts.inc()
+        before, queued_at = waiting.status, parse_time(waiting.status.queued_at)
+        if queued_at is not None and not before.started_at and not before.failed_starts:
+            self._metrics.queue_wait_seconds.observe(max(0.0, (self._now() - queued_at).total_seconds()))
 
     def _note_begun(self, key: Key) -> None:
         """Another may begin."""

@@ -30,6 +30,7 @@ from kajitori.kube.giving_way import GivingWay, key_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Look, Outlook
+from kajitori.monitoring.controller import ControllerMetrics
 
 HEADS = 32
 """Runs of one shape that are looked at between two looks at the whole queue."""
@@ -155,7 +156,8 @@ def _asking(request: GangRequest, queued: Queued) -> Queued:
 class Queue:
     """Waiting runs, and what placed ones take before their Pods show it."""
 
-    def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
+    def __init__(self, mirror: Mirror, cluster: ClusterView, metrics: ControllerMetrics | None = None) -> None:
+        self._metrics = metrics or ControllerMetrics.unread()
         self._mirror = mirror
         self._cluster = cluster
         self._outlook = Outlook(mirror, cluster)
@@ -224,11 +226,15 @@ class Queue:
         applicants = [Applicant(waiting.run, barred(waiting.request)) for waiting in by_key.values()]
         back = self._come_back(applicants, snapshot)
         keys = {placement.key for placement in back}
-        settled = self.giving_way.settle((each for each in applicants if each.request.key not in keys), snapshot, now)
-        settled = self._widened(replace(settled, placements=(*back, *settled.placements)), applicants)
+        others = (each for each in applicants if each.request.key not in keys)
+        with self._metrics.step("settle"):
+            settled = self.giving_way.settle(others, snapshot, now)
+            settled = self._widened(replace(settled, placements=(*back, *settled.placements)), applicants)
         snapshot, placed = settled.state, list(self._endings(now))
-        look = self._outlook.look(applicants, snapshot, now, placed=placed, settled=settled.keys)
-        requests = self.giving_way.ask(look, applicants, settled, now)
+        with self._metrics.step("schedule"):
+            look = self._outlook.look(applicants, snapshot, now, placed=placed, settled=settled.keys)
+        with self._metrics.step("preempt"):
+            requests = self.giving_way.ask(look, applicants, settled, now)
         for placement in look.schedule.placements:
             occupy(snapshot, by_key[placement.key].request.member, placement.nodes)
         own, fit = (

@@ -50,6 +50,7 @@ from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 from kajitori.kube.stored_runs import life_of
+from kajitori.monitoring.controller import ControllerMetrics
 from kajitori.settings import LEASE_NAMESPACE
 from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
@@ -74,9 +75,11 @@ class RunController:
         code: CodeStore | None = None,
         now: Callable[[], datetime] | None = None,
         node_patience: timedelta = NODE_PATIENCE,
+        metrics: ControllerMetrics | None = None,
     ) -> None:
         """`namespace` is where the key of members' tickets lies; without `kept_logs` logs go with their Pods;
-        `code` is tidied up."""
+        `code` is tidied up; what it does is counted in `metrics`."""
+        self._metrics = metrics = metrics or ControllerMetrics.unread()
         self._client = client
         self._mirror = mirror
         self._cluster = cluster
@@ -92,11 +95,13 @@ class RunController:
         self._provisioning = Provisioning(client, cluster, self._note_request)
         self._health = HealthKeeper(client, mirror, cluster, self._events, now)
         self._work = WorkQueue(now, self._note_done)
-        self._statuses = Statuses(client, mirror, self._events, now)
+        self._statuses = Statuses(client, mirror, self._events, now, metrics)
         self._starter = Starter(
             client, mirror, cluster, self._statuses, self._provisioning, self._networks, namespace, now
         )
-        self._planning = Planning(mirror, cluster, self._work, self._statuses, self._starter, self._provisioning, now)
+        self._planning = Planning(
+            mirror, cluster, self._work, self._statuses, self._starter, self._provisioning, now, metrics
+        )
         results = kept_logs.results if kept_logs is not None else None
         self._results = ResultKeeper(client, self._logs, results, self._work.wake)
         self._decided: dict[Key, tuple[tuple[str, int, int], tuple[RunSpec, Decision]]] = {}
@@ -118,6 +123,7 @@ class RunController:
         caring = asyncio.create_task(self._health.keep_forever())
         growing = asyncio.create_task(self._grow_forever())
         expiring = asyncio.create_task(expire_forever(self._mirror, self._cluster, self._now, self._work.add))
+        self._metrics.terms.inc()
         try:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
@@ -138,6 +144,7 @@ class RunController:
                 # 3. Plan all that wait as one queue.
                 self._planning.plan()
         finally:
+            self._metrics.waiting_runs.set(0)
             unsubscribe()
             no_longer_told()
             tasks = [stopping, telling, asking, provisioning, restricting, tidying, caring, growing, expiring]
@@ -282,6 +289,7 @@ class RunController:
         step = gang.next_step(life, members, self._mirror.shown_until(self._now()))
         ended = asyncio.get_running_loop().time()
         self._work.rest(key, ended - began)
+        self._metrics.note_step("reconcile", ended - began)
         if admitted.life.sweep is not None:
             step = self._take_away(run, step, seen)
         await self._perform(key, run, admitted, step, members)

@@ -18,6 +18,7 @@ from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS
+from kajitori.monitoring.controller import ControllerMetrics
 
 STATUS_INTERVAL = timedelta(seconds=1)
 """A Run is written at most this often while only its counts change (rule 8)."""
@@ -52,7 +53,15 @@ class _Written:
 class Statuses:
     """The one way in which the controllers write what a Run's status says."""
 
-    def __init__(self, client: KubeClient, mirror: Mirror, events: EventRecorder, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        mirror: Mirror,
+        events: EventRecorder,
+        now: Callable[[], datetime],
+        metrics: ControllerMetrics | None = None,
+    ) -> None:
+        self._metrics = metrics or ControllerMetrics.unread()
         self._client = client
         self._mirror = mirror
         self._events = events
@@ -74,7 +83,21 @@ class Statuses:
         if status.attempt is not None and not status.attempt.created:
             written.made = None  # of the same number, where an API server was given a backup's data
         self._announce(run, before or run.status, status)
+        self._count(before or run.status or RunStatus(), status)
         return version
+
+    def _count(self, old: RunStatus, status: RunStatus) -> None:
+        """Counts what a write tells: setbacks by their reason, ends, and whom runs were told to give way to."""
+        if status.phase.is_final and not old.phase.is_final:
+            self._metrics.runs_ended.labels(status.phase.value).inc()
+        setbacks = _setbacks(status) - _setbacks(old)
+        failed = status.phase is Phase.FAILED and old.phase is not Phase.FAILED
+        if (setbacks > 0 and status.reason is not Reason.GROWS) or failed:
+            self._metrics.failures.labels(_reason_of(status)).inc(max(1, setbacks))
+        known = {asked.waiting for asked in old.gives_way.each} if old.gives_way is not None else set()
+        for asked in status.gives_way.each if status.gives_way is not None else ():
+            if asked.waiting not in known:
+                self._metrics.preemptions.labels("guarantee" if asked.guaranteed else "priority").inc()
 
     def _announce(self, run: RunObject, before: RunStatus | None, status: RunStatus) -> None:
         """Turns of a run, and of what it asked an autoscaler for, as Events."""
@@ -184,6 +207,20 @@ def _without_start(status: RunStatus) -> tuple[object, ...]:
         return _turning_point(status)
     number = status.attempt.number if status.attempt else 0
     return (status.restarts, status.interruptions, number)
+
+
+def _setbacks(status: RunStatus) -> int:
+    """How often something of a run ended otherwise than wanted; of a sweep, members that failed for good."""
+    lost = status.members.failed if status.sweep is not None else 0
+    return status.restarts + status.interruptions + lost
+
+
+def _reason_of(status: RunStatus) -> str:
+    """Why, from the closed set of reasons; of a sweep as its newest member worth a look tells."""
+    if status.sweep is not None and status.notable:
+        newest = max(status.notable, key=lambda each: each.since)
+        return newest.reason if newest.reason in set(Reason) else Reason.PROGRAM_FAILED.value
+    return status.reason.value or "unknown"
 
 
 def _told(status: RunStatus) -> tuple[object, ...]:

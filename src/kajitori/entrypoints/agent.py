@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import ssl
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,8 @@ from kajitori.agent.reporting import Reporting
 from kajitori.agent.server import serving
 from kajitori.agent.servers import Servers
 from kajitori.agent.state import LedgerFile, alone, alone_here, discard
-from kajitori.errors import InvalidInput, Unavailable, Unsupported
+from kajitori.entrypoints.logs import begin_logging, is_json, log_end, say
+from kajitori.errors import InvalidInput, KajitoriError, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
 from kajitori.settings import AgentOptions
 
@@ -45,9 +45,17 @@ SILENT_ROUNDS = 4
 
 def agent(options: AgentOptions) -> int:
     """Counts until it is told to stop. What it counted stays in the kernel and in its folder for the next one."""
-    logging.basicConfig(
-        level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    begin_logging(options)
+    try:
+        _count(options)
+    except KajitoriError as error:
+        if is_json():
+            return log_end(error)
+        raise
+    return 0
+
+
+def _count(options: AgentOptions) -> None:
     _require_root()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -66,12 +74,10 @@ def agent(options: AgentOptions) -> int:
             _reporting(options, counting, section),
         ):
             words = ", ".join(engine.name for engine in engines)
-            sys.stderr.write(f"Counting ({words}); metrics at http://{options.host}:{port}/metrics.\n")
-            sys.stderr.flush()
+            say(f"Counting ({words}); metrics at http://{options.host}:{port}/metrics.")
             gc.collect()
             gc.freeze()
             _go_on(rounds, section, source, stop)
-    return 0
 
 
 def remove(data: Path) -> list[str]:

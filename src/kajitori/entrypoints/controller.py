@@ -6,16 +6,23 @@ import asyncio
 
 from kajitori.controllers.runs import RunController
 from kajitori.entrypoints.leader import candidate
-from kajitori.entrypoints.process import run_until_told, say, stop_signal
+from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.process import run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror import Mirror
+from kajitori.monitoring.controller import LEADING, REQUESTS_AT_A_TIME, ControllerMetrics
+from kajitori.monitoring.metrics import POLICY_FAULTS, new_registry
+from kajitori.monitoring.probes import ProbeServer
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import ControllerOptions
 from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
+
+STALE_SECONDS = 10.0
+"""A controller that sees the cluster as it was longer ago is not ready to lead."""
 
 
 def controller(options: ControllerOptions) -> int:
@@ -29,17 +36,35 @@ def controller(options: ControllerOptions) -> int:
         kept_logs = KeptLogs(blobs) if blobs is not None else None
         code = CodeStore(blobs) if blobs is not None else None
         leadership = await candidate(config, options.namespace, options.identity)
-        async with KubeClient(config, write_permit=leadership.permit) as client, Mirror(client) as mirror:
+        metrics = ControllerMetrics(new_registry())
+        async with (
+            KubeClient(config, write_permit=leadership.permit, on_write_error=metrics.note_write_error) as client,
+            Mirror(client) as mirror,
+            ProbeServer(metrics.registry, host=options.host, port=options.port, ready=lambda: _wrong(mirror)) as probes,
+        ):
+            metrics.tell_mirror(lambda: mirror.synced, lambda: mirror.trouble, mirror.age_seconds)
+            metrics.tell(LEADING, lambda: leadership.leads)
+            metrics.tell(REQUESTS_AT_A_TIME, lambda: client.limiter.window.size)
+            metrics.tell(POLICY_FAULTS, lambda: len(policy.current().faults))
             await mirror.wait_synced()
             view = ClusterView(mirror, policy)
-            say("Kajitori's controller is at work.")
+            say(f"Kajitori's controller is at work; metrics and probes: {probes.url}")
 
             async def lead(over: asyncio.Event) -> None:
                 running = RunController(
-                    client, mirror, view, namespace=options.namespace, kept_logs=kept_logs, code=code
+                    client, mirror, view, namespace=options.namespace, kept_logs=kept_logs, code=code, metrics=metrics
                 )
                 await running.run(over)
 
             await leadership.lead(lead, stop)
 
-    return run_until_told(work(), options.log_level, may_lead=True)
+    return run_until_told(work(), options, may_lead=True)
+
+
+def _wrong(mirror: Mirror) -> str:
+    """Why this controller could not lead now; empty if it could."""
+    if not mirror.synced:
+        return f"the cluster's state is still being read: {mirror.trouble}"
+    age_seconds = mirror.age_seconds()
+    stale = f"it sees the cluster as it was {age_seconds:.0f} s ago: {mirror.trouble}"
+    return stale if age_seconds > STALE_SECONDS else ""

@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 
 from kajitori.core.quantity import parse_cpu_millis, parse_spec_memory_bytes
-from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, say, stop_signal
+from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal
 from kajitori.local.kubelet.kubelet import Kubelet
 from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.local.kubelet.uninstall import uninstall
@@ -25,7 +26,7 @@ def node(options: NodeOptions) -> int:
             say(f"This machine is node {settings.node_name}.")
             await kubelet.run(stop)
 
-    return run_until_told(work(), options.log_level)
+    return run_until_told(work(), options)
 
 
 def remove(data: Path, force: bool) -> list[str]:

@@ -8,7 +8,6 @@ import gc
 import getpass
 import logging
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import uvloop
 
+from kajitori.entrypoints.logs import LogOptions, begin_logging, is_json, log_end
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
@@ -32,12 +32,26 @@ Part = Callable[[asyncio.Event], Awaitable[None]]
 """Works until the event is set."""
 
 
-def run_until_told(work: Coroutine[Any, Any, None], log_level: str, *, may_lead: bool = False) -> int:
-    """Runs one process's work. Errors for users come out as themselves, never inside a group."""
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+def run_until_told(work: Coroutine[Any, Any, None], options: LogOptions, *, may_lead: bool = False) -> int:
+    """Runs one process's work; returns its exit code. Errors for users come out as themselves, never inside a group;
+    where the log is JSON they are logged, as any other line."""
+    begin_logging(options)
     look_for_garbage_seldom()
+    try:
+        _run(work, may_lead=may_lead)
+    except KajitoriError as error:
+        if is_json():
+            return log_end(error)
+        raise
+    except Exception:
+        if is_json():
+            log.critical("this is a bug in kaji", exc_info=True)
+            return KajitoriError.exit_code
+        raise
+    return 0
+
+
+def _run(work: Coroutine[Any, Any, None], *, may_lead: bool) -> None:
     try:
         run_loop(work, may_lead=may_lead)
     except BaseExceptionGroup as group:
@@ -48,7 +62,6 @@ def run_until_told(work: Coroutine[Any, Any, None], log_level: str, *, may_lead:
                 first = first.exceptions[0]
             raise first from group
         raise
-    return 0
 
 
 def look_for_garbage_seldom() -> None:
@@ -125,9 +138,3 @@ def node_name(text: str) -> str:
     """A node's name out of a host name or a GPU type."""
     kept = "".join(char if char.isalnum() or char in "-." else "-" for char in text.lower()).strip("-.")
     return kept or f"node-{getpass.getuser()}"
-
-
-def say(*lines: str) -> None:
-    """Lines for whoever started this process, on stderr, at once."""
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
-    sys.stderr.flush()

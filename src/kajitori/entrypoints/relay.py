@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ssl
 
-from kajitori.entrypoints.process import existing, run_until_told, say, stop_signal
+from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.errors import Fault, InvalidInput
 from kajitori.kube.agents import AgentTokens
 from kajitori.kube.mirror import Mirror
@@ -35,7 +36,7 @@ def relay(options: RelayOptions) -> int:
                 say(f"Kajitori's relay: {server.url}")
                 await stop.wait()
 
-    return run_until_told(work(), options.log_level)
+    return run_until_told(work(), options)
 
 
 def _tls(options: RelayOptions) -> ssl.SSLContext | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
-from kajitori.entrypoints.process import existing, run_until_told, say, stop_signal
+from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of, code_limits
 from kajitori.kube.install import install
 from kajitori.kube.mirror import Mirror
@@ -49,4 +50,4 @@ def server(options: ServerOptions) -> int:
                     say(f"Kajitori's Web API: {web.url}")
                     await stop.wait()
 
-    return run_until_told(work(), options.log_level)
+    return run_until_told(work(), options)

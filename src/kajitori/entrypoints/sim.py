@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kajitori.entrypoints.process import (
-    GPU_TYPE_LABEL,
-    existing,
-    node_name,
-    run_until_told,
-    say,
-    stop_signal,
-    supervise,
-)
+from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal, supervise
 from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.settings import SimOptions, UpOptions
 
@@ -28,7 +21,7 @@ def sim(options: SimOptions) -> int:
             say(f"{options.nodes} simulated nodes.")
             await supervise(pools, stop)
 
-    return run_until_told(work(), options.log_level)
+    return run_until_told(work(), options)
 
 
 def pools_of(options: UpOptions | SimOptions) -> list[SimSettings]:

@@ -22,7 +22,8 @@ from kajitori.controllers.runs import RunController
 from kajitori.core.leadership import Standing
 from kajitori.core.policy import Policy, on_own_cluster, own_machine_policy
 from kajitori.entrypoints.leader import candidate
-from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, say, stop_signal, supervise
+from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
 from kajitori.entrypoints.sim import pools_of
 from kajitori.entrypoints.stores import code_limits
 from kajitori.errors import Unavailable
@@ -38,6 +39,7 @@ from kajitori.local.kubelet.kubelet import Kubelet
 from kajitori.local.kubelet.machine import try_mounts
 from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.local.sim import SimulatedNodes
+from kajitori.monitoring.controller import LEADING, ControllerMetrics
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import LEASE_NAMESPACE, UpOptions
@@ -53,8 +55,8 @@ OWN_IMAGE = "kajitori"
 def up(options: UpOptions) -> int:
     """The whole platform in one process, on an embedded cluster or on an existing one."""
     if options.kubeconfig is None:
-        return run_until_told(_up_embedded(options), options.log_level)
-    return run_until_told(_up_existing(options), options.log_level, may_lead=True)
+        return run_until_told(_up_embedded(options), options)
+    return run_until_told(_up_existing(options), options, may_lead=True)
 
 
 async def _up_embedded(options: UpOptions) -> None:
@@ -73,7 +75,9 @@ async def _up_embedded(options: UpOptions) -> None:
         mounts = options.kubelet and try_mounts(options.data / "probe").possible
         policy = _policy_of(options, _own_machine(options.data, mounts))
         cluster = await closing.enter_async_context(EmbeddedCluster(settings))
-        client = await closing.enter_async_context(KubeClient(cluster.client_config()))
+        metrics = ControllerMetrics.unread()
+        config, told = cluster.client_config(), metrics.note_write_error
+        client = await closing.enter_async_context(KubeClient(config, on_write_error=told))
         await install(client)
         for namespace in (options.namespace, LEASE_NAMESPACE):
             await ensure_namespace(client, namespace)
@@ -94,6 +98,7 @@ async def _up_embedded(options: UpOptions) -> None:
             policy,
             parts,
             stop,
+            metrics,
             token=cluster.token,
             kubeconfig=cluster.kubeconfig,
             kubelet=kubelet,
@@ -112,7 +117,13 @@ async def _up_existing(options: UpOptions) -> None:
         policy = _policy_of(options, None)
         token = ensure_token(options.data / "token")
         leadership = await candidate(config, LEASE_NAMESPACE, "")
-        async with KubeClient(config) as client, KubeClient(config, write_permit=leadership.permit) as writer:
+        metrics = ControllerMetrics.unread()
+        metrics.tell(LEADING, lambda: leadership.leads)
+        permit, told = leadership.permit, metrics.note_write_error
+        async with (
+            KubeClient(config) as client,
+            KubeClient(config, write_permit=permit, on_write_error=told) as writer,
+        ):
 
             def as_caller(shown: str) -> KubeClient:
                 own = secrets.compare_digest(shown.encode(), token.encode())
@@ -121,7 +132,13 @@ async def _up_existing(options: UpOptions) -> None:
             def run_controller(mirror: Mirror, blobs: Blobs) -> Part:
                 view = ClusterView(mirror, policy)
                 controller = partial(
-                    RunController, writer, mirror, view, kept_logs=KeptLogs(blobs), code=CodeStore(blobs)
+                    RunController,
+                    writer,
+                    mirror,
+                    view,
+                    kept_logs=KeptLogs(blobs),
+                    code=CodeStore(blobs),
+                    metrics=metrics,
                 )
                 return lambda stop: leadership.lead(lambda over: controller().run(over), stop)
 
@@ -131,6 +148,7 @@ async def _up_existing(options: UpOptions) -> None:
                 policy,
                 [],
                 stop,
+                metrics,
                 token=token,
                 kubeconfig=options.kubeconfig,
                 run_controller=run_controller,
@@ -144,6 +162,7 @@ async def _serve(
     policy: PolicyFile,
     parts: list[tuple[str, Part]],
     stop: asyncio.Event,
+    metrics: ControllerMetrics,
     *,
     token: str,
     kubeconfig: Path | None,
@@ -159,7 +178,8 @@ async def _serve(
         if run_controller is None:
             view = ClusterView(mirror, policy)
             kept_logs, code = KeptLogs(blobs), CodeStore(blobs)
-            own = _OwnController(RunController(client, mirror, view, kept_logs=kept_logs, code=code).run)
+            running = RunController(client, mirror, view, kept_logs=kept_logs, code=code, metrics=metrics)
+            own = _OwnController(running.run)
             controller: Part = own.run
         else:
             own, controller = None, run_controller(mirror, blobs)
@@ -170,6 +190,7 @@ async def _serve(
         node = OwnNode(mirror, kubelet) if kubelet is not None else None
         awaited = node.awaited if node is not None else lambda: ""
         web = await _web_api(client, mirror, policy, options, user_client, blobs, own, awaited)
+        web.registry.register(metrics.registry)  # one process, one page of metrics
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
             policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=web.url))

@@ -21,7 +21,7 @@ from kajitori.kube.errors import GoneError
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.retry import RetryPolicy
 from kajitori.kube.streams import EXEC_PROTOCOL, ByteStream, ExecStream
-from kajitori.kube.transport import Environment, Params, Transport
+from kajitori.kube.transport import Environment, OnWriteError, Params, Transport
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -69,8 +69,10 @@ class KubeClient:
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         environment: Environment | None = None,
         write_permit: Callable[[], float] | None = None,
+        on_write_error: OnWriteError | None = None,
     ) -> None:
-        """write_permit is asked before each write: for how many seconds may it last? It may raise instead."""
+        """write_permit is asked before each write: for how many seconds may it last? It may raise instead.
+        on_write_error is told of each write that failed for good."""
         self.config = config
         self.environment = environment or Environment()
         self.limiter = limiter or ConcurrencyLimiter(clock=self.environment.clock, sleep=self.environment.sleep)
@@ -83,6 +85,7 @@ class KubeClient:
             timeout_seconds=timeout_seconds,
             environment=self.environment,
             write_permit=write_permit,
+            on_write_error=on_write_error,
         )
 
     async def __aenter__(self) -> KubeClient:

@@ -36,6 +36,9 @@ connection's socket, and the next one got its number before uvloop let go of it.
 
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
+OnWriteError = Callable[[str, str, int], None]
+"""Told of a write that failed: HTTP method, path, and status (0: there was no answer)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
@@ -64,10 +67,12 @@ class Transport:
         timeout_seconds: float,
         environment: Environment,
         write_permit: Callable[[], float] | None = None,
+        on_write_error: OnWriteError | None = None,
     ) -> None:
         self.config = config
         self._timeout_seconds = timeout_seconds
         self._write_permit = write_permit
+        self._on_write_error = on_write_error
         self._credentials = CredentialSource(config)
         self._user_agent = user_agent
         self._limiter = limiter
@@ -153,6 +158,8 @@ class Transport:
                     chance=self._environment.chance(),
                 )
                 if pause is None:
+                    if self._on_write_error is not None and method not in _READS:
+                        self._on_write_error(method, path, error.status if isinstance(error, ApiError) else 0)
                     raise
             await self._environment.sleep(pause)
 

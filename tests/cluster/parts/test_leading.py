@@ -7,6 +7,8 @@ import time
 
 from tests.helpers.site import TOGETHER, Site
 
+from kajitori.monitoring.controller import LEADING
+
 pytestmark = TOGETHER
 
 
@@ -39,6 +41,7 @@ def test_a_leader_that_is_killed_is_followed(site: Site) -> None:
     """SIGKILL: the other takes over, restarts nothing that runs, and starts what waits."""
     killed = site.leader()
     other = {"c1": "c2", "c2": "c1"}[killed]
+    assert (site.figures(killed)[LEADING], site.figures(other)[LEADING]) == (1, 0)
     site.processes[killed].kill()
     site.processes[killed].wait()
     site.until(lambda: site.leader() == other, "the other leads")
@@ -47,6 +50,10 @@ def test_a_leader_that_is_killed_is_followed(site: Site) -> None:
     assert site.kaji("run", "-d", "--name", "third", "-n", "2", "--gpus", "8", "busybox", "train").returncode == 0
     site.until(lambda: site.phase("third") == "Running", "third runs")
     assert site.attempt("first") == (2, "Running")
+    figures = site.figures(other)
+    assert figures[LEADING] == 1 and figures["kajitori_controller_terms_total"] >= 1
+    assert figures["kajitori_controller_attempts_total"] >= 1 and figures["kajitori_mirror_synced"] == 1
+    assert figures["kajitori_controller_queue_wait_seconds_count"] >= 1
     assert site.kaji("rm", "-f", "third").returncode == 0
 
 

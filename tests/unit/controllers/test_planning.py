@@ -28,6 +28,7 @@ from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject
 from kajitori.kube.stored_runs import life_of
+from kajitori.monitoring.controller import STEPS, ControllerMetrics
 
 
 class Slow:
@@ -61,9 +62,11 @@ class Scene(QueueScene):
         provisioning = Provisioning(cast(KubeClient, None), self.cluster, lambda key: None)
         starter = cast(Starter, self.slow)
         self.now = NOW
+        self.metrics = ControllerMetrics.unread()
         clock = lambda: self.now  # noqa: E731
+        statuses = cast(Statuses, self.statuses)
         self.planning = Planning(
-            self.mirror, self.cluster, self.work, cast(Statuses, self.statuses), starter, provisioning, clock
+            self.mirror, self.cluster, self.work, statuses, starter, provisioning, clock, self.metrics
         )
 
     async def tell(self, run: RunObject, *what: Any, **more: Any) -> str:
@@ -190,3 +193,23 @@ async def _until(holds: Any) -> None:
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 — what it waits for is the time of the event loop
             await asyncio.sleep(0.001)
+
+
+async def test_steps_of_a_cycle_and_waits_of_runs_are_measured() -> None:
+    """Each step once a look; how long a run has waited when it has nodes; how many wait still."""
+    scene = Scene(1, turns=1)
+    scene.wait("run-0", ago(minutes=10))
+    scene.wait("run-1", ago(minutes=5))
+    assert await scene.plan() == ["run-0"]
+    scene.slow.begun["run-0"].set()
+    await _until(lambda: not scene.work.busy)
+    figures = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in scene.metrics.registry.collect()
+        for sample in family.samples
+    }
+    for step in set(STEPS) - {"heads", "reconcile"}:
+        assert figures["kajitori_controller_step_seconds_count", step] == 1, step
+    assert figures["kajitori_controller_attempts_total",] == 1
+    assert figures["kajitori_controller_queue_wait_seconds_sum",] == 600
+    assert figures["kajitori_controller_waiting_runs",] == 1

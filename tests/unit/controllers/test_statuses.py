@@ -20,6 +20,7 @@ from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.monitoring.controller import FAILURES, PREEMPTIONS, RUNS_ENDED, ControllerMetrics
 
 KEY = ("vision", "bert")
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -38,13 +39,13 @@ class Scene:
         return web.json_response({"metadata": {"name": "bert", "namespace": "vision", "resourceVersion": self.stored}})
 
     @asynccontextmanager
-    async def statuses(self) -> AsyncIterator[tuple[Statuses, Mirror]]:
+    async def statuses(self, metrics: ControllerMetrics | None = None) -> AsyncIterator[tuple[Statuses, Mirror]]:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.answer)
         async with serving(app) as url, client_of(url) as client:
             mirror = Mirror(client)
             events = EventRecorder(client, "test", clock=lambda: self.now)
-            yield Statuses(client, mirror, events, lambda: self.now), mirror
+            yield Statuses(client, mirror, events, lambda: self.now, metrics), mirror
 
 
 def run_of(version: str, status: RunStatus | None = RUNNING) -> RunObject:
@@ -197,3 +198,29 @@ async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) ->
         ):
             await statuses.write(run_of("9", before), after)
         assert told == [("Normal", "Preempted"), ("Normal", "Preempted")]
+
+
+async def test_what_is_written_is_counted_by_its_reason() -> None:
+    """A setback once, however often the status is written while it lasts; an end once; each run that is to give way."""
+    scene, metrics = Scene(), ControllerMetrics.unread()
+    told = GivesWay(to="nlp/gpt", uid="u2", who="nlp/gpt", guaranteed=True)
+    lost = RunStatus(phase=Phase.RESTARTING, reason=Reason.NODE_LOST, interruptions=1, queued_at=RUNNING.queued_at)
+    failed = msgspec.structs.replace(lost, phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED)
+    grown = RunStatus(phase=Phase.RESTARTING, reason=Reason.GROWS, interruptions=1, queued_at=RUNNING.queued_at)
+    async with scene.statuses(metrics) as (statuses, _):
+        await statuses.write(run_of("1"), lost)
+        await statuses.write(run_of("2", lost), msgspec.structs.replace(lost, message="other words"))
+        await statuses.write(run_of("3", lost), failed)
+        await statuses.write(run_of("4"), grown)
+        asked = give_way(RUNNING, told)
+        await statuses.write(run_of("5"), asked)
+        await statuses.write(run_of("6", asked), msgspec.structs.replace(asked, message="other words"))
+    assert counted(metrics, FAILURES) == {"NodeLost": 1, "ProgramFailed": 1}
+    assert counted(metrics, RUNS_ENDED) == {"Failed": 1}
+    assert counted(metrics, PREEMPTIONS) == {"guarantee": 1}
+
+
+def counted(metrics: ControllerMetrics, name: str) -> dict[str, float]:
+    """A counter's values by its only label."""
+    samples = (sample for family in metrics.registry.collect() for sample in family.samples if sample.name == name)
+    return {next(iter(sample.labels.values())): sample.value for sample in samples}

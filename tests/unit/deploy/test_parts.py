@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import click
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from kajitori.api.health import router
 from kajitori.cli.verbs.controller import command as controller
@@ -17,6 +18,7 @@ from kajitori.cli.verbs.server import command as server
 from kajitori.core.names import AGENT_ACCOUNT
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy import parse_policy
+from kajitori.monitoring.probes import ProbeServer
 from kajitori.settings import LEASE_NAMESPACE
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -98,6 +100,18 @@ def test_its_pods_are_those_that_are_meant(part: str) -> None:
     assert deployment["replicas"] > one(part, "PodDisruptionBudget")["spec"]["maxUnavailable"]
     if part == "server":
         assert one(part, "Service")["spec"]["selector"] == labels
+
+
+def test_the_controller_is_asked_where_it_listens(tmp_path: Path) -> None:
+    """By kubelets and Prometheus, at paths that its server has; the log is for programs."""
+    found = told("controller", tmp_path)
+    (port,) = container("controller")["ports"]
+    assert (found["host"], found["port"], found["log_format"]) == ("0.0.0.0", port["containerPort"], "json")
+    probes = ProbeServer(CollectorRegistry(), host="", port=0, ready=str)
+    for name in ("readinessProbe", "livenessProbe"):
+        asked = container("controller")[name]["httpGet"]
+        assert asked["port"] == port["name"]
+        assert asked["path"] in probes.paths
 
 
 def test_the_web_api_is_where_others_look_for_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import FILE, log_level_option, policy_option
+from kajitori.cli.parts import FILE, log_options, policy_option
 from kajitori.cli.terminal import say
 
 DATA = Path("/var/lib/kajitori-agent")
@@ -34,7 +34,7 @@ def _data_option(function: Any) -> Any:
 @policy_option
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")
 @click.option("--port", type=int, default=9465, show_default=True, metavar="P", help="0 takes a free one.")
-@log_level_option("info")
+@log_options("info")
 @click.pass_context
 def command(context: click.Context, /, pods: Path | None, **options: Any) -> int | None:
     """Count the traffic of this node's Pods.

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import blobs_option, kubeconfig_options, log_level_option, policy_option
+from kajitori.cli.parts import blobs_option, kubeconfig_options, log_options, policy_option
 
 
 @click.command(epilog="\b\nExample:\n  kaji controller --kubeconfig ~/.kube/config --policy policy.yaml")
@@ -17,11 +17,13 @@ from kajitori.cli.parts import blobs_option, kubeconfig_options, log_level_optio
     "-N", "--namespace", default="kajitori", show_default=True, metavar="NAME", help="Where the leader's Lease lies."
 )
 @click.option("--identity", default="", metavar="NAME", help="Name in the Lease; else host and process.")
-@log_level_option("info")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Of metrics and probes.")
+@click.option("--port", type=int, default=0, metavar="P", help="Of metrics and probes; else a free one.")
+@log_options("info")
 def command(**options: Any) -> int | None:
     """Run the controller alone.
 
-    It plans, starts and restarts runs. Several may run; one of them leads.
+    It plans, starts and restarts runs. Several may run; one of them leads. It serves /metrics, /healthz and /readyz.
     """
     from kajitori.settings import ControllerOptions
 

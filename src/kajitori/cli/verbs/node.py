@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
+from kajitori.cli.parts import FILE, kubeconfig_options, log_options
 from kajitori.cli.terminal import say
 
 _EXAMPLES = "\b\nExamples:\n  kaji node --kubeconfig node.kubeconfig --data /var/lib/kaji-node --label zone=a\n"
@@ -48,7 +48,7 @@ def _folder(data: Path | None) -> Path:
 @click.option(
     "--max-processes", type=int, metavar="N", help="Of each container; 0: no limit. Else 15 % of the machine's."
 )
-@log_level_option("info")
+@log_options("info")
 @click.pass_context
 def command(context: click.Context, /, data: Path | None, **options: Any) -> int | None:
     """Make this machine a node.

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
+from kajitori.cli.parts import FILE, kubeconfig_options, log_options
 
 
 @click.command(epilog="\b\nExample:\n  kaji relay --host 0.0.0.0 --agent-account kajitori/kajitori-agent")
@@ -21,7 +21,7 @@ from kajitori.cli.parts import FILE, kubeconfig_options, log_level_option
 @click.option("--token-file", type=FILE, metavar="FILE", help="Instead: holds one token for all agents.")
 @click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
 @click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
-@log_level_option("info")
+@log_options("info")
 def command(**options: Any) -> int | None:
     """Tell agents on nodes what they need, without the API server.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import gpu_type_option, kubeconfig_options, log_level_option
+from kajitori.cli.parts import gpu_type_option, kubeconfig_options, log_options
 
 
 @click.command(epilog="\b\nExample:\n  kaji sim --kubeconfig kubeconfig --nodes 7500 --gpus 8 --gpu-type h100")
@@ -24,7 +24,7 @@ from kajitori.cli.parts import gpu_type_option, kubeconfig_options, log_level_op
 )
 @click.option("--untaint", "remove_not_ready_taint", is_flag=True, help="Where no node lifecycle controller runs.")
 @click.option("--delete-nodes", "delete_nodes_at_stop", is_flag=True, help="Remove the Node objects at the end.")
-@log_level_option("info")
+@log_options("info")
 def command(**options: Any) -> int | None:
     """Add simulated nodes to a cluster.
 

@@ -1,0 +1,82 @@
+"""How a long-running process tells what it does: lines of text for people, or one JSON document a line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Protocol
+
+from kajitori.errors import InvalidInput, KajitoriError
+
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+_OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; anything else was given with `extra=` and is a field of its own."""
+
+log = logging.getLogger("kajitori")
+
+
+class LogOptions(Protocol):
+    """What every process may be told of its log."""
+
+    @property
+    def log_level(self) -> str: ...
+
+    @property
+    def log_format(self) -> str: ...
+
+
+class JsonFormatter(logging.Formatter):
+    """One record as one line of JSON: `time` (UTC, RFC 3339), `level`, `logger`, `message`; `exception` if there is
+    one, and whatever was given with `extra=`, such as `run`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
+        document: dict[str, object] = {
+            "time": moment.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        document |= {name: value for name, value in vars(record).items() if name not in _OWN_ATTRIBUTES}
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(document, default=str)
+
+
+def begin_logging(options: LogOptions) -> None:
+    """Log to stderr as the options say, the warnings of libraries included."""
+    handler = logging.StreamHandler(sys.stderr)
+    if options.log_format == "json":
+        handler.setFormatter(JsonFormatter())
+        logging.captureWarnings(True)
+    else:
+        handler.setFormatter(logging.Formatter(TEXT))
+    logging.basicConfig(level=options.log_level.upper(), handlers=[handler])
+
+
+def say(*lines: str) -> None:
+    """Tell whoever started this process something, at once and at any log level."""
+    if not is_json():
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        sys.stderr.flush()
+        return
+    record = log.makeRecord(log.name, logging.INFO, __file__, 0, "\n".join(lines), (), None)
+    for handler in logging.getLogger().handlers:
+        handler.handle(record)
+
+
+def is_json() -> bool:
+    """Whether this process logs JSON."""
+    return any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger().handlers)
+
+
+def log_end(error: KajitoriError) -> int:
+    """Log what this process ends of, with the way out; answers the exit code."""
+    faults = error.faults if isinstance(error, InvalidInput) else ()
+    extra = {"code": error.code, "hint": error.hint, "exit_code": error.exit_code}
+    log.error("%s", error.message, extra=extra | ({"faults": [str(each) for each in faults]} if faults else {}))
+    return error.exit_code

@@ -1,0 +1,126 @@
+"""What a controller measures. Every label has a closed set of values: no run, no person and no node is named."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from kajitori.monitoring import metrics
+
+log = logging.getLogger(__name__)
+
+LEADING = "kajitori_controller_leading"
+TERMS = "kajitori_controller_terms_total"
+STEP_SECONDS = "kajitori_controller_step_seconds"
+QUEUE_WAIT_SECONDS = "kajitori_controller_queue_wait_seconds"
+WAITING_RUNS = "kajitori_controller_waiting_runs"
+ATTEMPTS = "kajitori_controller_attempts_total"
+FAILURES = "kajitori_controller_failures_total"
+RUNS_ENDED = "kajitori_controller_runs_ended_total"
+PREEMPTIONS = "kajitori_controller_preemptions_total"
+WRITE_ERRORS = "kajitori_controller_write_errors_total"
+REQUESTS_AT_A_TIME = "kajitori_controller_requests_at_a_time"
+MIRROR_AGE_SECONDS = "kajitori_mirror_age_seconds"
+
+_GAUGES = {
+    LEADING: "Whether this process leads.",
+    REQUESTS_AT_A_TIME: "Requests to the API server that may be in flight: fewer while it is slow.",
+    MIRROR_AGE_SECONDS: "How old the state of the cluster is that this process acts on.",
+    metrics.MIRROR_SYNCED: "Whether the cluster's state was read completely.",
+    metrics.MIRROR_TROUBLED: "Whether a watch on the API server is broken now.",
+    metrics.POLICY_FAULTS: "Faults in the policy file; the policy before it is then in force.",
+}
+
+STEPS = ("whole", "heads", "settle", "schedule", "preempt", "provision", "explain", "reconcile")
+"""Parts of the controller's work: a look at the whole queue, one at its heads; of the former giving nodes to whom they
+were freed for, ordering and placing, choosing whom to preempt, asking autoscalers, saying why the rest waits; and the
+decision about one run."""
+
+_STEP_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_WAIT_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400)
+
+
+class ControllerMetrics:
+    """What one controller has done since its process began."""
+
+    def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.registry = registry
+        self._clock = clock
+        self.terms = Counter(TERMS, "Times that this process became the leader.", registry=registry)
+        self._step_seconds = Histogram(
+            STEP_SECONDS, "Time that one step took.", ("step",), buckets=_STEP_BUCKETS, registry=registry
+        )
+        self._steps = {step: self._step_seconds.labels(step) for step in STEPS}
+        self.waiting_runs = Gauge(WAITING_RUNS, "Runs that wait for nodes, as the leader has it.", registry=registry)
+        self.queue_wait_seconds = Histogram(
+            QUEUE_WAIT_SECONDS,
+            "Time from a run's submission, or its resumption, until its first attempt had nodes.",
+            buckets=_WAIT_BUCKETS,
+            registry=registry,
+        )
+        self.attempts = Counter(ATTEMPTS, "Attempts that were given nodes.", registry=registry)
+        self.failures = Counter(
+            FAILURES,
+            "Attempts that ended otherwise than wanted, by the reason in the run's status.",
+            ("reason",),
+            registry=registry,
+        )
+        self.runs_ended = Counter(RUNS_ENDED, "Runs that ended, by their phase.", ("phase",), registry=registry)
+        self.preemptions = Counter(
+            PREEMPTIONS,
+            "Runs that were told to give way, because another has a higher priority or a guarantee.",
+            ("cause",),
+            registry=registry,
+        )
+        self.write_errors = Counter(
+            WRITE_ERRORS,
+            "Writes to the API server that failed for good, by HTTP method, resource and status (0: no answer).",
+            ("method", "resource", "status"),
+            registry=registry,
+        )
+
+    @classmethod
+    def unread(cls) -> ControllerMetrics:
+        """Return metrics that nobody reads, for a controller whose process serves none."""
+        return cls(CollectorRegistry())
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure one of STEPS."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self.note_step(name, self._clock() - began)
+
+    def note_step(self, name: str, seconds: float) -> None:
+        """Note how long one of STEPS took."""
+        self._steps[name].observe(seconds)
+        log.debug("step %s took %.1f ms", name, seconds * 1000)
+
+    def note_write_error(self, method: str, path: str, status: int) -> None:
+        """Note that a write was refused, or that nobody knows whether it was done."""
+        self.write_errors.labels(method, resource_of(path), str(status)).inc()
+
+    def tell(self, name: str, value: Callable[[], float]) -> None:
+        """Tell one of the gauges that are worked out when somebody reads them."""
+        Gauge(name, _GAUGES[name], registry=self.registry).set_function(value)
+
+    def tell_mirror(self, synced: Callable[[], bool], trouble: Callable[[], str], age: Callable[[], float]) -> None:
+        """Tell how current the cluster is that this process sees."""
+        self.tell(metrics.MIRROR_SYNCED, synced)
+        self.tell(metrics.MIRROR_TROUBLED, lambda: bool(trouble()))
+        self.tell(MIRROR_AGE_SECONDS, age)
+
+
+def resource_of(path: str) -> str:
+    """Return the resource in a path of the Kubernetes API, with its subresource: `pods`, `runs/status`."""
+    parts = path.partition("?")[0].strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return "/".join((*parts[:1], *parts[2:3])) or "other"

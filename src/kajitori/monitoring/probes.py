@@ -1,0 +1,70 @@
+"""`/healthz`, `/readyz` and `/metrics` of a process that serves nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from kajitori.errors import Unavailable
+
+_STOP_SECONDS = 1.0
+
+Check = Callable[[], str]
+"""Says what is wrong; empty if nothing is."""
+
+
+class ProbeServer:
+    """Answers from the event loop that does the work: a loop that hangs answers no probe. A context manager."""
+
+    def __init__(self, registry: CollectorRegistry, *, host: str, port: int, ready: Check) -> None:
+        self._registry = registry
+        self._host = host
+        self._port = port
+        self._checks: dict[str, Check] = {"/healthz": lambda: "", "/readyz": ready}
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What it answers."""
+        return (*self._checks, "/metrics")
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once started."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    async def __aenter__(self) -> ProbeServer:
+        """Listens. Raises Unavailable if the address can't be had."""
+        app = web.Application()
+        for path in self._checks:
+            app.router.add_get(path, self._check)
+        app.router.add_get("/metrics", self._figures)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+        except OSError as error:
+            await runner.cleanup()
+            said = f"metrics and probes can't be served at {self._host}, port {self._port}: {error.strerror}"
+            raise Unavailable(said, hint="choose another address with --host and --port") from error
+        self._host, self._port = runner.addresses[0][:2]
+        self._runner = runner
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _check(self, request: web.Request) -> web.Response:
+        wrong = self._checks[request.path]()
+        return web.Response(text=f"{wrong or 'ok'}\n", status=503 if wrong else 200)
+
+    async def _figures(self, _request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,0 +1,27 @@
+"""A candidate whose thread can't renew the Lease any more ends, instead of living on without ever leading."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kajitori.controllers.leadership import Leadership
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+
+
+class Broken(Leadership):
+    async def _take(self, client: KubeClient) -> bool:
+        raise RuntimeError("a bug")
+
+
+async def test_a_bug_in_the_thread_of_the_lease_ends_the_process() -> None:
+    async def work(over: asyncio.Event) -> None:
+        await over.wait()
+
+    leadership = Broken(KubeConfig(server="http://127.0.0.1:1"), "kajitori", "c1")
+    async with asyncio.timeout(60):
+        with pytest.raises(RuntimeError, match="a bug"):
+            await leadership.lead(work, asyncio.Event())
+    assert not leadership.leads
