@@ -12,6 +12,9 @@ from kajitori.cli.filling import SpecFilling
 from kajitori.cli.run_words import RunWords
 from kajitori.errors import Fault, InvalidInput, KajitoriError
 
+_VOLUME_OPTIONS = {"ro", "rw", "z", "Z"}
+"""As docker knows them. The last two are about SELinux, which a cluster's nodes look after themselves."""
+
 
 def ask_for_mounts(spec: SpecFilling, words: RunWords, folder: Path, environment: Mapping[str, str]) -> None:
     """Volumes, secrets and a checkpoint. Folders of this machine are relative to `folder`; `environment` tells `~`."""
@@ -49,19 +52,29 @@ def _ask_for_volume(spec: SpecFilling, word: str, folder: Path, environment: Map
         spec.leave_unread("volumes", word)
         spec.complain("--volume", f"{word!r:.80} does not say what is mounted where", word, hint)
         return
+    bare, comma, last = path.rpartition(",")
+    if comma and not mode and last in _VOLUME_OPTIONS:
+        spec.leave_unread("volumes", word)
+        message = f"{word!r:.80}: options of a volume stand behind a colon"
+        spec.complain("--volume", message, word, f"write -v {source}:{bare}:{last}")
+        return
     options = set(filter(None, mode.split(",")))
-    unknown = options - {"ro", "rw", "z", "Z"}
+    unknown = options - _VOLUME_OPTIONS
     if unknown:
         spec.leave_unread("volumes", word)
         spec.complain("--volume", f"{word!r:.80}: {', '.join(sorted(unknown))} is no option here", word, "ro or rw")
         return
     volumes = spec.items("volumes")
-    spec.sources[f"spec.volumes[{len(volumes)}]"] = f"--volume {word}"
+    field = f"spec.volumes[{len(volumes)}]"
+    spec.sources[field] = f"--volume {word}"
     use: dict[str, Any] = {"path": path}
     if source.startswith(("/", ".", "~")):
         use["hostPath"] = _absolute(source, folder, environment)
     else:
         use["name"] = source
+        if (folder / source).is_dir():
+            hint = f"a folder of this machine begins with ./ or /: -v ./{source}:{rest}"
+            spec.hints[f"{field}.name", "UnknownVolume"] = hint
     if "ro" in options:
         use["readOnly"] = True
     volumes.append(use)

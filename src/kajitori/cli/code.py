@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from kajitori.cli.context import Cli
 from kajitori.cli.http import Api
 from kajitori.cli.streams import Outage, Patience
 from kajitori.cli.terminal import StatusLine, say
+from kajitori.cli.words import View, status_of
 from kajitori.errors import KajitoriError, StorageFull, Unavailable
 
 if TYPE_CHECKING:
@@ -115,6 +117,45 @@ class Code:
             yield lambda words: status.update(f"code: {words}")
         finally:
             status.stop()
+
+
+_SAYS_WHAT_IS_MISSING = ("no such file", "not found", "can't open", "cannot open", "cannot find", "no module named")
+
+
+def what_code_would_bring(run: View, folder: Path) -> str:
+    """How to bring along what a failed run lacked and `folder` has; empty if that is not why it failed.
+
+    The program's last words name the file or the module that was missing, and so does a program that was not found.
+    """
+    spec, status = run.get("spec") or {}, status_of(run)
+    message = str(status.get("message") or "")
+    if spec.get("code") or not any(said in message.lower() for said in _SAYS_WHAT_IS_MISSING):
+        return ""
+    typed = [*(spec.get("command") or ()), *(spec.get("args") or ())]
+    words = [*typed, *(part for word in typed for part in word.split()), *_QUOTED.findall(message)]
+    named = [path for word in words for path in (word, PurePosixPath(word).name)]
+    modules = [name.partition(".")[0] for name in _MODULE.findall(message)]
+    missing = [name for name in (*named, *modules) if (last := PurePosixPath(name).name) and last in message]
+    here = next((found for name in missing for found in (name, f"{name}.py") if _is_in(folder, found)), "")
+    if not here:
+        return ""
+    hint = f"{here} is in this folder, not in the run: bring the folder along with --code ."
+    if status.get("reason") == "CommandNotFound" and here.endswith(".py"):
+        hint += f", and say what runs the file: python3 {here}"
+    return hint
+
+
+_QUOTED = re.compile(r"['\"]([^'\"]{1,255})['\"]")
+_MODULE = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_.]*)")
+
+
+def _is_in(folder: Path, name: str) -> bool:
+    """Whether the name, relative to the folder, is something inside of it."""
+    try:
+        place = (folder / name).resolve()
+        return not PurePosixPath(name).is_absolute() and place.is_relative_to(folder.resolve()) and place.exists()
+    except (OSError, ValueError):  # too long for a file's name, or no text that could be one
+        return False
 
 
 def _raise_refusals(check: Callable[[], object]) -> None:

@@ -17,6 +17,8 @@ class SpecFilling:
         self.sources: dict[str, str] = {}
         """Path in the spec to the option or file it was written in."""
         self.faults: list[Fault] = []
+        self.hints: dict[tuple[str, str], str] = {}
+        """Path in the spec and code of a fault that a server may find to the way out that is known here only."""
         self.complained: set[str] = set()
         """Paths in the spec of words that `faults` names already."""
 

@@ -11,8 +11,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from kajitori.cli.code import what_code_would_bring
 from kajitori.cli.context import Cli
 from kajitori.cli.ending import not_carried_out, seconds_to_end
 from kajitori.cli.exitcodes import end_words, exit_code_of
@@ -288,3 +290,5 @@ def _tell_the_end(final: View, follower: Follower, *, remove: bool) -> None:
     say(f"kaji: {words}")
     if phase_of(final) == "Failed" and not remove:
         say(f"      see kaji describe {final['name']}")
+    if phase_of(final) == "Failed" and (hint := what_code_would_bring(final, Path.cwd())):
+        say(f"      {hint}")

@@ -44,6 +44,8 @@ class RunRequest:
     file: str | None = None
     faults: Sequence[Fault] = ()
     """What is wrong with it as far as that can be seen without a server."""
+    hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Path in the spec and code of a fault that a server may find to the way out that is known here only."""
     complained: frozenset[str] = frozenset()
     """Paths in the spec of words that `faults` names already."""
     whole: bool = True
@@ -71,7 +73,9 @@ class RunRequest:
 
     def renamed(self, faults: Iterable[Fault]) -> list[Fault]:
         """The same faults in the words that were used, without those of words that were complained about."""
-        return [_renamed(fault, self.sources, self.file) for fault in faults if not self._is_known(fault.field)]
+        unknown = (fault for fault in faults if not self._is_known(fault.field))
+        found = (replace(each, hint=self.hints.get((each.field, each.code), each.hint)) for each in unknown)
+        return [_renamed(fault, self.sources, self.file) for fault in found]
 
     def _is_known(self, field: str) -> bool:
         return any(field == path or field.startswith((f"{path}.", f"{path}[")) for path in self.complained)
@@ -153,6 +157,7 @@ class _Builder:
             labels,
             self.spec.sources,
             words.file,
+            hints=self.spec.hints,
             complained=frozenset(self.spec.complained),
             whole=self.whole,
         )

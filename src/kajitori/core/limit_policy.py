@@ -39,7 +39,8 @@ class Defaults(Document):
     checkpoint_size_bytes: Memory = Field(default=100 * 2**30, alias="checkpointSize")
     """Size of a checkpoint's claim."""
     env: dict[EnvName, Text] = Field(default_factory=dict)
-    """Environment variables that a run may overrule."""
+    """Environment variables that a run may overrule. Unless it stands here, too, PYTHONUNBUFFERED is 1, so that what a
+    Python program prints is in its log at once; an empty value turns that off."""
     network: NetworkAccess = NetworkAccess()
     """Who may reach a run that does not say so, and where it may go: {to: [internal]} keeps it from the internet. Left
     out: as far as ceilings.run.network allows."""

@@ -32,6 +32,10 @@ PASSING_TAINTS = tuple(Toleration(key, "Exists") for key in _STATES_OF_A_NODE)
 
 _MEBIBYTE = 2**20
 
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+"""Python keeps what a program prints into a pipe until it has 8 KiB: its log stays empty for minutes, and the end is
+lost when the program is killed. The run's env and policy's defaults.env overrule it; an empty value turns it off."""
+
 DEAD_NODE_TAINTS = _STATES_OF_A_NODE[:2]
 
 
@@ -142,8 +146,9 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
     user = spec.user or policy.security.default_user or ""
     if user and spec.user is None:
         findings.add("UserDefaulted", f"user {user}", "spec.user")
-    if defaults.env.keys() - spec.env.keys():
-        names = ", ".join(sorted(defaults.env.keys() - spec.env.keys()))
+    default_env = UNBUFFERED | defaults.env
+    if default_env.keys() - spec.env.keys():
+        names = ", ".join(sorted(default_env.keys() - spec.env.keys()))
         findings.add("EnvDefaulted", f"env {names}", "spec.env")
     if spec.checkpoint is not None and spec.checkpoint.size_bytes is None and policy.checkpoint.kind == "claim":
         message = f"{memory_needed(defaults.checkpoint_size_bytes)} for the checkpoint"
@@ -158,7 +163,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         priority=_or_default(spec.priority, defaults.priority, "priority", _priority, findings),
         checkpoint_size_bytes=(spec.checkpoint and spec.checkpoint.size_bytes) or defaults.checkpoint_size_bytes,
         user=user,
-        env=defaults.env | spec.env,
+        env=default_env | spec.env,
         node_selector=node_selector,
         tolerations=kept,
         reach=_reach(spec, policy, findings),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import Call, FakeWebApi, clock_in, invoke, problem, view
 
+from kajitori.cli.code import what_code_would_bring
 from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import decompress
 
@@ -181,3 +182,59 @@ def test_a_server_that_cannot_tell_now_is_sent_the_code(large: Store) -> None:
     large.failing = [problem(503, "Unavailable", "gone")] * 2
     assert run(large).exit_code == 0
     assert (large.done, len(large.api.calls_to("POST", "/v1/runs"))) == (True, 2)
+
+
+MISSING = "python: can't open file '/app/train.py': [Errno 2] No such file or directory"
+BRING = "is in this folder, not in the run: bring the folder along with --code ."
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "message", "said"),
+    [
+        (["python", "train.py"], "ProgramFailed", MISSING, f"train.py {BRING}"),
+        (
+            ["sh", "-c", "cat train.py"],
+            "ProgramFailed",
+            "cat: train.py: No such file or directory",
+            f"train.py {BRING}",
+        ),
+        (["python", "-m", "model.fit"], "ProgramFailed", "No module named 'model'", f"model {BRING}"),
+        (["python", "-m", "nets"], "ProgramFailed", "python: No module named nets", f"nets.py {BRING}"),
+        (["a"], "ProgramFailed", "FileNotFoundError: No such file or directory: 'conf/a.yaml'", f"conf/a.yaml {BRING}"),
+        (
+            ["train.py"],
+            "CommandNotFound",
+            'exec: "train.py": executable file not found in $PATH',
+            f"train.py {BRING}, and say what runs the file: python3 train.py",
+        ),
+        (["python", "other.py"], "ProgramFailed", MISSING.replace("train", "other"), ""),
+        (["python", "train.py"], "ProgramFailed", "exit code 1: ValueError", ""),
+        (["ls", ".", "/"], "ProgramFailed", "ls: no such file or directory", ""),
+        (["ls", "../x"], "ProgramFailed", "ls: ../x: no such file or directory", ""),
+        (["x" * 5000], "CommandNotFound", f"{'x' * 5000}: not found", ""),
+        (["python", "train.py"], "OutOfMemory", "", ""),
+    ],
+)
+def test_a_run_that_lacks_a_file_of_this_folder_is_told_how_to_bring_it(
+    tmp_path: Path, words: list[str], reason: str, message: str, said: str
+) -> None:
+    """Docker's users mount the folder they are in. Here the failure says --code, if that would have helped."""
+    inside = tmp_path / "inside"
+    for name in ("inside/conf", "inside/model"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("x", "inside/train.py", "inside/nets.py", "inside/conf/a.yaml"):
+        (tmp_path / name).touch()
+    run = view("bert", "Failed", spec={"args": words}, status={"reason": reason, "message": f"member 0: {message}"})
+    assert what_code_would_bring(run, inside) == said
+    brought = view("bert", "Failed", spec=run["spec"] | {"code": {"digest": "sha256:"}}, status=run["status"])
+    assert what_code_would_bring(brought, inside) == ""
+
+
+def test_the_failure_of_a_run_says_how_to_bring_the_file_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the reason, where the eye is."""
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    failed = view("bert", "Failed", spec={"args": ["train.py"]}, status={"reason": "ProgramFailed", "message": MISSING})
+    api = FakeWebApi([failed], answers={"POST /v1/runs": (201, view("bert", "Queued"))})
+    result = invoke(api, "run", "-q", "python:3", "train.py")
+    assert result.stderr.splitlines()[-2:] == ["      see kaji describe bert", f"      train.py {BRING}"]

@@ -205,6 +205,11 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "--gpus",
         "another type than --gpu-type a100",
     ),
+    "a volume's option behind a comma": (
+        {"image": "x", "volume": ("/data:/data,ro",)},
+        "--volume",
+        "options of a volume stand behind a colon",
+    ),
     "a type alone": ({"image": "x", "gpus": "h100"}, "--gpus", "'h100' is not a number of GPUs"),
     "chosen gpus": ({"image": "x", "gpus": '"device=0"'}, "--gpus", "which GPUs it gets is the cluster's choice"),
     "all gpus of any node": ({"image": "x", "gpus": "all"}, "--gpus", "all GPUs of a node, but nodes differ"),
@@ -390,3 +395,24 @@ def test_a_sweep() -> None:
     assert [fault.field for fault in faults(image="bert:3", stop_at="first-failure")] == ["--stop-at"]
     both = faults(image="bert:3", array="0-9", replicas="3", launcher="torchrun")
     assert {fault.field for fault in both} == {"--replicas", "--launcher"}
+
+
+def test_a_name_of_no_volume_may_be_a_folder_that_is_here(tmp_path: Path) -> None:
+    """Docker would make a volume of that name. Here the server knows no such volume, and the folder is told of."""
+    (tmp_path / "data").mkdir()
+    words = RunWords(image="x", volume=("data:/data:ro", "models:/models"))
+    request = build_request(words, environment={}, folder=tmp_path, read_text=read_text, pack=lambda _: DIGEST)
+    unknown = [
+        Fault(f"spec.volumes[{index}].name", "there is no volume", hint="ask", code="UnknownVolume")
+        for index in range(2)
+    ]
+    found = request.in_users_words(InvalidInput(unknown)).faults
+    assert [fault.field for fault in found] == ["--volume data:/data:ro", "--volume models:/models"]
+    hint = "a folder of this machine begins with ./ or /: -v ./data:/data:ro"
+    assert [fault.hint for fault in found] == [hint, "ask"]
+
+
+def test_a_volumes_option_behind_a_comma_is_told_how_to_be_written() -> None:
+    (fault,) = faults(image="x", volume=("/data:/data,ro",))
+    assert fault.hint == "write -v /data:/data:ro"
+    assert not faults(image="x", volume=("/data:/a,b",))

@@ -31,6 +31,7 @@ def test_a_bare_run() -> None:
         "RestartsDefaulted",
         "GraceDefaulted",
         "PriorityDefaulted",
+        "EnvDefaulted",
         "MustNotBeRoot",
         "SecurityRestricted",
     }
@@ -100,6 +101,7 @@ def test_a_whole_training() -> None:
     assert main["command"][-1] == "$$(cat x)"
     assert main["envFrom"] == [{"secretRef": {"name": "wandb"}}]
     assert env(decision) == {
+        "PYTHONUNBUFFERED": "1",
         "LR": "3e-4",
         "PS1": "$$$$",
         "HF_TOKEN": {"secretKeyRef": {"name": "hf", "key": "token"}},
@@ -376,6 +378,16 @@ def test_a_run_keeps_the_restarts_that_it_was_told(told: str, policy: dict[str, 
     assert decided({"restarts": 1}, {}, facts).limits.restarts == 1
 
 
+def test_what_a_python_program_prints_is_not_held_back() -> None:
+    """Its log shows each line at once. The run and policy may say otherwise, and a finding tells of it."""
+    asked, policy = {"env": {"PYTHONUNBUFFERED": ""}}, {"defaults": {"env": {"PYTHONUNBUFFERED": "0"}}}
+    said = [env(decided(*each)).get("PYTHONUNBUFFERED") for each in (({},), (asked,), ({}, policy), (asked, policy))]
+    assert said == ["1", "", "0", ""]
+    (told,) = (each for each in decided().findings if each.code == "EnvDefaulted")
+    assert (told.message, told.field) == ("env PYTHONUNBUFFERED", "spec.env")
+    assert "EnvDefaulted" not in codes(decided(asked))
+
+
 def test_no_memory_limit_means_no_restart() -> None:
     """Where nothing limits memory, what ate one node's is not carried to the next."""
     decision = decided({"restarts": 10}, {"memoryWithoutLimit": "unlimited"})
@@ -423,6 +435,7 @@ def test_what_policy_adds_is_told() -> None:
     spec = decision.template["spec"]
     assert decision.template["metadata"] == {"labels": {"cost": "42"}, "annotations": {"note": "hello"}}
     assert env(decision) == {
+        "PYTHONUNBUFFERED": "1",
         "TZ": "UTC",
         "DEBUG": "1",
         "WANDB_API_KEY": "x",

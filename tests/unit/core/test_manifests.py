@@ -68,6 +68,7 @@ def test_a_member() -> None:
     assert pod["spec"]["hostname"] == "bert-3-2"
     assert pod["spec"]["subdomain"] == "bert"
     assert env(pod) == {
+        "PYTHONUNBUFFERED": "1",
         "KAJI_RUN": "bert",
         "KAJI_RANK": "2",
         "KAJI_WORLD_SIZE": "4",
@@ -161,6 +162,7 @@ def test_members_of_a_sweep_know_their_index_and_nobody_else() -> None:
     assert pod["metadata"]["name"] == "bert-3-7"
     assert pod["metadata"]["labels"]["kajitori.dev/rank"] == "7"
     assert env(pod) == {
+        "PYTHONUNBUFFERED": "1",
         "KAJI_RUN": "bert",
         "KAJI_RANK": "0",
         "KAJI_WORLD_SIZE": "1",

@@ -38,7 +38,7 @@ _MOST_COLUMNS = 200
 def command(cli: Cli, run: str, states: tuple[str, ...], namespace: str | None, output: str | None) -> None:
     """Show the results of a sweep's members.
 
-    One row for each index of the array: how its member ended, how long it took, and what it said as its result.
+    One row for each index of the array (KAJI_ARRAY_INDEX): how its member ended, how long it took, and its result.
     """
     from kajitori.cli.http import run_path
     from kajitori.cli.lookup import find_run

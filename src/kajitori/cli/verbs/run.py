@@ -77,7 +77,9 @@ def _words(*known: str) -> Any:
 @click.option("-i", "--interactive", is_flag=True, hidden=True)
 @click.option("-t", "--tty", is_flag=True, hidden=True)
 @click.option("-n", "--replicas", metavar="N|8-32", help="Members, started together; 8-32: as many as fit, at least 8.")
-@click.option("--array", metavar="0-999%64", help="A sweep: a member for each number, %N: at most N at once.")
+@click.option(
+    "--array", metavar="0-999%64", help="A sweep: a member for each number (KAJI_ARRAY_INDEX); %64: 64 at once."
+)
 @click.option(
     "--stop-at",
     metavar="first-failure|first-success",
