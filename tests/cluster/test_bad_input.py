@@ -48,6 +48,8 @@ class Case:
     resources: dict[str, Any] = field(default_factory=dict)
     option: str = ""
     """A word that the command line has to say, where it is not among `words`."""
+    is_too_large: bool = False
+    """The API server does not take it at all."""
 
     @property
     def whole(self) -> dict[str, Any]:
@@ -145,6 +147,7 @@ CASES = {
         },
         (),
         ("spec.labels", "spec.nodeSelector"),
+        is_too_large=True,
     ),
     "faulty-and-refused": Case(
         {"privileged": True, "timeLimit": "soon", "volumes": [{"path": "no"}, {"name": "ghost", "path": "/g"}]},
@@ -226,6 +229,10 @@ async def test_the_command_line_says_what_is_wrong_and_makes_nothing(stage: Stag
 async def test_a_run_that_came_by_kubectl_ends_refused_without_a_pod(stage: Stage, case: Case) -> None:
     """Failed, Refused, the same reasons; or kubectl itself is told by the API server, and then there is no Run."""
     applied = await stage.apply("bad", case.whole)
+    if case.is_too_large:
+        assert applied.code == 1 and all(f"{field}: Too many" in applied.err for field in case.fields), applied
+        assert await stage.left_behind() == []
+        return
     try:
         assert applied.code == 0, applied
         status = await stage.world.reaches("bad", Phase.FAILED)
@@ -304,12 +311,17 @@ async def test_a_missing_env_file_is_named(stage: Stage) -> None:
 
 
 async def test_a_body_over_1_mib_is_refused(stage: Stage) -> None:
-    """413 before anybody parses it; by kubectl such a Run is refused as what it is, and its status stays small."""
+    """413 before anybody parses it. From kubectl, the API server takes no such text in a field that it knows;
+    elsewhere the Run is refused as what it is, and its status stays small."""
     novel = "x" * (1 << 20)
     async with nothing_left(stage):
         answer = await stage.http.post("/v1/runs", json={"name": "bad", "spec": SPEC | {"env": {"NOVEL": novel}}})
         assert (answer.status_code, answer.json()["code"]) == (413, "TooLarge")
-    spec = SPEC | {"env": {"NOVEL": novel}, "y" * 100_000: novel[:100_000]}
+    too_large = SPEC | {"env": {"NOVEL": novel}, "args": [""] * 300_000}
+    created = await stage.kubectl("create", "-f", "-", stdin=manifest("bad", too_large))
+    assert created.code == 1 and "spec.env.NOVEL: Too long" in created.err and "spec.args: Too many" in created.err
+    assert await stage.left_behind() == []
+    spec = SPEC | {"env": {"NOVEL": novel[: 1 << 17]}, "y" * 100_000: novel[:100_000]}
     created = await stage.kubectl("create", "-f", "-", stdin=manifest("bad", spec))
     try:
         assert created.code == 0, created

@@ -49,7 +49,7 @@ class RunRequest(Document):
     """Made from the image's name where it is left out."""
     namespace: DnsLabel | None = None
     """The server's own default where it is left out."""
-    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
     """Labels of the run."""
     spec: Any = None
     """A RunSpec."""

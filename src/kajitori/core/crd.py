@@ -1,8 +1,9 @@
 """The CustomResourceDefinition of `Run`, made from the same types that read and write it.
 
-The API server checks types; what goes together, what is known and what is allowed is `parse_spec`'s and `decide`'s to
-say, so that a Run from `kubectl` is refused with the same words as one from the command line. Hence unknown fields are
-kept rather than dropped: a dropped `gpus: 8` would start a run without GPUs and tell nobody.
+The API server checks types and sizes, so that nobody fills etcd with what is refused anyway; what goes together, what
+is known and what is allowed is `parse_spec`'s and `decide`'s to say, so that a Run from `kubectl` is refused with the
+same words as one from the command line. Hence unknown fields are kept rather than dropped: a dropped `gpus: 8` would
+start a run without GPUs and tell nobody.
 
 Pydantic's and msgspec's schemas are not structural, as the API server wants them: references are written out, `null`
 branches are left out, and where a field takes several types the extension that says so takes their place.
@@ -29,6 +30,8 @@ Schema = dict[str, Any]
 
 SHORT_NAME = "kj"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
+_WORD_LENGTH = 63
+"""Of a field that is one of a few words."""
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -125,9 +128,10 @@ def _converted(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sch
     if "enum" in schema:
         words = [str(word) for word in schema["enum"] if word != ""]
         text = f"{schema['description']} " if schema.get("description") else ""
-        return {"type": "string", "description": f"{text}One of {', '.join(words)}."}
+        return {"type": "string", "maxLength": _WORD_LENGTH, "description": f"{text}One of {', '.join(words)}."}
     kind = schema["type"]
     converted: Schema = {"type": kind, **described}
+    converted |= {name: schema[name] for name in ("maxItems", "maxLength", "maxProperties") if name in schema}
     if kind == "array":
         converted["items"] = _converted(schema["items"], definitions)
     elif kind == "integer":

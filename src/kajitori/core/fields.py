@@ -31,6 +31,9 @@ RESERVED_ENV_PREFIX = "KAJI_"
 LEAST_MEMORY_BYTES = 6 * 2**20
 """What Docker takes as a limit at least: who writes `-m 64` has forgotten a unit."""
 
+MAX_TEXT_LENGTH = 128 * 1024
+"""Of one word or variable, in characters: Linux starts no program with a longer one."""
+
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _SERVER_URL = re.compile(
     r"https?://([A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[-._~A-Za-z0-9/]*)?",
@@ -41,6 +44,11 @@ _NOT_OVER = ("/", "/proc", "/sys", "/dev")
 """Every container has its own there; what lies below /proc is nothing that could be mounted over either."""
 _USER = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?", re.ASCII)
 _MAX_ID = 2**31 - 1
+
+
+def _at_most(length: int) -> WithJsonSchema:
+    """What the schema says of a text that its own check holds to this length: so an API server stores no longer one."""
+    return WithJsonSchema({"type": "string", "maxLength": length})
 
 
 def _positive(amount: int, value: object, hint: str) -> int:
@@ -97,6 +105,8 @@ def _user_env_name(text: str) -> str:
 
 
 def _no_nul(text: str) -> str:
+    if len(text) > MAX_TEXT_LENGTH:
+        raise FieldError(f"has {len(text)} characters; {MAX_TEXT_LENGTH} are allowed", "put large texts into a file")
     if "\0" in text:
         raise FieldError("contains a NUL character, which no process can be given")
     return text
@@ -187,16 +197,18 @@ DurationAboveZero = Annotated[
     WithJsonSchema(INT_OR_STRING),
 ]
 
-DnsLabel = Annotated[str, AfterValidator(_dns_label)]
-ObjectName = Annotated[str, AfterValidator(_dns_subdomain)]
-EnvName = Annotated[str, AfterValidator(_env_name)]
-UserEnvName = Annotated[str, AfterValidator(_user_env_name)]
-Text = Annotated[str, AfterValidator(_no_nul)]
-AbsolutePath = Annotated[str, AfterValidator(_absolute_path)]
-MountPath = Annotated[str, AfterValidator(_mount_path)]
-Digest = Annotated[str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$"})]
+DnsLabel = Annotated[str, AfterValidator(_dns_label), _at_most(63)]
+ObjectName = Annotated[str, AfterValidator(_dns_subdomain), _at_most(253)]
+EnvName = Annotated[str, AfterValidator(_env_name), _at_most(1024)]
+UserEnvName = Annotated[str, AfterValidator(_user_env_name), _at_most(1024)]
+Text = Annotated[str, AfterValidator(_no_nul), _at_most(MAX_TEXT_LENGTH)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute_path), _at_most(4096)]
+MountPath = Annotated[str, AfterValidator(_mount_path), _at_most(4096)]
+Digest = Annotated[
+    str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$", "maxLength": 71})
+]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
-LabelKey = Annotated[str, AfterValidator(_label_key)]
-LabelValue = Annotated[str, AfterValidator(_label_value)]
-Image = Annotated[str, AfterValidator(_image)]
+LabelKey = Annotated[str, AfterValidator(_label_key), _at_most(317)]
+LabelValue = Annotated[str, AfterValidator(_label_value), _at_most(63)]
+Image = Annotated[str, AfterValidator(_image), _at_most(1000)]
 User = Annotated[str, BeforeValidator(_user), WithJsonSchema(INT_OR_STRING)]

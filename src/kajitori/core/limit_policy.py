@@ -78,6 +78,9 @@ class RunCeilings(Document):
     """Between SIGTERM and SIGKILL."""
     checkpoint_size_bytes: Memory | None = Field(default=None, alias="checkpointSize")
     """Size of a checkpoint's claim."""
+    pod_text_bytes: Memory | None = Field(default=64 * 2**20, alias="podText")
+    """What its command, arguments, variables, volumes and the like take in the Pods of all members together. Each Pod
+    has a copy of them, and all Pods of all runs are in the few gigabytes of the cluster's etcd."""
     network: NetworkAccess = NetworkAccess()
     """By whom a run may let itself be reached, and where it may go, at most."""
 

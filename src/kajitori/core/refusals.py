@@ -12,7 +12,7 @@ from kajitori.core.policy_model import Policy
 from kajitori.core.quantity import format_cores, format_cpu, format_duration, memory_needed, memory_there
 from kajitori.core.reach import reach_faults
 from kajitori.core.resolve import PASSING_TAINTS, Facts, Resolved, RunIdentity
-from kajitori.core.run import RunSpec, name_fault
+from kajitori.core.run import PUT_INTO_FILES, RunSpec, name_fault, stored_bytes, to_document
 from kajitori.core.snapshot import CPU, GPU, MEMORY, NodeTable, Taint
 from kajitori.core.suggest import did_you_mean
 from kajitori.core.template import begins_with_step
@@ -156,6 +156,12 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
             if spec.array is not None and amount and (together or field == "array"):
                 hint = f"let fewer be there at once: {spec.array.partition('%')[0]}%{max(1, count * limit // amount)}"
             yield Fault(f"spec.{field}", message, wanted, hint, "AboveCeiling")
+    text, most = stored_bytes(to_document(spec)), run.pod_text_bytes
+    if most is not None and text * count > most:
+        message = f"its words take {text} bytes in each Pod, {memory_needed(text * count)} in those of {count} members"
+        message += f"; the ceiling is {memory_there(most)}"
+        hint = f"{PUT_INTO_FILES}; or use fewer members"
+        yield Fault("spec", message, str(text * count), hint, "AboveCeiling")
     if spec.array is not None and spec.members > policy.sweeps.members:
         message = f"{spec.members} members are above the ceiling of {policy.sweeps.members} for a sweep"
         yield Fault("spec.array", message, spec.array[:80], "make several runs of it", "AboveCeiling")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
+import msgspec
 from pydantic import Field, field_validator
 
 from kajitori.core import first_step
@@ -43,7 +44,13 @@ MAX_REPLICAS = 99_999
 MAX_RESTARTS_OF_EACH = 100
 """Of a sweep's member: how often each was started again stands in the Run, which has to stay small (rule 8)."""
 MAX_TEXT_BYTES = 128 * 1024
-"""Of command, args and env together: they stand in the Run, in its attempt, and in every Pod."""
+"""Of command, args and env together, as they are stored: in the Run, in its attempt, and in every Pod."""
+MAX_SPEC_BYTES = 256 * 1024
+"""Of all of it, as it is stored. With its attempt's template, a Run stays far below the 1.5 MiB that etcd takes."""
+MAX_WORDS = 4096
+MAX_VARIABLES = 1024
+
+PUT_INTO_FILES = "put large texts into a file, on a volume or brought along with --code"
 
 _TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "NNODES", "NPROC_PER_NODE")
 _PET = (*_TORCHRUN, "RDZV_ENDPOINT", "RDZV_ID", "RDZV_CONF", "LOCAL_ADDR")
@@ -134,13 +141,13 @@ class RunSpec(Document):
     """batch: members start together and end together. service: each member lives on its own, for good."""
     image: Image
     """The container image, as Docker names it."""
-    command: list[Text] = Field(default_factory=list)
+    command: list[Text] = Field(default_factory=list, max_length=MAX_WORDS)
     """The program, instead of the image's entrypoint."""
-    args: list[Text] = Field(default_factory=list)
+    args: list[Text] = Field(default_factory=list, max_length=MAX_WORDS)
     """Arguments of the program, instead of the image's own: what stands behind the image in `docker run`."""
     working_dir: AbsolutePath | None = None
     """The folder that the program starts in, instead of the image's own."""
-    env: dict[UserEnvName, Text] = Field(default_factory=dict)
+    env: dict[UserEnvName, Text] = Field(default_factory=dict, max_length=MAX_VARIABLES)
     """Environment variables. Secrets do not belong here: name them under secrets."""
     secrets: list[SecretUse] = Field(default_factory=list, max_length=64)
     replicas: int = Field(default=1, ge=1, le=MAX_REPLICAS)
@@ -310,10 +317,26 @@ def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
             yield "tolerations", Fault(field, "Exists takes no value", toleration.value, "leave value out")
         if toleration.operator == "Equal" and not toleration.key:
             yield "tolerations", Fault(field, "a toleration without key tolerates nothing", hint="name the taint's key")
-    size = sum(len(text.encode()) for text in (*spec.command, *spec.args, *spec.env, *spec.env.values()))
-    if size > MAX_TEXT_BYTES:
-        message = f"command, args and env have {size} bytes together; {MAX_TEXT_BYTES} are allowed"
-        yield "env", Fault(where, message, hint="put large texts into a file on a volume", code="TooLarge")
+    yield from _size_conflicts(spec, where)
+
+
+def _size_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    """Every word costs a few bytes more than its text has: a hundred thousand empty ones are large, too."""
+    variables = [{"name": name, "value": value} for name, value in spec.env.items()]
+    of_program, of_spec = stored_bytes([spec.command, spec.args, variables]), stored_bytes(to_document(spec))
+    if of_program > MAX_TEXT_BYTES:
+        message = f"command, args and env take {of_program} bytes together; {MAX_TEXT_BYTES} are allowed"
+        yield "env", Fault(where, message, hint=PUT_INTO_FILES, code="TooLarge")
+    elif of_spec > MAX_SPEC_BYTES:
+        message = f"all of it takes {of_spec} bytes; {MAX_SPEC_BYTES} are allowed"
+        yield "volumes", Fault(where, message, hint="name fewer or shorter things", code="TooLarge")
+
+
+def stored_bytes(document: Any) -> int:
+    """How many bytes a document takes as an API server stores it: as JSON, with what HTML would read as a mark written
+    out (`<` as `\\u003c`)."""
+    encoded = msgspec.json.encode(document)
+    return len(encoded) + 5 * sum(encoded.count(mark) for mark in (b"<", b">", b"&"))
 
 
 def _sweep_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:

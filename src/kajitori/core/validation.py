@@ -145,7 +145,9 @@ def _plain(kind: str, context: dict[str, Any], message: str, value: object) -> t
     if kind in bounds:
         words, key = bounds[kind]
         return f"{show(value)} is not allowed: it must be {words} {context.get(key)}", ""
-    if kind in ("too_long", "string_too_long"):
+    if kind == "too_long":
+        return f"has more than {context.get('max_length')} items, which is the most that is allowed", ""
+    if kind == "string_too_long":
         return f"is too long: at most {context.get('max_length')}", ""
     if kind in ("too_short", "string_too_short"):
         return "must not be empty", ""

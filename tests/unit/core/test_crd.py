@@ -15,6 +15,8 @@ from kajitori.core.status import Attempt, Finding, MemberCounts, Notable, RunSta
 VERSION = custom_resource_definition()["spec"]["versions"][0]
 SCHEMA = VERSION["schema"]["openAPIV3Schema"]
 
+BOUNDS = {"array": "maxItems", "object": "maxProperties", "string": "maxLength"}
+
 
 def parts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every schema inside a schema, with its path."""
@@ -28,7 +30,7 @@ def parts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 def test_it_is_structural() -> None:
     """Each part has a type or the extension that replaces it; there are no references, alternatives or nulls."""
-    allowed = {"type", "description", "properties", "items", "additionalProperties", "format"}
+    allowed = {"type", "description", "properties", "items", "additionalProperties", "format", *BOUNDS.values()}
     extensions = {"x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-map-type"}
     for path, schema in parts(SCHEMA):
         assert schema.keys() <= allowed | extensions, path
@@ -36,7 +38,15 @@ def test_it_is_structural() -> None:
         assert not ("properties" in schema and "additionalProperties" in schema), path
 
 
-def test_it_judges_types_only() -> None:
+def test_nothing_is_stored_without_a_bound() -> None:
+    """Every list, map and text of a spec: what came by kubectl would be refused, but would be in etcd by then."""
+    for path, schema in parts(SCHEMA["properties"]["spec"], "spec"):
+        kind = schema.get("type")
+        if kind in BOUNDS and "properties" not in schema:
+            assert schema[BOUNDS[kind]] > 0, path
+
+
+def test_it_judges_types_and_sizes_only() -> None:
     """What is allowed, required or known is for our own check to say, with all reasons: the schema drops nothing."""
     for path, schema in parts(SCHEMA["properties"]["spec"], "spec"):
         assert not schema.keys() & {"required", "enum", "minimum", "maximum", "pattern", "default"}, path

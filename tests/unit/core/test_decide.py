@@ -249,6 +249,17 @@ def test_every_reason_at_once() -> None:
     assert faults["spec.secrets[0].name"].hint == "did you mean wand?"
 
 
+def test_what_all_pods_hold_of_a_spec_has_a_ceiling() -> None:
+    """Each Pod has a copy of all words: 20 members with a megabyte each once took 108 MB of etcd."""
+    words = {"replicas": 2000, "args": ["x" * 50_000]}
+    fault = refused(words, facts=Facts())["spec"]
+    assert fault.code == "AboveCeiling" and "95.5Mi in those of 2000 members" in fault.message
+    assert decided(words | {"replicas": 1000}, facts=Facts())
+    assert "spec" in refused(words | {"replicas": 2}, {"ceilings": {"run": {"podText": "90Ki"}}})
+    sweep = {"args": words["args"], "array": "0-1999%16"}
+    assert decided(sweep, facts=Facts()), "of a sweep as many as are there at once"
+
+
 def test_the_cluster_is_no_reason_twice() -> None:
     """What the cluster lacks refuses a new run, not one that was admitted before, nor one in a cluster that grows."""
     huge = {"replicas": 100, "resources": {"gpu": 8, "gpuType": "h100"}}
