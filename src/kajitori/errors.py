@@ -10,7 +10,10 @@ KajitoriError
 ├── Unauthenticated       no credentials, or expired ones                               exit 125, HTTP 401
 ├── Forbidden             known, but not allowed                                        exit 2, HTTP 403
 ├── TooLarge              a body over the limit                                         exit 2, HTTP 413
+├── TooSlow               a body that did not arrive in time                            exit 125, HTTP 408
+├── WrongMediaType        a body of a kind that the call does not take                  exit 2, HTTP 415
 ├── Unavailable           a part of the platform does not answer                        exit 125, HTTP 503
+│   ├── Busy              too much is asked at once; nothing was done, try again        exit 125, HTTP 429
 │   └── StorageFull       its disk has no room; nothing was changed                     exit 125, HTTP 507
 └── Unsupported           this machine or cluster can't do it; says what is missing     exit 125, HTTP 501
 
@@ -132,9 +135,27 @@ class TooLarge(KajitoriError):
     exit_code = 2
 
 
+class TooSlow(KajitoriError):
+    code = "TooSlow"
+    http_status = 408
+
+
+class WrongMediaType(KajitoriError):
+    code = "WrongMediaType"
+    http_status = 415
+    exit_code = 2
+
+
 class Unavailable(KajitoriError):
     code = "Unavailable"
     http_status = 503
+
+
+class Busy(Unavailable):
+    """Too much is asked at once. Nothing was done, so the same request may safely be sent again."""
+
+    code = "Busy"
+    http_status = 429
 
 
 class StorageFull(Unavailable):

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from dataclasses import dataclass, fields
+from ipaddress import ip_network
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
-from kajitori.core import names, texts
+from kajitori.core import names
+from kajitori.core.suggest import did_you_mean
 from kajitori.errors import Fault, InvalidInput
+from kajitori.optionfaults import (
+    CLUSTER_CIDR,
+    account_faults,
+    certificate_faults,
+    file_faults,
+    is_loopback,
+    mask_faults,
+    namespace_faults,
+    port_faults,
+    quantity_faults,
+    raise_all,
+    range_faults,
+    simulation_faults,
+    url_faults,
+)
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-MAX_SIMULATED_NODES = 65_000
-CLUSTER_CIDR = "10.244.0.0/16"
-LONGEST_NODE_PREFIX, LONGEST_CUT = 29, 16
-"""Of nodes' ranges of Pod addresses: five addresses at least, and 65,536 ranges at most, as Kubernetes allows."""
 LEASE_NAMESPACE = names.NAMESPACE
 """Where the controllers of a cluster agree on who leads, unless they are told otherwise."""
 
@@ -30,6 +42,48 @@ class ClusterOptions:
     """None: the kubeconfig's current one."""
     log_level: str = "info"
     log_format: str = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebLimits:
+    """What the Web API takes from callers. `--limit NAME=VALUE` sets one of these; dashes stand for underscores."""
+
+    connections: int = 16_384
+    """Open connections; fewer if the process may not open that many files. One more is closed at once."""
+    connections_per_address: int = 4_096
+    """Of one address (of IPv6, of one /64). 0: any number, for a server behind a proxy."""
+    unauthenticated: int = 1_024
+    """Connections whose callers have not shown valid credentials yet. One more closes the oldest of the address that
+    holds most."""
+    unauthenticated_per_address: int = 256
+    """The same for one address. 0: any number."""
+    header_seconds: float = 10.0
+    """For a TLS handshake, and for a request's header, from its first byte or the connection's beginning."""
+    body_seconds: float = 30.0
+    """For a request's body. A part of an upload has 300 seconds."""
+    body_bytes: int = 64 << 20
+    """Request bodies in memory at a time; one caller may have a quarter of it. Uploads are bounded by themselves."""
+    recheck_seconds: float = 60.0
+    """How often the API server is asked again about the credentials and rights of callers with open streams."""
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> WebLimits:
+        """The limits that `NAME=VALUE` texts name, the others as they are by default. Raises InvalidInput."""
+        known = {each.name.replace("_", "-"): each for each in fields(cls)}
+        found: dict[str, Any] = {}
+        faults = []
+        for text in texts:
+            name, _, value = text.partition("=")
+            if name not in known:
+                hint = did_you_mean(name, known) or f"limits are {', '.join(known)}"
+                faults.append(Fault("--limit", f"there is no limit {name!r:.80}", text, hint))
+            elif not value.isascii() or not value.isdigit() or int(value) < _least(name):
+                hint = f"a whole number, {_least(name)} or more"
+                faults.append(Fault("--limit", f"{name} cannot be {value!r:.80}", text, hint))
+            else:
+                found[known[name].name] = float(value) if name.endswith("-seconds") else int(value)
+        raise_all(faults)
+        return cls(**found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +122,22 @@ class UpOptions:
     """Where runs are made that name no namespace."""
     blobs: str | None = None
     """URL of the store for code and kept logs; None: the folder `blobs` under `data`."""
+    limit: tuple[str, ...] = ()
+    """`NAME=VALUE`, of WebLimits."""
     log_level: str = "warning"
     log_format: str = "text"
 
     def __post_init__(self) -> None:
         faults = [
-            *_port_faults(("--port", self.port), ("--kube-port", self.kube_port)),
-            *_simulation_faults(self.nodes, self.gpus, least_nodes=0),
-            *_file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy), ("--networks", self.networks)),
-            *_namespace_faults(self.namespace),
-            *_range_faults("--cluster-cidr", self.cluster_cidr),
+            *port_faults(("--port", self.port), ("--kube-port", self.kube_port)),
+            *simulation_faults(self.nodes, self.gpus, least_nodes=0),
+            *file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy), ("--networks", self.networks)),
+            *namespace_faults(self.namespace),
+            *_limit_faults(self.limit),
+            *range_faults("--cluster-cidr", self.cluster_cidr),
         ]
         if not any(fault.field == "--cluster-cidr" for fault in faults):
-            faults += _mask_faults(ip_network(self.cluster_cidr).prefixlen, self.node_cidr_mask_size)
+            faults += mask_faults(ip_network(self.cluster_cidr).prefixlen, self.node_cidr_mask_size)
         own = (self.cluster_cidr, self.node_cidr_mask_size) != (CLUSTER_CIDR, 24)
         if self.kubeconfig is not None and (self.nodes or self.kube_port or self.in_memory or own):
             hint = "leave --nodes, --kube-port, --memory, --cluster-cidr and --node-cidr-mask-size out; kaji sim adds "
@@ -108,7 +165,7 @@ class DemoOptions:
     log_level: str = "error"
 
     def __post_init__(self) -> None:
-        _raise(_simulation_faults(self.nodes, self.gpus, least_nodes=4))
+        raise_all(simulation_faults(self.nodes, self.gpus, least_nodes=4))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,14 +187,17 @@ class ServerOptions(ClusterOptions):
     """PEM files for TLS; neither: plain HTTP, for a proxy before it or for this machine only."""
     blobs: str | None = None
     """URL of the store for code and kept logs, the same as the controller's; None: neither is there."""
+    limit: tuple[str, ...] = ()
+    """`NAME=VALUE`, of WebLimits."""
 
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
-        faults = [*_port_faults(("--port", self.port)), *_file_faults(*files), *_namespace_faults(self.namespace)]
-        faults += _file_faults(("--networks", self.networks))
-        faults += _account_faults(self.agent_account)
-        faults += _certificate_faults(self.certificate, self.key)
-        _raise(faults)
+        faults = [*port_faults(("--port", self.port)), *file_faults(*files), *namespace_faults(self.namespace)]
+        faults += file_faults(("--networks", self.networks))
+        faults += account_faults(self.agent_account)
+        faults += certificate_faults(self.certificate, self.key)
+        faults += _limit_faults(self.limit)
+        raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,17 +215,17 @@ class RelayOptions(ClusterOptions):
     """As in ServerOptions."""
 
     def __post_init__(self) -> None:
-        faults = [*_port_faults(("--port", self.port))]
-        faults += _file_faults(("--kubeconfig", self.kubeconfig), ("--token-file", self.token_file))
-        faults += _certificate_faults(self.certificate, self.key)
-        faults += _account_faults(self.agent_account)
+        faults = [*port_faults(("--port", self.port))]
+        faults += file_faults(("--kubeconfig", self.kubeconfig), ("--token-file", self.token_file))
+        faults += certificate_faults(self.certificate, self.key)
+        faults += account_faults(self.agent_account)
         if self.token_file is not None and self.agent_account is not None:
             hint = "leave --token-file out: tokens of their own tell one agent from another"
             faults.append(Fault("--token-file", "agents show one or the other", str(self.token_file), hint))
-        if self.token_file is None and self.agent_account is None and not _is_loopback(self.host):
+        if self.token_file is None and self.agent_account is None and not is_loopback(self.host):
             hint = f"add --agent-account {names.AGENT_ACCOUNT}, or listen at 127.0.0.1"
             faults.append(Fault("--host", "whoever reaches it could read all Pods' names", self.host, hint))
-        _raise(faults)
+        raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +245,7 @@ class ControllerOptions(ClusterOptions):
 
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
-        _raise([*_file_faults(*files), *_namespace_faults(self.namespace), *_port_faults(("--port", self.port))])
+        raise_all([*file_faults(*files), *namespace_faults(self.namespace), *port_faults(("--port", self.port))])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,11 +258,11 @@ class AuditOptions(ClusterOptions):
     """How many nodes the cluster is to have."""
 
     def __post_init__(self) -> None:
-        faults = [*_file_faults(("--kubeconfig", self.kubeconfig))]
-        faults += _file_faults(*(("--audit-log", path) for path in self.audit_log if str(path) != "-"))
+        faults = [*file_faults(("--kubeconfig", self.kubeconfig))]
+        faults += file_faults(*(("--audit-log", path) for path in self.audit_log if str(path) != "-"))
         if self.planned_nodes < 1:
             faults.append(Fault("--nodes", f"{self.planned_nodes} is below 1", str(self.planned_nodes), "1 or more"))
-        _raise(faults)
+        raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,8 +295,8 @@ class NodeOptions(ClusterOptions):
     """Processes and threads of each container; 0: as many as the machine has; None: a share of these."""
 
     def __post_init__(self) -> None:
-        faults = [*_port_faults(("--port", self.port))]
-        faults += _file_faults(("--kubeconfig", self.kubeconfig), ("--client-ca", self.client_ca))
+        faults = [*port_faults(("--port", self.port))]
+        faults += file_faults(("--kubeconfig", self.kubeconfig), ("--client-ca", self.client_ca))
         for label in self.labels:
             if "=" not in label:
                 faults.append(Fault("--label", f"{label!r:.80} names no value", label, "write KEY=VALUE"))
@@ -248,7 +308,7 @@ class NodeOptions(ClusterOptions):
             hint = "host or namespace"
             faults.append(Fault("--pod-network", f"there is no {self.pod_network!r:.80}", self.pod_network, hint))
         if self.pod_cidr:
-            faults += _range_faults("--pod-cidr", self.pod_cidr)
+            faults += range_faults("--pod-cidr", self.pod_cidr)
             if self.pod_network != "namespace":
                 hint = "add --pod-network namespace"
                 faults.append(Fault("--pod-cidr", "Pods have this machine's own address", self.pod_cidr, hint))
@@ -256,8 +316,8 @@ class NodeOptions(ClusterOptions):
         for option, amount in amounts:
             if amount is not None and amount < 0:
                 faults.append(Fault(option, f"{amount} is negative", str(amount), "0 or more"))
-        faults += _quantity_faults(self.cpus, self.memory)
-        _raise(faults)
+        faults += quantity_faults(self.cpus, self.memory)
+        raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,11 +350,11 @@ class AgentOptions:
     log_format: str = "text"
 
     def __post_init__(self) -> None:
-        faults = [*_port_faults(("--port", self.port)), *_file_faults(("--policy", self.policy))]
-        faults += _file_faults(("--relay-token", self.relay_token), ("--relay-ca", self.relay_ca))
-        faults += _file_faults(("--report-token", self.report_token), ("--report-ca", self.report_ca))
-        faults += _url_faults("--relay", self.relay, "http://relay.kajitori:8601")
-        faults += _url_faults("--report", self.report, "http://server.kajitori:8600")
+        faults = [*port_faults(("--port", self.port)), *file_faults(("--policy", self.policy))]
+        faults += file_faults(("--relay-token", self.relay_token), ("--relay-ca", self.relay_ca))
+        faults += file_faults(("--report-token", self.report_token), ("--report-ca", self.report_ca))
+        faults += url_faults("--relay", self.relay, "http://relay.kajitori:8601")
+        faults += url_faults("--report", self.report, "http://server.kajitori:8600")
         if bool(self.relay) == (self.pods is not None):
             hint = "name a folder with --pods, or relays with --relay"
             faults.append(Fault("--relay", "one of both tells of this node's Pods", " ".join(self.relay), hint))
@@ -304,7 +364,7 @@ class AgentOptions:
         if bool(self.report) != bool(self.report_token):
             hint = "give both --report and --report-token, or neither"
             faults.append(Fault("--report", "the Web API has to be shown who tells", " ".join(self.report), hint))
-        _raise(faults)
+        raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,8 +386,8 @@ class SimOptions(ClusterOptions):
     delete_nodes_at_stop: bool = False
 
     def __post_init__(self) -> None:
-        faults = [*_simulation_faults(self.nodes, self.gpus, least_nodes=1)]
-        faults += _file_faults(("--kubeconfig", self.kubeconfig))
+        faults = [*simulation_faults(self.nodes, self.gpus, least_nodes=1)]
+        faults += file_faults(("--kubeconfig", self.kubeconfig))
         for option, amount, least in (("--first", self.first, 0), ("--max-pods", self.max_pods, 1)):
             if amount < least:
                 faults.append(Fault(option, f"{amount} is below {least}", str(amount), f"{least} or more"))
@@ -335,113 +395,18 @@ class SimOptions(ClusterOptions):
             faults.append(Fault("--heartbeat", "cannot be negative", str(self.heartbeat_seconds), "0 sends none"))
         if self.gpu_type and not self.gpus:
             faults.append(Fault("--gpu-type", "a GPU type, but no GPUs", ",".join(self.gpu_type), "add --gpus 8"))
-        faults += _quantity_faults(self.cpus, self.memory)
-        _raise(faults)
+        faults += quantity_faults(self.cpus, self.memory)
+        raise_all(faults)
 
 
-def _raise(faults: Iterable[Fault]) -> None:
-    found = list(faults)
-    if found:
-        raise InvalidInput(found)
+def _least(limit: str) -> int:
+    """What a limit may be at least: the longest body of one caller has to fit into its quarter."""
+    return {"body-bytes": 4 << 20}.get(limit, 0 if limit.endswith("-per-address") else 1)
 
 
-def _port_faults(*ports: tuple[str, int]) -> list[Fault]:
-    return [
-        Fault(option, f"{port} is no port", str(port), "between 1 and 65535; 0 takes a free one")
-        for option, port in ports
-        if not 0 <= port <= 65535
-    ]
-
-
-def _file_faults(*files: tuple[str, Path | None]) -> list[Fault]:
-    return [
-        Fault(option, f"there is no file {path}", str(path), "check the path")
-        for option, path in files
-        if path is not None and not path.is_file()
-    ]
-
-
-def _account_faults(account: str | None) -> list[Fault]:
-    if account is None or (account.count("/") == 1 and not any(map(texts.dns_subdomain, account.split("/")))):
-        return []
-    hint = f"write NAMESPACE/NAME, such as {names.AGENT_ACCOUNT}"
-    return [Fault("--agent-account", f"{account!r:.80} is no service account", account, hint)]
-
-
-def _url_faults(option: str, urls: Iterable[str], such_as: str) -> list[Fault]:
-    return [
-        Fault(option, f"{url!r} is not a URL", url, f"write {such_as}")
-        for url in urls
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname
-    ]
-
-
-def _certificate_faults(certificate: Path | None, key: Path | None) -> list[Fault]:
-    faults = _file_faults(("--tls-cert", certificate), ("--tls-key", key))
-    if (certificate is None) != (key is None):
-        faults.append(Fault("--tls-cert", "certificate and key go together", hint="give both, or neither"))
-    return faults
-
-
-def _is_loopback(host: str) -> bool:
+def _limit_faults(texts: Iterable[str]) -> list[Fault]:
     try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _namespace_faults(namespace: str) -> list[Fault]:
-    if not texts.dns_label(namespace):
-        return []
-    hint = "use lower-case letters, digits and dashes, at most 63"
-    return [Fault("--namespace", f"{namespace!r:.80} is not a namespace's name", namespace, hint)]
-
-
-def _simulation_faults(nodes: int, gpus: int, *, least_nodes: int) -> list[Fault]:
-    faults = []
-    if not least_nodes <= nodes <= MAX_SIMULATED_NODES:
-        hint = f"between {least_nodes} and {MAX_SIMULATED_NODES}"
-        faults.append(Fault("--nodes", f"{nodes} nodes cannot be simulated", str(nodes), hint))
-    if not 0 <= gpus <= 1024:
-        faults.append(Fault("--gpus", f"{gpus} GPUs in a node", str(gpus), "between 0 and 1024"))
-    return faults
-
-
-def _range_faults(option: str, text: str) -> list[Fault]:
-    """What speaks against giving Pods addresses of that range."""
-    hint = f"write one of IPv4, such as {CLUSTER_CIDR}"
-    try:
-        network = ip_network(text)
-    except ValueError as error:
-        return [Fault(option, str(error), text, hint)]
-    if network.version != 4:
-        return [Fault(option, "Pods of process kubelets have addresses of IPv4", text, hint)]
-    if network.prefixlen > LONGEST_NODE_PREFIX:
-        return [Fault(option, f"a /{network.prefixlen} has no room for Pods", text, hint)]
-    if network.is_loopback or network.is_link_local or network.is_multicast:
-        return [Fault(option, "nobody can be reached at these addresses", text, hint)]
+        WebLimits.parse(texts)
+    except InvalidInput as error:
+        return list(error.faults)
     return []
-
-
-def _mask_faults(cluster_prefix: int, node_prefix: int) -> list[Fault]:
-    option, shown = "--node-cidr-mask-size", str(node_prefix)
-    if not cluster_prefix <= node_prefix <= LONGEST_NODE_PREFIX:
-        hint = f"between {cluster_prefix}, one node for all of it, and {LONGEST_NODE_PREFIX}"
-        return [Fault(option, f"ranges of /{node_prefix} can't be cut from a /{cluster_prefix}", shown, hint)]
-    if node_prefix - cluster_prefix > LONGEST_CUT:
-        hint = f"{cluster_prefix + LONGEST_CUT} at most for this --cluster-cidr"
-        return [Fault(option, f"that would be more than {1 << LONGEST_CUT} ranges", shown, hint)]
-    return []
-
-
-def _quantity_faults(cpus: str | None, memory: str | None) -> list[Fault]:
-    from kajitori.core.quantity import QuantityError, parse_cpu_millis, parse_spec_memory_bytes
-
-    faults = []
-    for option, text, parse in (("--cpus", cpus, parse_cpu_millis), ("--memory", memory, parse_spec_memory_bytes)):
-        if text is not None:
-            try:
-                parse(text)
-            except QuantityError as error:
-                faults.append(Fault(option, error.message, text, error.hint))
-    return faults

@@ -18,6 +18,7 @@ from kajitori.settings import (
     ServerOptions,
     SimOptions,
     UpOptions,
+    WebLimits,
 )
 
 HERE = Path("/data")
@@ -51,6 +52,11 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
         {"--token-file"},
     ),
     "a server's agents": (lambda: ServerOptions(agent_account="a/b/c"), {"--agent-account"}),
+    "a server's limits": (
+        lambda: ServerOptions(limit=("conections=3", "header-seconds=0", "body-bytes=1.5"), port=-1),
+        {"--limit", "--port"},
+    ),
+    "limits of kaji up": (lambda: UpOptions(data=HERE, limit=("connections",), port=-1), {"--limit", "--port"}),
     "a server's namespace": (lambda: ServerOptions(namespace=""), {"--namespace"}),
     "a controller's namespace": (lambda: ControllerOptions(namespace="a.b"), {"--namespace"}),
     "no nodes at all": (lambda: UpOptions(data=HERE, kubelet=False), {"--no-kubelet"}),
@@ -139,3 +145,15 @@ def test_defaults_are_right() -> None:
     assert ControllerOptions().namespace == "kajitori"
     assert NodeOptions(data=HERE).pod_network == "host"
     assert SimOptions(nodes=7500).heartbeat_seconds == 10.0
+
+
+def test_limits_are_named_one_by_one() -> None:
+    """The others stay what they are; what is misspelt is told with the right name, all at once."""
+    limits = WebLimits.parse(["header-seconds=3", "connections-per-address=0"])
+    assert limits == WebLimits(header_seconds=3.0, connections_per_address=0)
+    with pytest.raises(InvalidInput) as caught:
+        WebLimits.parse(["conections=3", "unauthenticated=-1"])
+    assert [("connections" in fault.hint, fault.value) for fault in caught.value.faults] == [
+        (True, "conections=3"),
+        (False, "unauthenticated=-1"),
+    ]

@@ -109,13 +109,14 @@ def create_app(deps: ApiDependencies) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        keeping = [asyncio.create_task(api.traffic.run()), asyncio.create_task(api.leader.follow())]
+        rechecks = api.sessions.recheck_all(api.limits.recheck_seconds)
+        tasks = [asyncio.create_task(each) for each in (api.traffic.run(), api.leader.follow(), rechecks)]
         try:
             yield
         finally:
-            for task in keeping:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*keeping, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await api.close()
 
     app = _with_routes(lifespan)
@@ -126,7 +127,9 @@ def create_app(deps: ApiDependencies) -> FastAPI:
     app.add_middleware(
         Guard,
         request_seconds=api.metrics.request_seconds,
-        unread=code.reads_its_own_body,
+        bodies=api.bodies,
+        body_seconds=api.limits.body_seconds,
+        unbounded=code.bounds_its_own_body,
         notice=lambda: api.leader.standing().says if api.leader.standing().is_absent else "",
     )
     return app

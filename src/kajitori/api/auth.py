@@ -1,16 +1,19 @@
-"""Who calls, and what he may do: both says the API server, to the caller's own token.
+"""Who calls, and what the caller may do. The API server says both, about the caller's own token.
 
-Answers are remembered for seconds, under a hash of the token. The token itself stays in the client that carries it.
+Answers are remembered for seconds, under a hash of the token; the token itself stays in the client that carries it.
+While a caller has streams open, both are asked again: once for each credential and right, however many streams it has.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -18,10 +21,14 @@ from typing import Annotated, Any
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from kajitori.api.middleware import note_caller
+from kajitori.api.turns import Turns
 from kajitori.core import names
-from kajitori.errors import Forbidden, Unauthenticated
+from kajitori.errors import Forbidden, KajitoriError, Unauthenticated
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import RUNS, SELF_ACCESS_REVIEWS, SELF_REVIEWS, Resource
+
+log = logging.getLogger(__name__)
 
 IDENTITY_SECONDS = 60.0
 ALLOWED_SECONDS = 10.0
@@ -31,11 +38,48 @@ MAX_SESSIONS = 1024
 MAX_ANSWERS = 256
 MAX_TOKEN_LENGTH = 16_384
 
+UNKNOWN_AT_ONCE = 16
+UNKNOWN_OF_ONE_ADDRESS = 4
+UNKNOWN_WAITING = 512
+"""Tokens that were never seen, about which the API server is asked at a time, and that wait for that."""
+
+RECHECKS_AT_ONCE = 8
+"""Credentials of open streams about which the API server is asked again at a time."""
+
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*", re.ASCII)  # RFC 6750, b64token
 _HINT = "send `Authorization: Bearer …` with your Kubernetes token; `kaji` finds that of a local cluster by itself"
 
-Question = tuple[str, str, str, str, str]
-"""Verb, resource, subresource (empty: the object itself), namespace (empty: all), name (empty: any)."""
+Identity = tuple[str, tuple[str, ...]]
+"""Name and groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether somebody may do something."""
+
+    verb: str
+    resource: Resource
+    subresource: str
+    """Empty: the object itself."""
+    namespace: str
+    """Empty: all of them."""
+    name: str
+    """Empty: any."""
+
+    @property
+    def what(self) -> str:
+        """The kind in the words of `kubectl auth can-i`."""
+        kind, group = self.resource.plural, self.resource.group
+        return (f"{kind}.{group}" if group else kind) + (f"/{self.subresource}" if self.subresource else "")
+
+    def forbidden(self, user: str) -> Forbidden:
+        """The error for somebody who may not."""
+        where = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
+        check = f"kubectl auth can-i {self.verb} {self.what}" + (f" -n {self.namespace}" if self.namespace else " -A")
+        return Forbidden(
+            f"{user} may not {self.verb} {self.what} {where}",
+            hint=f"ask whoever runs the cluster for a role there; to check: {check}",
+        )
 
 
 @dataclass(slots=True)
@@ -45,56 +89,38 @@ class _Answer:
 
 
 @dataclass(eq=False, slots=True)
-class User:
-    """Somebody who was authenticated, and a client that acts in his name. Valid as long as the request."""
+class Rights:
+    """What one credential may do, as the API server said lately."""
 
-    name: str
-    groups: tuple[str, ...]
     client: KubeClient
     clock: Callable[[], float] = field(repr=False)
     _answers: OrderedDict[Question, _Answer] = field(default_factory=OrderedDict, repr=False)
     _asking: dict[Question, asyncio.Task[bool]] = field(default_factory=dict, repr=False)
 
-    async def may(
-        self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS, subresource: str = ""
-    ) -> bool:
-        """Whether he may do this to Runs (or another kind); without a namespace: in all of them."""
-        question = (verb, resource.plural, subresource, namespace, name)
+    async def may(self, question: Question, *, anew: bool = False) -> bool:
+        """Whether the caller may; `anew`: as of now, whatever is remembered."""
         answer = self._answers.get(question)
-        if answer is not None and answer.until > self.clock():
+        if answer is not None and answer.until > self.clock() and not anew:
             return answer.allowed
         asking = self._asking.get(question)
         if asking is None:  # a thousand streams that begin at once ask once
-            asking = self._asking[question] = asyncio.create_task(self._ask(question, resource))
+            asking = self._asking[question] = asyncio.create_task(self._ask(question))
             asking.add_done_callback(lambda task: self._asked(question, task))
         return await asyncio.shield(asking)
-
-    async def require(
-        self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS, subresource: str = ""
-    ) -> None:
-        """Raises Forbidden where he may not."""
-        if await self.may(verb, namespace, resource=resource, subresource=subresource):
-            return
-        if name and await self.may(verb, namespace, name, resource=resource, subresource=subresource):
-            return
-        what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-        what += f"/{subresource}" if subresource else ""
-        where = f"in namespace {namespace}" if namespace else "in all namespaces"
-        raise Forbidden(
-            f"{self.name} may not {verb} {what} {where}",
-            hint=f"ask whoever runs the cluster for a role there; to check: kubectl auth can-i {verb} {what}"
-            + (f" -n {namespace}" if namespace else " -A"),
-        )
 
     def _asked(self, question: Question, task: asyncio.Task[bool]) -> None:
         del self._asking[question]
         if not task.cancelled():
-            task.exception()  # whoever asked was told, unless he has hung up
+            task.exception()  # whoever asked was told, unless it has hung up
 
-    async def _ask(self, question: Question, resource: Resource) -> bool:
-        verb, plural, subresource, namespace, name = question
-        attributes = {"verb": verb, "group": resource.group, "resource": plural, "subresource": subresource}
-        attributes |= {"namespace": namespace, "name": name}
+    async def _ask(self, question: Question) -> bool:
+        resource = question.resource
+        attributes = {"verb": question.verb, "group": resource.group, "resource": resource.plural}
+        attributes |= {
+            "subresource": question.subresource,
+            "namespace": question.namespace,
+            "name": question.name,
+        }
         review = _review(SELF_ACCESS_REVIEWS, {"resourceAttributes": {k: v for k, v in attributes.items() if v}})
         answer = await self.client.create(SELF_ACCESS_REVIEWS, review)
         allowed = bool((answer.get("status") or {}).get("allowed"))
@@ -105,53 +131,102 @@ class User:
 
 
 @dataclass(eq=False, slots=True)
-class _Session:
+class User:
+    """The caller of one request, and a client that acts in its name. Valid as long as the request."""
+
+    name: str
+    groups: tuple[str, ...]
     client: KubeClient
+    rights: Rights
+    granted: set[Question] = field(default_factory=set)
+    """What this request was allowed for: a stream ends when one of these rights is withdrawn."""
+
+    async def may(
+        self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS, subresource: str = ""
+    ) -> bool:
+        """Whether the caller may do this to Runs (or another kind); without a namespace: in all of them."""
+        question = Question(verb, resource, subresource, namespace, name)
+        allowed = await self.rights.may(question)
+        if allowed:
+            self.granted.add(question)
+        return allowed
+
+    async def require(
+        self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS, subresource: str = ""
+    ) -> None:
+        """Raises Forbidden unless the caller may."""
+        if await self.may(verb, namespace, resource=resource, subresource=subresource):
+            return
+        if name and await self.may(verb, namespace, name, resource=resource, subresource=subresource):
+            return
+        raise Question(verb, resource, subresource, namespace, name).forbidden(self.name)
+
+
+@dataclass(eq=False, slots=True)
+class _OpenStream:
+    granted: set[Question]
+    end: Callable[[KajitoriError], None]
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """One credential that was authenticated."""
+
+    client: KubeClient
+    identity: Identity
+    rights: Rights
+    valid_until: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    user: User | None = None
-    valid_until: float = 0.0
     uses: int = 0
     retired: bool = False
+    streams: set[_OpenStream] = field(default_factory=set)
+
+    def user(self) -> User:
+        """The caller of one more request."""
+        return User(*self.identity, self.client, self.rights)
 
 
 class Sessions:
-    """Callers that were authenticated lately. At most MAX_SESSIONS are remembered; the client of one that was forgotten
-    is closed when its last request has ended."""
+    """Credentials that were authenticated lately, at most MAX_SESSIONS. The client of one that was forgotten is closed
+    when its last request has ended. Nothing is kept of a token that the API server does not know but its hash."""
 
     def __init__(self, make_client: Callable[[str], KubeClient], clock: Callable[[], float] = time.monotonic) -> None:
+        """make_client: for a token, over connections that are open already, since most unknown tokens are bogus."""
         self._make_client = make_client
         self._clock = clock
-        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
         self._refused: OrderedDict[bytes, float] = OrderedDict()
+        self._unknown: dict[bytes, asyncio.Task[Session]] = {}
+        self._turns = Turns(UNKNOWN_AT_ONCE, UNKNOWN_OF_ONE_ADDRESS, waiting=UNKNOWN_WAITING)
+        self._streaming: set[Session] = set()
 
-    async def enter(self, authorization: str | None) -> _Session:
-        """The session of who sent this header; `leave` it afterwards.
+    async def enter(self, authorization: str | None, address: str = "") -> Session:
+        """The session of whoever sent this header from this address; `leave` it afterwards.
 
-        Raises Unauthenticated where the API server does not know him, Unavailable where it does not answer.
+        Raises Unauthenticated if the API server does not know the token, Unavailable if it does not answer, and Busy if
+        too many unknown tokens wait to be asked about.
         """
         token = _token_of(authorization)
         key = hashlib.sha256(token.encode()).digest()
-        if self._refused.get(key, 0.0) > self._clock():
-            raise _refused()
-        session = self._sessions.get(key)
-        if session is None:
-            session = self._sessions[key] = _Session(self._make_client(token))
-        self._sessions.move_to_end(key)
+        while True:
+            if self._refused.get(key, 0.0) > self._clock():
+                raise _refused()
+            session = self._sessions.get(key) or await self._meet(key, token, address)
+            if not session.retired:
+                break
+        if key in self._sessions:
+            self._sessions.move_to_end(key)
         session.uses += 1
         try:
-            await self._forget_old()
             async with session.lock:
-                if session.user is None or session.valid_until <= self._clock():
-                    session.user = await self._authenticate(session)
-                    session.valid_until = self._clock() + IDENTITY_SECONDS
-        except BaseException as error:
-            if isinstance(error, Unauthenticated):
-                self._refuse(key, session)
+                if session.valid_until <= self._clock():
+                    await self._confirm(key, session)
+        except BaseException:
             await self.leave(session)
             raise
         return session
 
-    async def leave(self, session: _Session) -> None:
+    async def leave(self, session: Session) -> None:
         """A request of that session has ended."""
         session.uses -= 1
         if session.retired and session.uses == 0:
@@ -161,42 +236,143 @@ class Sessions:
         """Forgets everybody and closes all clients."""
         sessions = list(self._sessions.values())
         self._sessions.clear()
+        for task in self._unknown.values():
+            task.cancel()
         for session in sessions:
             await session.client.close()
 
-    async def _authenticate(self, session: _Session) -> User:
-        answer = await session.client.create(SELF_REVIEWS, _review(SELF_REVIEWS, None))
+    # ------------------------------------------------------------------------------------------ streams
+
+    @contextmanager
+    def streaming(self, session: Session, user: User, end: Callable[[KajitoriError], None]) -> Iterator[None]:
+        """An answer to this user that goes on for long; `end` is called when its caller has lost its right to it."""
+        stream = _OpenStream(user.granted, end)
+        session.streams.add(stream)
+        self._streaming.add(session)
+        try:
+            yield
+        finally:
+            session.streams.discard(stream)
+            if not session.streams:
+                self._streaming.discard(session)
+
+    async def recheck_all(self, every_seconds: float) -> None:
+        """Runs `recheck` again and again."""
+        while True:
+            await asyncio.sleep(every_seconds)
+            try:
+                await self.recheck()
+            except Exception:
+                log.exception("callers of open streams could not be checked again; this is a bug")
+
+    async def recheck(self) -> None:
+        """Ask again about every credential that has open streams, and end the streams of those that lost their right.
+
+        While the API server does not answer, streams go on.
+        """
+        several = asyncio.Semaphore(RECHECKS_AT_ONCE)
+
+        async def check(session: Session) -> None:
+            async with several:
+                try:
+                    await self._recheck(session)
+                except KajitoriError as error:
+                    log.info("a caller with open streams could not be checked again: %s", error.message)
+
+        await asyncio.gather(*(check(session) for session in tuple(self._streaming)))
+
+    async def _recheck(self, session: Session) -> None:
+        try:
+            async with session.lock:
+                await self._confirm(None, session)
+        except Unauthenticated as error:
+            for stream in tuple(session.streams):
+                stream.end(error)
+            return
+        for question in set[Question]().union(*(stream.granted for stream in session.streams)):
+            if await session.rights.may(question, anew=True):
+                continue
+            for stream in tuple(session.streams):
+                if question in stream.granted:
+                    stream.end(question.forbidden(session.identity[0]))
+
+    # ------------------------------------------------------------------------------------------ who it is
+
+    async def _meet(self, key: bytes, token: str, address: str) -> Session:
+        """The session of a token that is not remembered. Many requests at once that show it ask once."""
+        task = self._unknown.get(key)
+        if task is None:
+            task = self._unknown[key] = asyncio.create_task(self._introduce(key, token, address))
+            task.add_done_callback(lambda task: self._met(key, task))
+        return await asyncio.shield(task)
+
+    def _met(self, key: bytes, task: asyncio.Task[Session]) -> None:
+        del self._unknown[key]
+        if not task.cancelled():
+            task.exception()
+
+    async def _introduce(self, key: bytes, token: str, address: str) -> Session:
+        async with self._turns.turn(address):
+            client = self._make_client(token)
+            try:
+                identity = await self._identify(client)
+            except BaseException as error:
+                if isinstance(error, Unauthenticated):
+                    self._refuse(key)
+                await client.close()
+                raise
+        session = Session(client, identity, Rights(client, self._clock), self._clock() + IDENTITY_SECONDS)
+        self._sessions[key] = session
+        while len(self._sessions) > MAX_SESSIONS:
+            _, forgotten = self._sessions.popitem(last=False)
+            await self._retire(forgotten)
+        return session
+
+    async def _confirm(self, key: bytes | None, session: Session) -> None:
+        """Ask who it is again. Raises Unauthenticated if that is nobody any more, or somebody else."""
+        try:
+            identity = await self._identify(session.client)
+            if identity[0] != session.identity[0]:
+                raise _refused()
+        except Unauthenticated:
+            key = key or next((known for known, each in self._sessions.items() if each is session), None)
+            if key is not None and self._sessions.get(key) is session:
+                del self._sessions[key]
+                self._refuse(key)
+            session.retired = True
+            raise
+        session.identity = identity  # groups come and go
+        session.valid_until = self._clock() + IDENTITY_SECONDS
+
+    async def _identify(self, client: KubeClient) -> Identity:
+        answer = await client.create(SELF_REVIEWS, _review(SELF_REVIEWS, None))
         info: dict[str, Any] = (answer.get("status") or {}).get("userInfo") or {}
         name, groups = str(info.get("username") or ""), tuple(str(each) for each in info.get("groups") or ())
         if not name or name == "system:anonymous":
             raise _refused()
-        if session.user is not None and (session.user.name, session.user.groups) == (name, groups):
-            return session.user
-        return User(name, groups, session.client, self._clock)
+        return name, groups
 
-    def _refuse(self, key: bytes, session: _Session) -> None:
+    def _refuse(self, key: bytes) -> None:
         self._refused[key] = self._clock() + REFUSED_SECONDS
         while len(self._refused) > MAX_SESSIONS:
             self._refused.popitem(last=False)
-        if self._sessions.get(key) is session:
-            del self._sessions[key]
-        session.retired = True
 
-    async def _forget_old(self) -> None:
-        while len(self._sessions) > MAX_SESSIONS:
-            _, session = self._sessions.popitem(last=False)
-            session.retired = True
-            if session.uses == 0:
-                await session.client.close()
+    async def _retire(self, session: Session) -> None:
+        session.retired = True
+        if session.uses == 0:
+            await session.client.close()
 
 
 async def authenticated(connection: HTTPConnection) -> AsyncIterator[User]:
     """For routes: the caller, until the answer is written."""
     sessions: Sessions = connection.app.state.kajitori.sessions
-    session = await sessions.enter(connection.headers.get("authorization"))
-    assert session.user is not None
+    address = connection.client.host if connection.client is not None else ""
+    session = await sessions.enter(connection.headers.get("authorization"), address)
     try:
-        yield session.user
+        user = session.user()
+        note_caller(connection, user.name)
+        connection.state.user, connection.state.session = user, session
+        yield user
     finally:
         await sessions.leave(session)
 

@@ -89,7 +89,7 @@ Asked = Annotated[CodeParameters, Query()]
 Digest = Annotated[str, Path(description="`sha256:` and the SHA-256 of the archive.")]
 
 
-def reads_its_own_body(scope: Scope) -> bool:
+def bounds_its_own_body(scope: Scope) -> bool:
     """Whether a request is for a route here that takes more than others may send, and reads it when it is its turn."""
     return scope["method"] == "PUT" and str(scope["path"]).startswith("/v1/code/")
 

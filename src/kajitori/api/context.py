@@ -24,7 +24,7 @@ from kajitori.api.log_slots import MAX_LOGS, Slots
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams import StreamRegistry
 from kajitori.api.traffic_keeper import TrafficKeeper
-from kajitori.api.uploads import Uploads
+from kajitori.api.turns import UPLOADS_AT_ONCE, UPLOADS_OF_ONE, Budget, Turns
 from kajitori.api.views import RunRenderer
 from kajitori.core import names
 from kajitori.core.leadership import Standing
@@ -43,7 +43,7 @@ from kajitori.kube.ticket_key import TicketReader
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
-from kajitori.settings import LEASE_NAMESPACE
+from kajitori.settings import LEASE_NAMESPACE, WebLimits
 from kajitori.store.blobs import Blobs
 from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
@@ -55,6 +55,9 @@ BOARD_SHARE = 0.05
 
 BOARD_SECONDS = 1.0
 """But they are never older than this."""
+
+USER_AGENT = "kajitori-api"
+"""Of requests in a caller's name."""
 
 _MAX_EXPECTED = 1024
 
@@ -80,8 +83,8 @@ class ApiDependencies:
     token, by default the same API server with that token; namespace: where runs go that name none, by default the
     client's own; controller_namespace: where the controller keeps the key of members' tickets; kept_logs: logs of Pods
     that are gone; code: what people uploaded; leader: who knows whether a controller is at work, by default a watch of
-    the controllers' Lease; now: by default the API server's time; awaited: what has to be there before this server is
-    ready, in words, and empty once it is.
+    the controllers' Lease; limits: what callers may take; now: by default the API server's time; awaited: what has to
+    be there before this server is ready, in words, and empty once it is.
     """
 
     client: KubeClient
@@ -97,6 +100,7 @@ class ApiDependencies:
     agent_account: str = names.AGENT_ACCOUNT
     leader: Leader | None = None
     registry: CollectorRegistry | None = None
+    limits: WebLimits = field(default_factory=WebLimits)
     now: Callable[[], datetime] | None = None
     clock: Callable[[], float] = time.monotonic
     awaited: Callable[[], str] = lambda: ""
@@ -112,15 +116,17 @@ class Api:
         self.networks = deps.networks
         self.kept_logs = deps.kept_logs
         self.code = deps.code
-        self.uploads = Uploads()
+        self.limits = deps.limits
+        self.uploads = Turns(UPLOADS_AT_ONCE, UPLOADS_OF_ONE)
+        self.bodies = Budget(deps.limits.body_bytes, deps.limits.body_bytes // 4)
         self.namespace = deps.namespace or deps.client.config.namespace
         self.now = deps.now or deps.mirror.now
         self.clock = deps.clock
         self.awaited = deps.awaited
         self.registry = deps.registry or new_registry()
         self.metrics = ApiMetrics(self.registry)
-        self.streams = StreamRegistry(self.metrics.open_streams, self.metrics.broken_streams)
         self.sessions = Sessions(deps.user_client or self._user_client, deps.clock)
+        self.streams = StreamRegistry(self.metrics.open_streams, self.metrics.broken_streams, self.sessions)
         self.cluster = ClusterView(deps.mirror, deps.policy)
         self.applicants = Applicants(deps.mirror, self.cluster)
         self.outlook = Outlook(deps.mirror, self.cluster)
@@ -163,7 +169,7 @@ class Api:
             self._expected[key] = self.clock()
 
     def _user_client(self, token: str) -> KubeClient:
-        return KubeClient(self.client.config.with_token(token), user_agent="kajitori-api")
+        return self.client.as_bearer(token, user_agent=USER_AGENT)
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         if resource == NODES:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from kajitori.api.context import Shared, describes
 from kajitori.api.host_lists import HostList, HostsMissing, require_starting
+from kajitori.api.middleware import note_caller
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import of_this_server
 from kajitori.api.ssh_keys import AttemptKeys, attempt_keys
@@ -38,6 +39,7 @@ async def shown_ticket(api: Shared, request: Request) -> Ticket:
         raise of_this_server(error) from error
     if ticket is None:
         raise Unauthenticated("this ticket is not signed by the controller of this cluster", hint=_HINT)
+    note_caller(request, f"{ticket.namespace}/{ticket.run}")
     return ticket
 
 

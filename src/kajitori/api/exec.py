@@ -6,6 +6,7 @@ What the caller may do says the API server, to his own token (`create pods/exec`
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +14,7 @@ from fastapi import APIRouter, WebSocket
 from pydantic import Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from kajitori.api.auth import Sessions, User
+from kajitori.api.auth import User, authenticated
 from kajitori.api.context import Api, api_of
 from kajitori.api.lookup import find_run
 from kajitori.api.members import newest_pods
@@ -24,11 +25,15 @@ from kajitori.core.gang import MemberState
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
 from kajitori.kube.members import member_of
 from kajitori.kube.objects import Pod
+from kajitori.kube.resources import PODS
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream
 
 router = APIRouter()
 
 MAX_TERMINAL_SIZE = 65_535
+
+POLICY_VIOLATION = 1008
+"""How a WebSocket is closed whose caller has lost its right (RFC 6455, section 7.4.1)."""
 
 
 class ExecParameters(Parameters):
@@ -46,14 +51,9 @@ class ExecParameters(Parameters):
 async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
     """Refused before the handshake, as a problem, what cannot be done at all."""
     api = api_of(socket)
-    sessions: Sessions = api.sessions
     try:
-        session = await sessions.enter(socket.headers.get("authorization"))
-        try:
-            assert session.user is not None
-            await _serve(socket, api, session.user, namespace, name)
-        finally:
-            await sessions.leave(session)
+        async with asynccontextmanager(authenticated)(socket) as user:
+            await _serve(socket, api, user, namespace, name)
     except KajitoriError as error:
         await socket.send_denial_response(error_response(error))
     except WebSocketDisconnect:
@@ -81,9 +81,12 @@ async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: 
         raise WrongState(message, hint=hint)
     if EXEC_PROTOCOL not in socket.scope.get("subprotocols", ()):
         raise InvalidInput.one("Sec-WebSocket-Protocol", f"must offer {EXEC_PROTOCOL}")
+    await user.may("create", namespace, resource=PODS, subresource="exec")  # asked again while the program runs
     async with await _open(user, pod, query) as program:
         await socket.accept(subprotocol=EXEC_PROTOCOL)
-        await _pass_through(socket, program)
+        revoked: asyncio.Future[KajitoriError] = asyncio.get_running_loop().create_future()
+        with api.sessions.streaming(socket.state.session, user, lambda error: _settle(revoked, error)):
+            await _pass_through(socket, program, revoked)
 
 
 def _parameters(socket: WebSocket) -> ExecParameters:
@@ -107,23 +110,33 @@ async def _open(user: User, pod: Pod, query: ExecParameters) -> ExecStream:
     )
 
 
-async def _pass_through(socket: WebSocket, program: ExecStream) -> None:
-    """Both ways at once, until the program ends or the caller hangs up."""
+def _settle(revoked: asyncio.Future[KajitoriError], error: KajitoriError) -> None:
+    if not revoked.done():
+        revoked.set_result(error)
+
+
+async def _pass_through(socket: WebSocket, program: ExecStream, revoked: asyncio.Future[KajitoriError]) -> None:
+    """Both ways at once, until the program ends, the caller hangs up, or has lost its right."""
     listening = asyncio.create_task(_listen(socket, program))
     talking = asyncio.create_task(_talk(socket, program))
     try:
-        await asyncio.wait({listening, talking}, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {listening, talking, revoked}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (listening, talking):
             task.cancel()
         results = await asyncio.gather(listening, talking, return_exceptions=True)
     failure = next((r for r in results if isinstance(r, Exception) and not isinstance(r, WebSocketDisconnect)), None)
+    if revoked.done():
+        failure = revoked.result()
     try:
         if failure is None:
             await socket.close(1000)
         else:
             said = failure.message if isinstance(failure, KajitoriError) else "this is a bug in Kajitori"
-            await socket.close(1011, said.encode()[:120].decode(errors="ignore"))
+            await socket.close(
+                POLICY_VIOLATION if revoked.done() else 1011, said.encode()[:120].decode(errors="ignore")
+            )
     except (RuntimeError, WebSocketDisconnect):
         pass  # the caller has hung up
     if failure is not None and not isinstance(failure, KajitoriError):

@@ -31,6 +31,7 @@ from kajitori.core.quantity import QuantityError, parse_duration_seconds
 from kajitori.core.validation import show
 from kajitori.errors import Fault, InvalidInput, NotFound
 from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import PODS
 from kajitori.store.logs import LogsOfRun
 
 router = APIRouter(tags=["runs"])
@@ -93,6 +94,8 @@ async def read_logs(
     several = query.all_ranks or len(query.rank) > 1
     requests = _requests(query, ranks, since, as_text=not several and not query.documents)
     meta = run.metadata
+    if query.follow:
+        await user.may("get", meta.namespace, resource=PODS, subresource="log")  # asked again while it is followed
     kept = LogsOfRun(api.kept_logs, meta.namespace, meta.uid) if api.kept_logs is not None else None
     logs = [MemberLog(api, user, run, rank, request, kept) for rank, request in zip(ranks, requests, strict=True)]
     logs = await _open(logs)

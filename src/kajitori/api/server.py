@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import errno
 import logging
+import resource
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -16,16 +18,27 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from kajitori.api.context import Api
+from kajitori.api.listener import Connection, Listener
+from kajitori.api.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
+from kajitori.core.connections import Bounds
 from kajitori.errors import Unavailable
+from kajitori.settings import WebLimits
 
 log = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 3
 BACKLOG = 2048
-_AS_MEANT = frozenset(
+FILES_KEPT_FREE = 1024
+"""Files that the process may open beside the connections of callers: those to the API server, kept logs, code."""
+MESSAGE_BYTES = 1 << 20
+"""The longest message of a WebSocket: `kaji exec` sends what is typed."""
+
+_NO_NEWS = frozenset(
     {
         "ASGI callable returned without completing response.",
         "ASGI callable returned without completing handshake.",
+        "Invalid HTTP request received.",
+        "Unsupported upgrade request.",
     }
 )
 
@@ -72,9 +85,14 @@ class ApiServer:
         """Returns when it accepts connections. Raises Unavailable where the address cannot be had."""
         listener = _bind(self._host, self._port)
         self.host, self.port = listener.getsockname()[:2]
-        logging.getLogger("uvicorn.error").addFilter(_is_error)
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
         config = uvicorn.Config(
             self._app,
+            http=HttpProtocol,
+            h11_max_incomplete_event_size=HEADER_BYTES,
+            ws=WebSocketProtocol,
+            ws_max_size=MESSAGE_BYTES,
+            proxy_headers=False,
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -82,13 +100,12 @@ class ApiServer:
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             timeout_keep_alive=30,
-            backlog=BACKLOG,
             ws_ping_interval=20.0,
             ws_ping_timeout=20.0,
             ssl_certfile=self._certificate,
             ssl_keyfile=self._key,
         )
-        self._server = _Server(config)
+        self._server = _Server(config, self._api)
         self._task = asyncio.create_task(self._server.serve([listener]), name="web-api")
         while not self._server.started:
             if self._task.done():
@@ -100,11 +117,15 @@ class ApiServer:
         """Returns when every connection is closed."""
         if self._server is None or self._task is None:
             return
-        api: Api = self._app.state.kajitori
         self._server.should_exit = True
-        api.break_off()
+        self._api.break_off()
         await asyncio.gather(self._task, return_exceptions=True)
         self._server = self._task = None
+
+    @property
+    def _api(self) -> Api:
+        api: Api = self._app.state.kajitori
+        return api
 
     async def __aenter__(self) -> ApiServer:
         await self.start()
@@ -117,9 +138,61 @@ class ApiServer:
 
 
 class _Server(uvicorn.Server):
+    """uvicorn, but connections are accepted by a Listener of ours."""
+
+    def __init__(self, config: uvicorn.Config, api: Api) -> None:
+        super().__init__(config)
+        self._api = api
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise Unavailable("the Web API did not start", hint="its log says why")
+        assert sockets is not None
+        limits, metrics = self._api.limits, self._api.metrics
+        listener = Listener(
+            sockets[0],
+            partial(self._protocol, limits.header_seconds),
+            _bounds(limits),
+            metrics,
+            tls=self.config.ssl,
+            tls_seconds=limits.header_seconds,
+        )
+        metrics.connections.set_function(lambda: len(listener.table))
+        metrics.unauthenticated.set_function(lambda: listener.table.unauthenticated)
+        self.servers = [listener]  # type: ignore[list-item]  # what uvicorn does with a server, a Listener can do
+        self.started = True
+
+    def _protocol(self, header_seconds: float, connection: Connection) -> asyncio.Protocol:
+        return HttpProtocol(
+            connection,
+            header_seconds,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+
+
+def _bounds(limits: WebLimits) -> Bounds:
+    """The bounds on connections, within what this process may open. Raises its limit on files as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + FILES_KEPT_FREE
+    if soft < wanted:
+        soft = min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    connections = min(limits.connections, max(soft // 2, soft - FILES_KEPT_FREE))
+    if connections < limits.connections:
+        log.warning("at most %d connections, since this process may open %d files (ulimit -n)", connections, soft)
+    return Bounds(
+        in_all=connections,
+        per_address=limits.connections_per_address,
+        unauthenticated=min(limits.unauthenticated, connections),
+        unauthenticated_per_address=limits.unauthenticated_per_address,
+    )
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -138,6 +211,7 @@ def _bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _is_error(record: logging.LogRecord) -> bool:
-    """A stream that is broken off on purpose is no error of the server, nor is an exec that was refused."""
-    return record.getMessage() not in _AS_MEANT
+def _is_news(record: logging.LogRecord) -> bool:
+    """Neither a stream that was broken off on purpose is an error of the server, nor an exec that was refused, nor what
+    a caller sends that is not HTTP."""
+    return record.getMessage() not in _NO_NEWS

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from prometheus_client import Counter, Gauge
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from kajitori.api.auth import Sessions
 from kajitori.errors import KajitoriError
 
 log = logging.getLogger(__name__)
@@ -32,9 +34,10 @@ Chunks = AsyncGenerator[bytes, None]
 class StreamRegistry:
     """All answers that are being written now."""
 
-    def __init__(self, open_streams: Gauge, broken_streams: Counter) -> None:
+    def __init__(self, open_streams: Gauge, broken_streams: Counter, sessions: Sessions) -> None:
         self._open_streams = open_streams
         self._broken_streams = broken_streams
+        self._sessions = sessions
         self._tasks: set[asyncio.Task[Any]] = set()
         self.closing = False
 
@@ -58,6 +61,20 @@ class StreamRegistry:
         self.closing = True
         for task in tuple(self._tasks):
             task.cancel()
+
+    @contextmanager
+    def kept(self, scope: Scope, revoke: Callable[[KajitoriError], None]) -> Iterator[None]:
+        """While the context lasts, this answer may take as long as its caller likes, and `revoke` is called when the
+        caller has lost its right to it. Members of runs show tickets, which are for their start alone."""
+        state = scope.get("state", {})
+        connection = state.get("connection")
+        with ExitStack() as closing:
+            if connection is not None:
+                connection.is_streaming = True
+                closing.callback(setattr, connection, "is_streaming", False)
+            if "session" in state:
+                closing.enter_context(self._sessions.streaming(state["session"], state["user"], revoke))
+            yield
 
     def opened(self, kind: str, task: asyncio.Task[Any]) -> None:
         """A stream begins."""
@@ -105,6 +122,7 @@ class Stream(Response):
         task = asyncio.current_task()
         assert task is not None
         hung_up = broken = False
+        revoked: KajitoriError | None = None
 
         async def listen() -> None:
             nonlocal hung_up
@@ -113,15 +131,26 @@ class Stream(Response):
             hung_up = True
             task.cancel()
 
+        def revoke(error: KajitoriError) -> None:
+            nonlocal revoked
+            if revoked is None:
+                revoked = error
+                task.cancel()
+
         self._registry.opened(self._kind, task)
         listener = asyncio.create_task(listen())
         try:
             if not self._registry.closing:
-                await self._write(send)
+                with self._registry.kept(scope, revoke):
+                    await self._write(send)
         except asyncio.CancelledError:
-            if not hung_up and not self._registry.closing:
+            if not hung_up and revoked is None and not self._registry.closing:
                 raise
-            task.uncancel()
+            while task.cancelling():
+                task.uncancel()
+            if revoked is not None:
+                broken = True
+                log.info("stream of %s broke off: %s", self._kind, revoked)
         except KajitoriError as error:
             broken = True
             log.info("stream of %s broke off: %s", self._kind, error)

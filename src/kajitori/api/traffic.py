@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -11,9 +12,10 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller
+from kajitori.api.auth import Caller, authenticated
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
+from kajitori.api.middleware import note_caller
 from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.views import Time, View
 from kajitori.core.nodelist import compress
@@ -171,13 +173,10 @@ async def _require_agent(api: Api, request: Request, node: str) -> None:
         except Unauthenticated:
             pass  # somebody else, who may have the right all the same
         else:
+            note_caller(request, f"agent of {node}")
             return
-    session = await api.sessions.enter(header)
-    try:
-        assert session.user is not None
-        await session.user.require("patch", "", node, resource=NODES, subresource="status")
-    finally:
-        await api.sessions.leave(session)
+    async with asynccontextmanager(authenticated)(request) as user:
+        await user.require("patch", "", node, resource=NODES, subresource="status")
 
 
 # ---------------------------------------------------------------------------------------------- views

@@ -65,6 +65,13 @@ def blobs_option(default: str) -> Callable[[F], F]:
     )
 
 
+def limit_option(function: F) -> F:
+    """`--limit`, which may be repeated."""
+    return click.option(
+        "--limit", multiple=True, metavar="NAME=VALUE", help="What callers may take; docs/deploying.md has all names."
+    )(function)
+
+
 def gpu_type_option(function: F) -> F:
     """`--gpu-type`, which may be repeated."""
     return click.option(

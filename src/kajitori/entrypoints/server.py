@@ -12,7 +12,7 @@ from kajitori.kube.install import install
 from kajitori.kube.mirror import Mirror
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
-from kajitori.settings import ServerOptions
+from kajitori.settings import ServerOptions, WebLimits
 from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
 
@@ -41,6 +41,7 @@ def server(options: ServerOptions) -> int:
                         code=CodeStore(blobs, code_limits(policy)) if blobs is not None else None,
                         blobs=blobs,
                         agent_account=options.agent_account,
+                        limits=WebLimits.parse(options.limit),
                     )
                 )
                 web = WebApi(

@@ -16,7 +16,7 @@ from typing import Any
 
 from kajitori import clusterfile
 from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
+from kajitori.api.context import USER_AGENT, ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
 from kajitori.controllers.runs import RunController
 from kajitori.core.leadership import Standing
@@ -42,7 +42,7 @@ from kajitori.local.sim import SimulatedNodes
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
-from kajitori.settings import LEASE_NAMESPACE, UpOptions
+from kajitori.settings import LEASE_NAMESPACE, UpOptions, WebLimits
 from kajitori.store.blobs import Blobs, open_blobs
 from kajitori.store.code import CodeStore
 from kajitori.store.logs import KeptLogs
@@ -126,8 +126,9 @@ async def _up_existing(options: UpOptions) -> None:
         ):
 
             def as_caller(shown: str) -> KubeClient:
-                own = secrets.compare_digest(shown.encode(), token.encode())
-                return KubeClient(config if own else config.with_token(shown), user_agent="kajitori-api")
+                if secrets.compare_digest(shown.encode(), token.encode()):
+                    return KubeClient(config, user_agent=USER_AGENT)
+                return client.as_bearer(shown, user_agent=USER_AGENT)
 
             def run_controller(mirror: Mirror, blobs: Blobs) -> Part:
                 view = ClusterView(mirror, policy)
@@ -320,6 +321,7 @@ async def _web_api(
                 blobs=blobs,
                 leader=leader,
                 awaited=awaited,
+                limits=WebLimits.parse(options.limit),
             )
         )
         web = WebApi(app, host=options.host, port=port)

@@ -70,14 +70,16 @@ class KubeClient:
         environment: Environment | None = None,
         write_permit: Callable[[], float] | None = None,
         on_write_error: OnWriteError | None = None,
+        lender: KubeClient | None = None,
     ) -> None:
         """write_permit is asked before each write: for how many seconds may it last? It may raise instead.
-        on_write_error is told of each write that failed for good."""
+        on_write_error is told of each write that failed for good. lender: another client of the same server, whose
+        connections this one uses instead of its own."""
         self.config = config
         self.environment = environment or Environment()
         self.limiter = limiter or ConcurrencyLimiter(clock=self.environment.clock, sleep=self.environment.sleep)
         self._field_manager = user_agent.partition("/")[0]
-        self._transport = Transport(
+        self._transport: Transport = Transport(
             config,
             user_agent=user_agent,
             limiter=self.limiter,
@@ -86,7 +88,16 @@ class KubeClient:
             environment=self.environment,
             write_permit=write_permit,
             on_write_error=on_write_error,
+            lender=lender._transport if lender is not None else None,
         )
+
+    def as_bearer(self, token: str, *, user_agent: str) -> KubeClient:
+        """The same server in the name of somebody else, with this token and nothing else of ours.
+
+        It goes over this client's connections, costs microseconds to make, and ends with this client at the latest.
+        """
+        config = self.config.with_token(token)
+        return KubeClient(config, user_agent=user_agent, environment=self.environment, lender=self)
 
     async def __aenter__(self) -> KubeClient:
         return self

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -107,21 +108,30 @@ class CredentialSource:
             return None
         where = "kubeconfig certificate-authority"
         try:
-            context = ssl.create_default_context(
-                cafile=str(config.ca_file) if config.ca_file and not config.ca_pem else None,
-                cadata=config.ca_pem.decode("ascii") if config.ca_pem else None,
-            )
-            if config.insecure_skip_tls_verify:
-                context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE
+            authorities = config.ca_pem or _read_bytes(config.ca_file)
+            if not certificate and who.certificate_file is None:
+                return _anonymous(authorities, config.insecure_skip_tls_verify)
+            context = _context(authorities, config.insecure_skip_tls_verify)
             where = "kubeconfig client-certificate"
-            if certificate:
-                _load_pair(context, certificate, key or _read_bytes(who.key_file))
-            elif who.certificate_file is not None:
-                _load_pair(context, _read_bytes(who.certificate_file), key or _read_bytes(who.key_file))
+            _load_pair(context, certificate or _read_bytes(who.certificate_file), key or _read_bytes(who.key_file))
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise InvalidInput.one(where, f"cannot be used: {error}") from error
         return context
+
+
+def _context(authorities: bytes, insecure: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=authorities.decode("ascii") if authorities else None)
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@lru_cache(maxsize=8)
+def _anonymous(authorities: bytes, insecure: bool) -> ssl.SSLContext:
+    """The context of clients without a certificate. They share it: to make one takes milliseconds, and connections are
+    only used again under the same one."""
+    return _context(authorities, insecure)
 
 
 class ExecStatus(msgspec.Struct, rename="camel"):

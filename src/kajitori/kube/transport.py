@@ -68,8 +68,11 @@ class Transport:
         environment: Environment,
         write_permit: Callable[[], float] | None = None,
         on_write_error: OnWriteError | None = None,
+        lender: Transport | None = None,
     ) -> None:
+        """lender: whose connections this one uses, instead of connections of its own."""
         self.config = config
+        self._lender = lender
         self._timeout_seconds = timeout_seconds
         self._write_permit = write_permit
         self._on_write_error = on_write_error
@@ -88,10 +91,12 @@ class Transport:
         """The session, made on first use: it belongs to the running event loop."""
         if self._is_closed:
             raise ConnectionFailed("this client was closed", maybe_applied=False)
+        if self._lender is not None:
+            return await self._lender.open()
         if self._http is None:
             self._http = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),  # the limiter bounds them
-                headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
+                headers={"Accept-Encoding": "identity"},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=READ_BUFFER_BYTES,
                 auto_decompress=True,
@@ -118,7 +123,7 @@ class Transport:
         return trace
 
     async def close(self) -> None:
-        """Closes every connection; nothing can be asked afterwards."""
+        """Closes every connection of its own; nothing can be asked afterwards."""
         self._is_closed = True
         if self._http is not None:
             await self._http.close()
@@ -287,6 +292,7 @@ class Transport:
     def _identity(self, credential: Credential, headers: Mapping[str, str]) -> dict[str, Any]:
         """What every call to aiohttp carries: who we are, TLS, proxy."""
         merged = CIMultiDict(headers)
+        merged["User-Agent"] = self._user_agent
         merged.extend(credential.headers)
         options: dict[str, Any] = {"headers": merged}
         if credential.tls is not None:

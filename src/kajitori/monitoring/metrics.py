@@ -13,6 +13,9 @@ from prometheus_client.process_collector import ProcessCollector
 REQUEST_SECONDS = "kajitori_api_request_seconds"
 OPEN_STREAMS = "kajitori_api_open_streams"
 BROKEN_STREAMS = "kajitori_api_broken_streams"
+CONNECTIONS = "kajitori_api_connections"
+UNAUTHENTICATED = "kajitori_api_unauthenticated_connections"
+CLOSED_CONNECTIONS = "kajitori_api_closed_connections"
 MIRROR_LAG_SECONDS = "kajitori_mirror_lag_seconds"
 MIRROR_SYNCED = "kajitori_mirror_synced"
 MIRROR_TROUBLED = "kajitori_mirror_troubled"
@@ -71,6 +74,16 @@ class ApiMetrics:
         )
         self.broken_streams = Counter(
             BROKEN_STREAMS, "Answers that were cut off because their source failed.", ("kind",), registry=registry
+        )
+        self.connections = Gauge(CONNECTIONS, "Open connections.", registry=registry)
+        self.unauthenticated = Gauge(
+            UNAUTHENTICATED, "Open connections whose callers have not shown who they are.", registry=registry
+        )
+        self.closed_connections = Counter(
+            CLOSED_CONNECTIONS,
+            "Connections closed because too many were open: refused when they came, or evicted for a newer one.",
+            ("why",),
+            registry=registry,
         )
         self.mirror_lag_seconds = Histogram(
             MIRROR_LAG_SECONDS,

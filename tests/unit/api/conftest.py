@@ -22,6 +22,7 @@ from kajitori.kube.config import Credentials, KubeConfig
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.retry import NO_RETRY
 from kajitori.policyfile import PolicyFile
+from kajitori.settings import WebLimits
 from kajitori.store.code import CodeLimits, CodeStore
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -102,7 +103,13 @@ async def kubernetes() -> AsyncIterator[FakeKubernetes]:
 
 
 @pytest.fixture
-async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
+def limits() -> WebLimits:
+    """What the Web API takes from callers; a module may have its own."""
+    return WebLimits()
+
+
+@pytest.fixture
+async def world(kubernetes: FakeKubernetes, limits: WebLimits) -> AsyncIterator[World]:
     config = KubeConfig(server=kubernetes.url, credentials=Credentials(token="server"), namespace="team")
     clock, blobs = Clock(), MemoryBlobs()
     async with KubeClient(config, retry=NO_RETRY) as client, Mirror(client) as mirror:
@@ -114,6 +121,7 @@ async def world(kubernetes: FakeKubernetes) -> AsyncIterator[World]:
                 policy=PolicyFile(None),
                 code=CodeStore(blobs, lambda: CodeLimits(size_bytes=64 << 20)),
                 blobs=blobs,
+                limits=limits,
                 user_client=lambda token: KubeClient(config.with_token(token), retry=NO_RETRY),
                 now=lambda: NOW,
                 clock=clock,

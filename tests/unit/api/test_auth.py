@@ -5,16 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from contextlib import AsyncExitStack
+from typing import Any
 
 import httpx2
 import pytest
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import FakeKubernetes, run
+from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, attempts, pod, run
 
 from kajitori.api import auth
 from kajitori.api.auth import Sessions
+from kajitori.api.server import ApiServer
+from kajitori.errors import Busy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.settings import WebLimits
+
+
+async def put_member(world: World) -> None:
+    """A run with a member that runs, has printed a line and met an Event."""
+    made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
+    world.kubernetes.put("pods", pod(made))
+    world.kubernetes.logs["team", "bert-1-0"] = FakeLog("2026-11-21T10:00:00Z hello")
+    about = {"kind": "Run", "name": "bert"}
+    meta = {"name": "e", "namespace": "team"}
+    world.kubernetes.put("events", {"metadata": meta, "involvedObject": about, "lastTimestamp": "2026-11-21T10:00:00Z"})
+    await world.caught_up()
 
 
 def reviews(kubernetes: FakeKubernetes) -> list[str]:
@@ -118,6 +134,128 @@ async def test_forgotten_callers_are_closed_when_their_last_request_ends(
     assert closed == ["second", "first"]
     await sessions.close()
     assert sorted(closed) == ["first", "fourth", "second", "third"]
+
+
+async def test_bogus_tokens_push_nobody_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are told apart before anything is remembered of them but that they are refused."""
+    monkeypatch.setattr(auth, "MAX_SESSIONS", 4)
+    await world.http.get("/v1/version")
+    bogus = [f"bogus{number}" for number in range(20)]
+    world.kubernetes.unknown_tokens |= set(bogus)
+    answers = [await world.http.get("/v1/version", headers={"Authorization": f"Bearer {each}"}) for each in bogus]
+    assert {answer.status_code for answer in answers} == {401}
+    asked = len(reviews(world.kubernetes))
+    assert (await world.http.get("/v1/version")).json()["user"] == "ada"
+    assert len(reviews(world.kubernetes)) == asked
+
+
+async def test_an_address_with_many_unknown_tokens_keeps_no_other_waiting(
+    kubernetes: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server is asked about a few of one address at a time, and about more than may wait not at all."""
+    monkeypatch.setattr(auth, "UNKNOWN_WAITING", 8)
+    asked: list[str] = []
+    answering = asyncio.Event()
+
+    class Client(KubeClient):
+        async def create(self, *_: Any, **__: Any) -> dict[str, Any]:
+            asked.append(self.config.credentials.token)
+            await answering.wait()
+            return {"status": {"userInfo": {"username": self.config.credentials.token}}}
+
+    sessions = Sessions(lambda token: Client(KubeConfig(server=kubernetes.url).with_token(token)))
+    eves = [asyncio.create_task(sessions.enter(f"Bearer eve{number}", "10.0.0.1")) for number in range(7)]
+    ada = asyncio.create_task(sessions.enter("Bearer ada", "10.0.0.2"))
+    late = asyncio.create_task(sessions.enter("Bearer late", "10.0.0.3"))
+    with pytest.raises(Busy):
+        await late
+    assert sorted(asked) == ["ada", "eve0", "eve1", "eve2", "eve3"]
+    answering.set()
+    assert (await ada).user().name == "ada"
+    await asyncio.gather(*eves)
+    await sessions.close()
+
+
+@pytest.mark.parametrize("path", ["watch", "events?follow=true", "logs?follow=true"])
+async def test_a_stream_ends_when_its_token_was_revoked(world: World, served: httpx2.AsyncClient, path: str) -> None:
+    """And tells its reader that it is not complete; who asks again is refused."""
+    await put_member(world)
+    async with served.stream("GET", f"/v1/runs/team/bert/{path}") as response:
+        lines = response.aiter_lines()
+        await anext(lines)
+        await world.api.sessions.recheck()
+        world.kubernetes.unknown_tokens.add("ada")
+        await world.api.sessions.recheck()
+        with pytest.raises(httpx2.TransportError):
+            async for _ in lines:
+                pass
+    assert (await served.get("/v1/runs/team/bert")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "verb", "what"),
+    [("watch", "get", "runs"), ("events?follow=true", "get", "runs"), ("logs?follow=true", "get", "pods/log")],
+)
+async def test_a_stream_ends_when_its_right_was_withdrawn(
+    world: World, served: httpx2.AsyncClient, path: str, verb: str, what: str
+) -> None:
+    """That of somebody else goes on."""
+    await put_member(world)
+    other = {"Authorization": "Bearer eve"}
+    async with (
+        served.stream("GET", f"/v1/runs/team/bert/{path}") as hers,
+        served.stream("GET", f"/v1/runs/team/bert/{path}", headers=other) as his,
+    ):
+        lines, others = hers.aiter_lines(), his.aiter_lines()
+        await anext(lines)
+        await anext(others)
+        world.kubernetes.denied.add(("ada", verb, what, "team"))
+        await world.api.sessions.recheck()
+        with pytest.raises(httpx2.TransportError):
+            async for _ in lines:
+                pass
+        world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
+        world.kubernetes.logs["team", "bert-1-0"].end()
+        async for _ in others:  # to its end
+            pass
+
+
+async def test_streams_cost_one_question_for_each_credential_and_right(
+    world: World, served: httpx2.AsyncClient
+) -> None:
+    await put_member(world)
+    async with AsyncExitStack() as opened:
+        for _ in range(12):
+            response = await opened.enter_async_context(served.stream("GET", "/v1/runs/team/bert/watch"))
+            await anext(response.aiter_lines())
+        before = len(reviews(world.kubernetes))
+        await world.api.sessions.recheck()
+        asked = reviews(world.kubernetes)[before:]
+    assert asked == ["selfsubjectreviews", "selfsubjectaccessreviews"]
+
+
+async def test_streams_go_on_while_the_api_server_is_away(world: World, served: httpx2.AsyncClient) -> None:
+    await put_member(world)
+    async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
+        lines = response.aiter_lines()
+        await anext(lines)
+        world.kubernetes.failing = True
+        await world.api.sessions.recheck()
+        world.kubernetes.failing = False
+        world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
+        assert '"Succeeded"' in await anext(lines)
+
+
+async def test_the_running_server_checks_open_streams_by_itself(world: World) -> None:
+    world.api.limits = WebLimits(recheck_seconds=0.01)
+    await put_member(world)
+    async with ApiServer(world.app) as server, httpx2.AsyncClient(base_url=server.url) as http:
+        headers = {"Authorization": "Bearer ada"}
+        async with http.stream("GET", "/v1/runs/team/bert/watch", headers=headers) as response:
+            world.kubernetes.unknown_tokens.add("ada")
+            with pytest.raises(httpx2.TransportError):
+                async for _ in response.aiter_lines():
+                    pass
 
 
 async def test_everything_but_health_wants_credentials(world: World) -> None:

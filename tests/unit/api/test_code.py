@@ -18,7 +18,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.test_openapi import assert_fits
 
-from kajitori.api.uploads import Uploads
+from kajitori.api.turns import Turns
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed
 from kajitori.codepack.unpacking import unpack
@@ -305,7 +305,7 @@ async def test_a_server_without_a_store_says_so(world: World) -> None:
 
 async def test_nobody_keeps_others_from_uploading() -> None:
     """He has his share of the turns; the next of his wait."""
-    uploads = Uploads(at_once=3, for_one=2)
+    uploads = Turns(at_once=3, for_one=2)
     inside: list[str] = []
     leave = asyncio.Event()
 

@@ -52,6 +52,18 @@ async def test_all_channels_pass_through(world: World) -> None:
             assert socket.close_code == 1000
 
 
+async def test_a_program_is_let_go_when_its_caller_may_no_longer_run_one(world: World) -> None:
+    await put_member(world)
+    async with ApiServer(world.app) as server:
+        socket: ClientConnection
+        async with dial(server, "command=echo&stdin=true") as socket:
+            await socket.recv()
+            world.kubernetes.denied.add(("ada", "create", "pods/exec", "team"))
+            await world.api.sessions.recheck()
+            await socket.wait_closed()
+            assert (socket.close_code, "may not create pods/exec" in (socket.close_reason or "")) == (1008, True)
+
+
 @pytest.mark.parametrize(
     ("query", "token", "phase", "status"),
     [

@@ -81,6 +81,29 @@ async def test_a_fixed_token_that_expired() -> None:
     assert "s3cret" not in f"{caught.value!r} {caught.value.hint}"
 
 
+async def test_somebody_elses_token_goes_over_the_same_connection_and_alone() -> None:
+    """Each request carries the token and the user agent of the client that it was made with, and nothing of the other;
+    what one client closes, the other goes on using."""
+    connections = set()
+
+    async def note(request: web.Request) -> web.Response:
+        connections.add(id(request.transport))
+        return ok()
+
+    async with scripted(note) as server:
+        own = KubeConfig(server=server.url, credentials=Credentials(token="own", impersonate_user="admin"))
+        async with KubeClient(own, user_agent="server") as client:
+            await client.get(PODS, "x")
+            for token in ("ada", "eve"):
+                async with client.as_bearer(token, user_agent="users") as other:
+                    await other.get(PODS, "x")
+            await client.get(PODS, "x")
+        said = [(h["Authorization"], h["User-Agent"], h.get("Impersonate-User")) for h in server.headers]
+    mine = ("Bearer own", "server", "admin")
+    assert said == [mine, ("Bearer ada", "users", None), ("Bearer eve", "users", None), mine]
+    assert len(connections) == 1
+
+
 async def test_a_plugin_runs_once_for_many_requests_and_again_after_401(tmp_path: Path) -> None:
     """Its token is kept; a refusal runs it once more, and a second refusal is final."""
     async with scripted(bearer("first")) as server:

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import FILE, blobs_option, kubeconfig_options, log_options, networks_option, policy_option
+from kajitori.cli.parts import (
+    FILE,
+    blobs_option,
+    kubeconfig_options,
+    limit_option,
+    log_options,
+    networks_option,
+    policy_option,
+)
 from kajitori.core.names import AGENT_ACCOUNT
 
 
@@ -36,6 +44,7 @@ from kajitori.core.names import AGENT_ACCOUNT
 )
 @click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
 @click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+@limit_option
 @log_options("info")
 def command(**options: Any) -> int | None:
     """Run the Web API alone.

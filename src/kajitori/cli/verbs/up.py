@@ -12,6 +12,7 @@ from kajitori.cli.parts import (
     blobs_option,
     data_default,
     gpu_type_option,
+    limit_option,
     log_options,
     networks_option,
     policy_option,
@@ -45,6 +46,7 @@ from kajitori.cli.parts import (
 @click.option(
     "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."
 )
+@limit_option
 @log_options("warning")
 def command(data: Path | None, no_kubelet: bool, memory: bool, gpu_type: tuple[str, ...], **options: Any) -> int | None:
     """Start the whole platform on this machine.

@@ -1,0 +1,68 @@
+"""How much is taken in at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
+from kajitori.errors import Busy
+
+UPLOADS_AT_ONCE = 12
+UPLOADS_OF_ONE = 4
+"""Parts of code are held in memory while they are checked."""
+
+
+class Turns:
+    """Turns to do something that is costly: a number in all, and fewer for each caller, so that none keeps the others
+    from theirs. Those without a turn wait."""
+
+    def __init__(self, at_once: int, for_one: int, *, waiting: int | None = None) -> None:
+        """waiting: how many may have a turn or wait for one; None: any number."""
+        self._all = asyncio.Semaphore(at_once)
+        self._for_one = for_one
+        self._left = waiting
+        self._by_name: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[None]:
+        """One turn of the caller of that name. Raises Busy if too many wait already."""
+        if self._left == 0:
+            raise Busy("too many callers wait for the same thing", hint="try again in a moment")
+        own = self._by_name.get(name)
+        if own is None:
+            own = self._by_name[name] = asyncio.Semaphore(self._for_one)
+        if self._left is not None:
+            self._left -= 1
+        try:
+            async with own, self._all:
+                yield
+        finally:
+            if self._left is not None:
+                self._left += 1
+
+
+class Budget:
+    """Bytes that may be held in memory at a time, for all callers together and for each of them."""
+
+    def __init__(self, size_bytes: int, for_one_bytes: int) -> None:
+        self._left_bytes = size_bytes
+        self._for_one_bytes = for_one_bytes
+        self._taken: Counter[str] = Counter()
+
+    def take(self, name: str, size_bytes: int) -> None:
+        """Count these bytes as held for a caller. Raises Busy if there is no room for them."""
+        own = self._taken[name] + size_bytes
+        if size_bytes > self._left_bytes or own > self._for_one_bytes:
+            raise Busy("too much is being sent at once", hint="try again in a moment")
+        self._left_bytes -= size_bytes
+        self._taken[name] = own
+
+    def give_back(self, name: str, size_bytes: int) -> None:
+        """These bytes are held no more."""
+        self._left_bytes += size_bytes
+        self._taken[name] -= size_bytes
+        if not self._taken[name]:
+            del self._taken[name]
