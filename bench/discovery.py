@@ -110,7 +110,7 @@ async def make_gang(client: KubeClient, members: int, code: str = "") -> str:
     key = await ensure_ticket_key(client, LEASE_NAMESPACE)
     pods = MemberPods(
         decision.template, run_name=RUN, namespace=NAMESPACE, run_uid=uid, attempt=1, world_size=members, port=20001,
-        launcher=spec.launcher, bind_direct=True, ticket_key=key,
+        launcher=spec.launcher, bind_direct=True, key=key,
     )  # fmt: skip
     turns = asyncio.Semaphore(AT_ONCE)
 

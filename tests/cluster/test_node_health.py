@@ -68,7 +68,7 @@ def members_testing(world: World, name: str) -> list[Pod]:
     found = []
     for run in world.mirror.runs.values():
         if run.metadata.annotations.get(names.ANNOTATION_TESTED_NODE) == name:
-            found += [pod for pod in world.mirror.pods_of_run(run.metadata.uid) if not pod.is_finished]
+            found += [pod for pod in world.mirror.pods_of_run(run) if not pod.is_finished]
     return found
 
 

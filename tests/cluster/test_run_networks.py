@@ -90,7 +90,7 @@ async def test_it_lives_as_long_as_its_run(world: World) -> None:
     await world.reaches("bert", Phase.RUNNING)
     made = await policy_of(world.client, world.namespace)
     wanted = made["spec"]
-    assert wanted["podSelector"]["matchLabels"] == {names.LABEL_RUN_UID: world.pods("bert")[0].run_uid}
+    assert wanted["podSelector"]["matchLabels"] == {names.LABEL_RUN_UID: world.pods("bert")[0].owner_run_uid}
     assert made["metadata"]["ownerReferences"][0]["kind"] == "Run"
     assert sorted(wanted["policyTypes"]) == ["Egress", "Ingress"]
     await world.client.delete(NETWORK_POLICIES, "bert", world.namespace)

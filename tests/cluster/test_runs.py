@@ -128,8 +128,8 @@ async def test_a_foreign_pod_is_not_taken_for_ours(world: World) -> None:
     assert status.restarts == 0
     left = await world.client.get(PODS, "bert-1-1", world.namespace)
     assert labels.items() <= left["metadata"]["labels"].items() and "ownerReferences" not in left["metadata"]
-    uid = world.pods("bert", 2)[0].run_uid
-    assert [pod.run_uid for pod in world.pods("bert", 2)] == [uid, uid] != ["other", "other"]
+    uid = world.pods("bert", 2)[0].owner_run_uid
+    assert [pod.owner_run_uid for pod in world.pods("bert", 2)] == [uid, uid] != ["other", "other"]
     assert [pod.metadata.name for pod in world.pods("bert", 1)] == ["bert-1-1"]
 
 

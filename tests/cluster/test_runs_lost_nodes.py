@@ -40,8 +40,8 @@ async def test_a_partitioned_member_comes_back_and_is_known_for_what_it_is(world
     old, new = world.pods("bert", 1)[0], world.pods("bert", 2)[1]
     assert (old.metadata.name, new.metadata.name) == ("bert-1-1", "bert-2-1")
     assert [await environment(world, pod) for pod in (old, new)] == ["1", "2"]
-    assert await asks_for_hosts(world, old.run_uid, 1) == (403, "AttemptOver")
-    assert (await asks_for_hosts(world, old.run_uid, 2))[1] != "AttemptOver"
+    assert await asks_for_hosts(world, old.owner_run_uid, 1) == (403, "AttemptOver")
+    assert (await asks_for_hosts(world, old.owner_run_uid, 2))[1] != "AttemptOver"
 
     await world.revive(lost)
     await world.until(lambda: all(pod.is_finished for pod in world.pods("bert", 1)), "the old member has ended")

@@ -31,7 +31,7 @@ def labels_are_right(world: World, run: str) -> bool:
         member = names.read_pod_name(pod.metadata.name)
         assert member is not None
         owner = pod.metadata.controller
-        if owner is None or (owner.uid, pod.run_uid) != (uid, uid):
+        if owner is None or (owner.uid, pod.owner_run_uid) != (uid, uid):
             return False
         if not names.member_labels(run, uid, *member[1:]).items() <= pod.metadata.labels.items():
             return False
@@ -187,13 +187,13 @@ async def test_a_run_of_the_same_name_takes_nothing_from_the_last(world: World) 
     new = uid_of(world, "bert")
     assert new != old and status.restarts == 0
     running = [pod for pod in pods(world) if not pod.is_finished]
-    assert {pod.run_uid for pod in running} == {new} and len(running) == 2
+    assert {pod.owner_run_uid for pod in running} == {new} and len(running) == 2
     held = await world.client.get(PODS, "bert-1-1", world.namespace)
     assert held["metadata"]["labels"][names.LABEL_RUN_UID] == old, "the old one is as it was"
     service = await world.client.get(SERVICES, "bert", world.namespace)
     assert service["spec"]["selector"] == {names.LABEL_RUN_UID: new}
     await edit(world, "bert-1-1", finalizers=None)
-    await world.until(lambda: {pod.run_uid for pod in pods(world)} == {new}, "the old Pod is gone")
+    await world.until(lambda: {pod.owner_run_uid for pod in pods(world)} == {new}, "the old Pod is gone")
     assert world.status("bert").phase is Phase.RUNNING
 
 

@@ -22,7 +22,7 @@ from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
 from kajitori.kube.outlook import Applicant
 from kajitori.kube.resources import RUNS
-from kajitori.kube.watch import Added
+from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -166,7 +166,7 @@ class QueueScene:
         key = (pod.metadata.namespace, pod.metadata.name)
         before = self.mirror.pods.pop(key, None)
         if before is not None:
-            self.mirror._unindex_pod(before)
+            self.mirror._index(Deleted(before))
         self.mirror.pods[key] = pod
         self.mirror._index(Added(pod))
 

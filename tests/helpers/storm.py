@@ -110,7 +110,7 @@ class Watchman:
             if attempt is not None and attempt.number == int(attempt_number) and attempt.created:
                 self._lost.add(f"{_uid(world, run_name)}/{name}")
             return
-        if self._one_writer and f"{pod.run_uid}/{name}" in self._lost:
+        if self._one_writer and f"{world.mirror.run_uid_of(pod)}/{name}" in self._lost:
             self.wrong.append(f"{name} was lost, and made again")
         self._note_members(pod)
         if pod.spec.node_name:
@@ -123,16 +123,21 @@ class Watchman:
         """Of a gang no two attempts live at once; of members that are on their own no two of one rank, and none again
         that has succeeded."""
         world = self.world
-        alive = [each for each in world.mirror.pods_of_run(pod.run_uid) if not each.is_finished]
+        uid = world.mirror.run_uid_of(pod)
+        alive = [
+            each
+            for each in world.mirror.owned_pods(pod.metadata.namespace, pod.metadata.labels[names.LABEL_RUN], uid)
+            if not each.is_finished
+        ]
         run = world.run(pod.metadata.labels[names.LABEL_RUN])
-        spec = msgspec.json.decode(run.spec) if run is not None and run.metadata.uid == pod.run_uid else {}
+        spec = msgspec.json.decode(run.spec) if run is not None and run.metadata.uid == uid else {}
         ranks = [each.metadata.labels[names.LABEL_RANK] for each in alive]
         if "array" not in spec and spec.get("type") != "service":
             ranks = ["of one attempt"] * len({each.metadata.labels[names.LABEL_ATTEMPT] for each in alive})
         if len(set(ranks)) < len(ranks):
             self.wrong.append(f"alive at once: {sorted(each.metadata.name for each in alive)}")
         if "array" in spec and pod.member is not None:
-            member = pod.run_uid, pod.member.rank
+            member = uid, pod.member.rank
             if pod.status.phase == "Succeeded" and not pod.metadata.deletion_timestamp:
                 self._done.setdefault(member, pod.metadata.name)
             elif self._done.get(member, pod.metadata.name) != pod.metadata.name:

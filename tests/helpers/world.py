@@ -28,7 +28,7 @@ from kajitori.core.nodelist import expand
 from kajitori.core.policy import own_machine_policy, parse_policy
 from kajitori.core.reasons import Phase
 from kajitori.core.status import RunStatus
-from kajitori.errors import KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
@@ -44,6 +44,7 @@ from kajitori.local.kubelet.settings import KubeletSettings
 from kajitori.local.manager import Manager
 from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.policyfile import PolicyFile
+from kajitori.settings import LEASE_NAMESPACE
 from kajitori.store.logs import KeptLogs
 
 PATIENCE_SECONDS = 60.0
@@ -105,6 +106,8 @@ class World:
         """With nodes that are ready and a mirror; without a controller."""
         await install(self.client)
         await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
+        with contextlib.suppress(AlreadyExists):
+            await self.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
         async with self.nodes("gpu-", NODES_COUNT), KubeClient(self.controllers) as self._theirs, self.mirror:
             self.mirror.on_change(self._note)
             await asyncio.wait_for(self.mirror.wait_synced(), PATIENCE_SECONDS)

@@ -110,7 +110,8 @@ def create_app(deps: ApiDependencies) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         rechecks = api.sessions.recheck_all(api.limits.recheck_seconds)
-        tasks = [asyncio.create_task(each) for each in (api.traffic.run(), api.leader.follow(), rechecks)]
+        work = (api.traffic.run(), api.leader.follow(), api.tickets.follow(), rechecks)
+        tasks = [asyncio.create_task(each) for each in work]
         try:
             yield
         finally:

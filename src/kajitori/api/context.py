@@ -136,7 +136,7 @@ class Api:
         """Held by whoever asks the planner, in a thread: one at a time, or nobody else would be answered."""
         self.hub = RunHub(deps.mirror)
         self.host_lists = HostLists(deps.mirror, self.hub, deps.clock)
-        self.tickets = TicketReader(deps.client, deps.controller_namespace, deps.clock)
+        self.tickets = TicketReader(deps.client, deps.controller_namespace, deps.clock, deps.mirror.believe)
         self.events = EventFeeds(deps.client)
         self.renderer = RunRenderer()
         self.remembered = Remembered(deps.clock, BOARD_SHARE, BOARD_SECONDS)

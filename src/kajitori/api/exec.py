@@ -67,7 +67,7 @@ async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
 async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: str) -> None:
     query = _parameters(socket)
     run = await find_run(api, user, namespace, name)
-    pods = newest_pods(api.mirror.pods_of_run(run.metadata.uid))
+    pods = newest_pods(api.mirror.pods_of_run(run))
     pod = pods.get(query.rank)
     member = member_of(pod, api.mirror.nodes) if pod is not None else None
     if not pods:

@@ -200,7 +200,7 @@ class _Gang:
             return _Refusal("AttemptOver", f"attempt {ticket.attempt} of run {ticket.run} is over")
         addresses = [""] * ticket.world_size
         seen = starting = False
-        for pod in self._mirror.pods_of_run(ticket.run_uid):
+        for pod in self._mirror.owned_pods(ticket.namespace, ticket.run, ticket.run_uid):
             rank = _rank(pod, ticket)
             if rank is None:
                 continue
@@ -242,7 +242,7 @@ def require_starting(mirror: Mirror, ticket: Ticket, rank: int) -> None:
     if pod is None:
         raise Unavailable(f"member {rank} of run {ticket.run} is not seen yet", hint="ask again")
     its_name = names.MemberName(ticket.run, ticket.attempt, rank)  # of a sweep's member, the index: its world is 1
-    if pod.run_uid != ticket.run_uid or pod.member != its_name or pod.is_finished or has_started(pod):
+    if mirror.run_uid_of(pod) != ticket.run_uid or pod.member != its_name or pod.is_finished or has_started(pod):
         message = f"member {rank} of attempt {ticket.attempt} of run {ticket.run} is not starting"
         raise _Refusal("NotStarting", message).error()
 

@@ -26,12 +26,13 @@ class MemberPods:
         found = False
         for attempt in range(newest, max(oldest, newest - LOOKED_AT_BY_NAME) - 1, -1):
             pod = self.of_attempt(attempt)
-            if pod is not None and pod.run_uid == self._run.uid:
+            if pod is not None and self._mirror.run_uid_of(pod) == self._run.uid:
                 found = True
                 yield pod
         if found or newest - oldest <= LOOKED_AT_BY_NAME:
             return
-        for pod in self._mirror.pods_of_run(self._run.uid):  # a service's member may be of an old attempt
+        # A service's member may be of an old attempt.
+        for pod in self._mirror.owned_pods(self._run.namespace, self._run.name, self._run.uid):
             member = pod.member
             if member is not None and member.rank == self._rank and oldest <= member.attempt <= newest:
                 yield pod

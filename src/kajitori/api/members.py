@@ -28,7 +28,7 @@ async def list_members(
     """Ranks that have no Pod, because the run waits or its Pods were deleted, are not listed."""
     after = decode_token(query.continue_, int) if query.continue_ else -1
     run = await find_run(api, user, namespace, name)
-    newest = newest_pods(api.mirror.pods_of_run(run.metadata.uid))
+    newest = newest_pods(api.mirror.pods_of_run(run))
     ranks = sorted(rank for rank in newest if rank > after)
     items = []
     for rank in ranks[: query.limit]:

@@ -80,7 +80,7 @@ class _Table:
         self._is_over = status is not None and status.phase.is_final
         self._ledger = Ledger.of(status.sweep if status is not None else None)
         self._notes = {note.rank: note for note in status.notable} if status is not None else {}
-        self._pods: dict[int, Pod] = newest_pods(api.mirror.pods_of_run(run.metadata.uid))
+        self._pods: dict[int, Pod] = newest_pods(api.mirror.pods_of_run(run))
 
     def state_of(self, index: int) -> str:
         if index in self._ledger.succeeded:

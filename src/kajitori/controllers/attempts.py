@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,17 +18,32 @@ from kajitori.core.reasons import Reason
 from kajitori.core.refused_pods import is_said_by_webhook, may_be_limit_range, name_limit_ranges, reason_of_refusal
 from kajitori.core.run import RunSpec
 from kajitori.core.status import Attempt
+from kajitori.core.tickets import run_of_signed_member
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
+from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import CLAIMS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
-from kajitori.kube.ticket_key import ensure_ticket_key
+from kajitori.kube.ticket_key import SigningKey
 
 DELETED_TOGETHER = 250
 """Members that one request deletes, of a larger run: it takes a second or so."""
 
 DELETIONS_AT_A_TIME = 4
 """Such requests. The API server takes turns with those it has: with all at a time none would end before the last."""
+
+
+class Whose(NamedTuple):
+    """A Run that members belong to, whether it still exists or not."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def whose(run: RunObject) -> Whose:
+    """The Run as its members name it."""
+    return Whose(run.metadata.namespace, run.metadata.name, run.metadata.uid)
 
 
 class StartRefused(Exception):
@@ -84,15 +99,16 @@ def _refusals_of(body: Mapping[str, Any]) -> Iterator[None]:
         raise StartRefused(Reason.ADMISSION, f"{body['kind']} {body['metadata']['name']}: {error}") from error
 
 
-async def key_of_tickets(client: KubeClient, attempt: Attempt, namespace: str) -> bytes | None:
-    """The key that tickets of this attempt's members are signed with; None where they begin with the program itself.
+async def key_for(attempt: Attempt, key: SigningKey) -> bytes | None:
+    """The key that this attempt's members, and their tickets, are signed with. Members without a first step show no
+    ticket: they start unsigned if the key could not be read before.
 
-    Raises StartRefused where the controller may not have it.
+    Raises StartRefused if tickets are needed and the controller may not have the key.
     """
     if not first_step.is_part_of(attempt.pod_template.get("spec", {})):
-        return None
+        return key.last
     try:
-        return await ensure_ticket_key(client, namespace)
+        return await key.read()
     except (Forbidden, NotFound) as error:
         raise StartRefused(Reason.ADMISSION, f"the key of members' tickets: {error.message}") from error
 
@@ -103,7 +119,7 @@ async def create_members(
     attempt: Attempt,
     ranks: Sequence[int],
     *,
-    ticket_key: bytes | None = None,
+    key: bytes | None = None,
 ) -> list[str]:
     """Creates the Pods of these ranks, all at once, of a sweep's as many as the quotas have room for; answers their
     names.
@@ -123,14 +139,14 @@ async def create_members(
         port=attempt.port,
         launcher=attempt.launcher,
         bind_direct=attempt.bind_direct,
-        ticket_key=ticket_key,
+        key=key,
     )
     if len(ranks) > 1:
         ranks = await _within_quota(client, run, attempt, ranks)
-        await _create(client, run, attempt, pods.pod(ranks[0], nodes[ranks[0]]), dry_run=True)
+        await _create(client, run, pods.pod(ranks[0], nodes[ranks[0]]), key, dry_run=True)
     created = [names.pod_name(run.metadata.name, attempt.number, rank) for rank in ranks]
     try:
-        await _all_of(_create(client, run, attempt, pods.pod(rank, nodes[rank])) for rank in ranks)
+        await _all_of(_create(client, run, pods.pod(rank, nodes[rank]), key) for rank in ranks)
     except StartRefused as error:
         error.begun = len(ranks) > 1
         raise
@@ -171,13 +187,13 @@ async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ra
 
 
 async def _create(
-    client: KubeClient, run: RunObject, attempt: Attempt, pod: Mapping[str, Any], *, dry_run: bool = False
+    client: KubeClient, run: RunObject, pod: Mapping[str, Any], key: bytes | None, *, dry_run: bool = False
 ) -> None:
     name, namespace = pod["metadata"]["name"], run.metadata.namespace
     try:
         await client.create(PODS, pod, namespace, dry_run=dry_run)
     except AlreadyExists:
-        await _check_ours(client, run, attempt, name)
+        await _check_ours(client, run, name, key)
     except (Forbidden, InvalidInput) as error:
         said = await _named(client, namespace, error.message)
         raise StartRefused(reason_of_refusal(said), said) from error
@@ -197,8 +213,8 @@ async def _named(client: KubeClient, namespace: str, refusal: str) -> str:
         return refusal  # it says enough
 
 
-async def _check_ours(client: KubeClient, run: RunObject, attempt: Attempt, name: str) -> None:
-    """A Pod found under an expected name is ours only if owner and attempt agree (rule 1).
+async def _check_ours(client: KubeClient, run: RunObject, name: str, key: bytes | None) -> None:
+    """A Pod found under an expected name is ours only if its owner or its signature says so (rule 1).
 
     One that is not refuses this attempt; the next has other names.
     """
@@ -207,8 +223,9 @@ async def _check_ours(client: KubeClient, run: RunObject, attempt: Attempt, name
         found = await client.get(PODS, name, namespace)
     except NotFound:
         raise Unavailable(f"Pod {namespace}/{name} came and went; it is created again") from None
-    meta = found["metadata"]
-    if msgspec.convert(found, Pod).run_uid != run.metadata.uid:
+    meta, signature = found["metadata"], (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SIGNATURE)
+    signed_by = run_of_signed_member(signature, namespace, name, key) if signature and key is not None else ""
+    if run.metadata.uid not in (msgspec.convert(found, Pod).owner_run_uid, signed_by):
         whose = "is left from an earlier run of this name" if _is_of_run(meta, run) else "belongs to something else"
         raise StartRefused(Reason.ADMISSION, f"Pod {namespace}/{name} is there already, and {whose}")
 
@@ -256,15 +273,18 @@ async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
     await client.patch(PODS, meta.name, {"metadata": patch}, meta.namespace)
 
 
-async def delete_members(
-    client: KubeClient, namespace: str, run_uid: str, pods: Collection[Pod], action: DeleteMembers | None = None
-) -> None:
+async def delete_members(client: KubeClient, mirror: Mirror, run: Whose, action: DeleteMembers | None = None) -> None:
     """Deletes a run's Pods by collection (rule 10); without an action all of them, within the grace that each has.
 
-    The API server deletes what a collection finds one after the other: of many Pods, as the mirror knows them, several
-    parts are deleted at a time, each of which ends before anybody loses patience.
+    The API server deletes the Pods of a collection one after the other. So a large run is deleted in several parts at a
+    time, each of which ends before the client's time is up. If the mirror shows Pods that carry the run's label and do
+    not belong to it, the members are deleted one by one instead, each by its UID.
     """
-    selector, fields, grace_seconds = f"{names.LABEL_RUN_UID}={run_uid}", "", None
+    pods = mirror.owned_pods(*run)
+    if mirror.labelled_strangers(*run):
+        await _all_of(_delete_one(client, pod, action) for pod in pods if _is_meant(pod, action))
+        return
+    selector, fields, grace_seconds = f"{names.LABEL_RUN_UID}={run.uid}", "", None
     if action is not None:
         selector += f",{names.LABEL_ATTEMPT}={action.attempt}" if action.attempt is not None else ""
         fields = "status.phase!=Succeeded,status.phase!=Failed" if action.unfinished_only else ""
@@ -279,10 +299,24 @@ async def delete_members(
     async def delete(part: str) -> None:
         async with turns:
             await client.delete_collection(
-                PODS, namespace, label_selector=selector + part, field_selector=fields, grace_seconds=grace_seconds
+                PODS, run.namespace, label_selector=selector + part, field_selector=fields, grace_seconds=grace_seconds
             )
 
     await _all_of(delete(part) for part in parts)
+
+
+def _is_meant(pod: Pod, action: DeleteMembers | None) -> bool:
+    """Whether a Pod of the run is among those that are to be deleted."""
+    if action is None:
+        return True
+    is_of_attempt = action.attempt is None or (pod.member is not None and pod.member.attempt == action.attempt)
+    return is_of_attempt and not (action.unfinished_only and pod.is_finished)
+
+
+async def _delete_one(client: KubeClient, pod: Pod, action: DeleteMembers | None) -> None:
+    grace_seconds, meta = action.grace_seconds if action is not None else None, pod.metadata
+    with suppress(NotFound, Conflict):
+        await client.delete(PODS, meta.name, meta.namespace, grace_seconds=grace_seconds, uid=meta.uid)
 
 
 async def _all_of(requests: Iterable[Coroutine[Any, Any, object]]) -> None:

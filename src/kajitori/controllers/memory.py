@@ -176,7 +176,7 @@ class MemoryKeeper:
         for run in self._mirror.runs.values():
             if run.status is None or run.status.phase.is_final:
                 continue
-            for pod in self._mirror.pods_of_run(run.metadata.uid):
+            for pod in self._mirror.pods_of_run(run):
                 if pod.status.phase == "Running" and pod.spec.node_name:
                     yield pod
 
@@ -197,10 +197,11 @@ class MemoryKeeper:
             member = peak_of(pod, used_bytes=used, at=figure.at or format_time(self._now()))
             if member is None:
                 continue
-            counted[pod.run_uid] = pod
-            totals[pod.run_uid] += figure.used_bytes
-            if self._add(pod.run_uid, member):
-                grown.add(pod.run_uid)
+            uid = self._mirror.run_uid_of(pod)
+            counted[uid] = pod
+            totals[uid] += figure.used_bytes
+            if self._add(uid, member):
+                grown.add(uid)
         for uid, total in totals.items():
             before = self._peaks.get(uid)
             after = with_total(before, total)
@@ -213,10 +214,10 @@ class MemoryKeeper:
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         """A Pod may be gone a moment after it told how it ended: what it said is taken as soon as it is seen."""
         pod = self._mirror.pods.get((namespace, name)) if resource == PODS else None
-        if pod is None or not pod.is_finished or not pod.run_uid:
+        if pod is None or not pod.is_finished or not self._mirror.is_member(pod):
             return
         member = peak_of(pod)
-        if member is not None and self._add(pod.run_uid, member):
+        if member is not None and self._add(self._mirror.run_uid_of(pod), member):
             self._tell_of(pod)
 
     def _add(self, uid: str, member: MemberPeak) -> bool:

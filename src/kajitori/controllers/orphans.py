@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from kajitori.controllers.attempts import delete_members
+from kajitori.controllers.attempts import Whose, delete_members
 from kajitori.controllers.workqueue import Key
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
@@ -33,14 +33,14 @@ class Orphans:
 
     def note(self, pod: Pod) -> Key | None:
         """The key to look at where this Pod of ours is without its Run; else None."""
-        uid, owner, namespace = pod.run_uid, pod.metadata.controller, pod.metadata.namespace
-        if owner is None or owner.uid != uid or pod.metadata.deletion_timestamp:
+        uid, member, namespace = pod.owner_run_uid, pod.member, pod.metadata.namespace
+        if not uid or member is None or pod.metadata.deletion_timestamp:
             return None
-        run = self._mirror.runs.get((namespace, owner.name))
+        run = self._mirror.runs.get((namespace, member.run))
         if run is not None and run.metadata.uid == uid:
             return None
         key = (namespace, uid)
-        self._names[key] = owner.name
+        self._names[key] = member.run
         return key
 
     async def delete(self, key: Key) -> None:
@@ -52,5 +52,5 @@ class Orphans:
             found = None
         if found is None or found["metadata"]["uid"] != uid:
             log.info("Pods of run %s/%s are left though it is gone; they are deleted", namespace, name)
-            await delete_members(self._client, namespace, uid, self._mirror.pods_of_run(uid))
+            await delete_members(self._client, self._mirror, Whose(namespace, name, uid))
         self._names.pop(key, None)

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.controllers.attempts import delete_member, delete_members, is_meddled_with, put_right
+from kajitori.controllers.attempts import delete_member, delete_members, is_meddled_with, put_right, whose
 from kajitori.controllers.budgets import BudgetKeeper
 from kajitori.controllers.checkpoints import delete_checkpoint
 from kajitori.controllers.health import HealthKeeper
@@ -40,7 +40,7 @@ from kajitori.core.decide import Decision
 from kajitori.core.reasons import Phase
 from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
-from kajitori.errors import Forbidden, InvalidInput
+from kajitori.errors import Forbidden, InvalidInput, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.events import EventRecorder
@@ -48,8 +48,10 @@ from kajitori.kube.giving_way import still_waits
 from kajitori.kube.members import member_of
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.pod_index import coverage_of
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 from kajitori.kube.stored_runs import life_of
+from kajitori.kube.ticket_key import SigningKey
 from kajitori.monitoring.controller import ControllerMetrics
 from kajitori.settings import LEASE_NAMESPACE
 from kajitori.store.code import CodeStore
@@ -77,8 +79,8 @@ class RunController:
         node_patience: timedelta = NODE_PATIENCE,
         metrics: ControllerMetrics | None = None,
     ) -> None:
-        """`namespace` is where the key of members' tickets lies; without `kept_logs` logs go with their Pods;
-        `code` is tidied up; what it does is counted in `metrics`."""
+        """`namespace` is where the key lies that members and their tickets are signed with; without `kept_logs` logs go
+        with their Pods; `code` is tidied up; what it does is counted in `metrics`."""
         self._metrics = metrics = metrics or ControllerMetrics.unread()
         self._client = client
         self._mirror = mirror
@@ -96,8 +98,9 @@ class RunController:
         self._health = HealthKeeper(client, mirror, cluster, self._events, now)
         self._work = WorkQueue(now, self._note_done)
         self._statuses = Statuses(client, mirror, self._events, now, metrics)
+        self._key = SigningKey(client, namespace, mirror.believe)
         self._starter = Starter(
-            client, mirror, cluster, self._statuses, self._provisioning, self._networks, namespace, now
+            client, mirror, cluster, self._statuses, self._provisioning, self._networks, self._key, now
         )
         self._planning = Planning(
             mirror, cluster, self._work, self._statuses, self._starter, self._provisioning, now, metrics
@@ -128,6 +131,7 @@ class RunController:
             await self._mirror.wait_synced()
             await self._mirror.wait_fresh()  # another may have led until now
             await self._mirror.set_clock()  # by which he judged, too
+            await self._learn_key()
             self._planning.first_look.begin(self._mirror.runs)
             self._work.add(*self._mirror.runs)
             for node in self._mirror.nodes:
@@ -154,6 +158,13 @@ class RunController:
             await self._results.close()
             if self._logs is not None:
                 await self._logs.close()
+
+    async def _learn_key(self) -> None:
+        """Members whose owner reference somebody took away are known by their signature, so the key comes first."""
+        try:
+            await self._key.read()
+        except KajitoriError as error:
+            log.warning("members are known by their owner references alone, and not signed: %s", error)
 
     async def _grow_forever(self) -> None:
         """Has elastic gangs grow once there has been room for them for long enough, until cancelled."""
@@ -193,9 +204,9 @@ class RunController:
             if self._cluster.note_node(name):
                 self._planning.note_change()
                 for pod in self._mirror.pods_on_node(name):
-                    member = pod.member if pod.run_uid else None
-                    if member is not None:
-                        self._work.add((pod.metadata.namespace, member.run))
+                    run = self._mirror.run_of(pod)
+                    if run is not None:
+                        self._work.add((run.metadata.namespace, run.metadata.name))
         self._work.nudge()
 
     def _note_peak(self, key: Key) -> None:
@@ -265,7 +276,7 @@ class RunController:
         if admitted is None:
             self._planning.leave(key)
             return
-        pods = self._mirror.pods_of_run(run.metadata.uid)
+        pods = self._mirror.owned_pods(*whose(run))
         is_over = deleting or status.phase.is_final
         spared, unclear_seconds = await self._spared.among(() if is_over else pods)
         if unclear_seconds:
@@ -273,14 +284,17 @@ class RunController:
             self._work.wake(key, timedelta(seconds=unclear_seconds))
             return
         began = asyncio.get_running_loop().time()
+        covered = {pod.metadata.uid for pod in self._mirror.pods_of_run(run)}
         for pod in pods:
-            if is_meddled_with(run, pod):
+            is_earlier = pod.member is not None and pod.member.attempt < status.attempts
+            if (is_earlier or pod.metadata.uid in covered) and is_meddled_with(run, pod):
                 await self._put_right(run, pod)
         seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, spared)) is not None]
         members = [self._patient(key, member) for _, member in seen]
+        counted = [each for each in seen if each[1].uid in covered]
         life = replace(
             admitted.life,
-            status=self._peaks.noted(run, admitted.life.status, seen),
+            status=self._peaks.noted(run, admitted.life.status, counted),
             unwanted=frozenset(each.waiting for each in gang.asks_of(status) if not still_waits(self._mirror, each)),
         )
         if gang.lacks_its_ledger(life):
@@ -371,8 +385,7 @@ class RunController:
                 case gang.CreateMembers(ranks):
                     await self._starter.create(run, admitted, step.status, ranks, version)
                 case gang.DeleteMembers():
-                    meta, pods = run.metadata, self._mirror.pods_of_run(run.metadata.uid)
-                    await delete_members(self._client, meta.namespace, meta.uid, pods, action)
+                    await delete_members(self._client, self._mirror, whose(run), action)
                 case gang.DeleteMember():
                     await delete_member(self._client, run, action)
                 case gang.Release():
@@ -396,7 +409,9 @@ class RunController:
     ) -> dict[str, Any] | None:
         if not self._cluster.policy.disruption_budgets:
             return None
-        return budget_spec(admitted.life.type, run.metadata.uid, status, members)
+        covered = coverage_of(run)
+        counted = [member for member in members if covered.covers(member.attempt, member.rank)]
+        return budget_spec(admitted.life.type, run.metadata.uid, status, counted)
 
     async def _add_finalizer(self, run: RunObject) -> None:
         meta = run.metadata

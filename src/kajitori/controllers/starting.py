@@ -13,10 +13,11 @@ from kajitori.controllers.attempts import (
     StartRefused,
     create_members,
     delete_members,
-    key_of_tickets,
+    key_for,
     prepare,
     quota_room,
     restrict,
+    whose,
 )
 from kajitori.controllers.growing import Grows
 from kajitori.controllers.networks import NetworkKeeper
@@ -33,6 +34,7 @@ from kajitori.kube.cluster import ClusterView
 from kajitori.kube.concurrency import preceding
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
+from kajitori.kube.ticket_key import SigningKey
 
 BEGUN_PER_REQUEST = 4
 """Attempts that are begun at a time, for each request that may be in flight. Measured with bench.kueue on a busy
@@ -51,17 +53,16 @@ class Starter:
         statuses: Statuses,
         provisioning: Provisioning,
         networks: NetworkKeeper,
-        namespace: str,
+        key: SigningKey,
         now: Callable[[], datetime],
     ) -> None:
-        """`namespace` is where the key of members' tickets lies."""
         self._client = client
         self._mirror = mirror
         self._cluster = cluster
         self._statuses = statuses
         self._provisioning = provisioning
         self._networks = networks
-        self._namespace = namespace
+        self._key = key
         self._now = now
 
     @property
@@ -147,8 +148,8 @@ class Starter:
             with preceding(decision.priority if decision else 0):  # it has its nodes: nobody else uses them meanwhile
                 await prepare(self._client, run, spec, decision.claim if decision else None)
                 await restrict(self._networks, run, attempt, decision.network if decision else None)
-                ticket_key = await key_of_tickets(self._client, attempt, self._namespace)
-                created = await create_members(self._client, run, attempt, ranks, ticket_key=ticket_key)
+                key = await key_for(attempt, self._key)
+                created = await create_members(self._client, run, attempt, ranks, key=key)
         except StartRefused as refused:
             await self._give_up(run, admitted, status, ranks, version, refused)
             return
@@ -178,7 +179,6 @@ class Starter:
             return
         step = gang.failed_to_create(admitted.life, status, refused.reason, refused.message, now)
         await self._statuses.write(run, step.status, version, before=status)
-        meta = run.metadata
         for action in step.actions:
             if isinstance(action, gang.DeleteMembers):
-                await delete_members(self._client, meta.namespace, meta.uid, self._mirror.pods_of_run(meta.uid), action)
+                await delete_members(self._client, self._mirror, whose(run), action)

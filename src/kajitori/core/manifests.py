@@ -8,7 +8,7 @@ from typing import Any
 from kajitori.core import first_step, names
 from kajitori.core.quantity import format_memory
 from kajitori.core.run import RunSpec
-from kajitori.core.tickets import Ticket, sign
+from kajitori.core.tickets import Ticket, sign, sign_member
 
 Manifest = dict[str, Any]
 
@@ -35,10 +35,10 @@ class MemberPods:
         port: int,
         launcher: str,
         bind_direct: bool = False,
-        ticket_key: bytes | None = None,
+        key: bytes | None = None,
     ) -> None:
-        """`launcher` is the spec's, empty where members do not meet. `ticket_key` signs what members show the Web API
-        in their first step, where the template has one; without it they have nothing to show."""
+        """`launcher` is the spec's, empty where members do not meet. `key` signs the members, and the ticket that they
+        show the Web API in their first step; without it they have neither."""
         self._run_name = run_name
         self._namespace = namespace
         self._attempt = attempt
@@ -56,14 +56,15 @@ class MemberPods:
             "namespace": namespace,
             "ownerReferences": [owner_of_members(run_name, run_uid)],
         }
-        if template["metadata"].get("annotations"):
-            self._metadata["annotations"] = template["metadata"]["annotations"]
+        self._annotations: Mapping[str, str] = template["metadata"].get("annotations") or {}
+        self._run_uid = run_uid
+        self._key = key
         own = {"KAJI_RUN": run_name, "KAJI_WORLD_SIZE": str(world_size), "KAJI_ATTEMPT": str(attempt)}
         self._steps: Sequence[Mapping[str, Any]] = self._spec.get("initContainers", ())
         step_env = dict(own)
-        if ticket_key is not None:
+        if key is not None:
             step_env[first_step.TICKET_ENV] = sign(
-                Ticket(namespace, run_name, run_uid, attempt, world_size, first_step.code_of(self._spec)), ticket_key
+                Ticket(namespace, run_name, run_uid, attempt, world_size, first_step.code_of(self._spec)), key
             )
         if launcher == "mpi":
             ports = {first_step.MPI_PORT_ENV: str(port)}
@@ -117,12 +118,14 @@ class MemberPods:
             spec["nodeName"] = node
         else:
             spec["affinity"] = pinned_to(node)
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {**self._metadata, "name": name, "labels": {**self._labels, names.LABEL_RANK: index}},
-            "spec": spec,
-        }
+        metadata = {**self._metadata, "name": name, "labels": {**self._labels, names.LABEL_RANK: index}}
+        annotations = self._annotations
+        if self._key is not None:
+            signature = sign_member(self._namespace, name, self._run_uid, self._key)
+            annotations = {**annotations, names.ANNOTATION_SIGNATURE: signature}
+        if annotations:
+            metadata["annotations"] = annotations
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def launcher_of(spec: RunSpec) -> str:

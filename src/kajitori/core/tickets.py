@@ -1,8 +1,11 @@
-"""Tickets: what a member shows the Web API in its first step, to be told what belongs to its attempt and to no other.
+"""What is signed with the key that controller and Web API share: members' tickets, and members themselves.
 
-A ticket says which start of which run it is for, signed with a key that controller and Web API share. It follows from
-these alone: whoever leads next makes exactly the same Pods (rule 2). It stands in the Pod, where whoever may read
-Pods of the namespace can read it; so the server honours it only as long as that attempt has members that are starting.
+A ticket is what a member shows the Web API in its first step. It says which start of which run it is for, and follows
+from that alone: whoever leads next makes exactly the same Pods (rule 2). It stands in the Pod, where everybody who may
+read Pods of the namespace can read it; so the server honours it only while that attempt has members that are starting.
+
+A member's signature says which run a Pod was made for. It holds for one name in one namespace, so a copy on another Pod
+proves nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from dataclasses import dataclass
 KEY_BYTES = 32
 
 _VERSION = "kaji1"
+_MEMBER = f"{_VERSION}-member"
+_MEMBER_FORM = re.compile(r"[A-Za-z0-9-]{1,64}\.[A-Za-z0-9_-]{43}", re.ASCII)
 _FORM = re.compile(_VERSION + r"\.[A-Za-z0-9_-]{1,4096}\.[A-Za-z0-9_-]{43}", re.ASCII)
 
 
@@ -60,6 +65,25 @@ def verify(text: str, key: bytes) -> Ticket | None:
     if not hmac.compare_digest(_signature(payload, key), signature):
         return None
     return Ticket(*json.loads(_decode(payload)))
+
+
+def sign_member(namespace: str, pod: str, run_uid: str, key: bytes) -> str:
+    """The signature of a member's Pod. `pod` is its name, which says run, attempt and rank."""
+    return f"{run_uid}.{_member_signature(namespace, pod, run_uid, key)}"
+
+
+def run_of_signed_member(text: str, namespace: str, pod: str, key: bytes) -> str:
+    """UID of the run that the Pod of this name was made for; empty if the signature was not made for this Pod."""
+    if not _MEMBER_FORM.fullmatch(text):
+        return ""
+    run_uid, _, signature = text.partition(".")
+    expected = _member_signature(namespace, pod, run_uid, key)
+    return run_uid if hmac.compare_digest(expected, signature) else ""
+
+
+def _member_signature(namespace: str, pod: str, run_uid: str, key: bytes) -> str:
+    said = json.dumps([_MEMBER, namespace, pod, run_uid], separators=(",", ":"))
+    return _encode(hmac.digest(key, said.encode(), hashlib.sha256))
 
 
 def _signature(payload: str, key: bytes) -> str:

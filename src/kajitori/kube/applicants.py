@@ -73,7 +73,7 @@ class Applicants:
     ) -> Applicant | None:
         """The same of a run that policy was asked about already, and that need not be in the cluster."""
         status = run.standing
-        pods = self._mirror.pods_of_run(run.metadata.uid)
+        pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, run.metadata.uid)
         members = [member for pod in pods if (member := member_of(pod, self._mirror.nodes)) is not None]
         step = gang.next_step(life_of(run, spec, decision, status), members, now)
         needs = next((action for action in step.actions if isinstance(action, gang.NeedsNodes)), None)

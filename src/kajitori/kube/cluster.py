@@ -186,7 +186,7 @@ class ClusterView:
         known = self.table().index
         for run in starting:
             planned = self._planned[run.metadata.uid]
-            pods = (pod for pod in self._mirror.pods_of_run(run.metadata.uid) if pod.spec.node_name)
+            pods = (pod for pod in self._mirror.pods_of_run(run) if pod.spec.node_name)
             bound = {m.rank for pod in pods if (m := pod.member) is not None and m.attempt == planned.attempt}
             assert run.status is not None
             done = released(run.status.sweep) if run.status.sweep is not None else frozenset()
@@ -213,7 +213,7 @@ class ClusterView:
         if status.phase in (Phase.STARTING, Phase.RUNNING):
             has = Counter(gang.node_by_rank(status.attempt).values())
         else:
-            pods = self._mirror.pods_of_run(run.metadata.uid)
+            pods = self._mirror.pods_of_run(run)
             has = Counter(pod.spec.node_name for pod in pods if not pod.is_finished)
         nodes = tuple((Counter(kept) - has).elements())
         if not nodes:
@@ -231,7 +231,7 @@ class ClusterView:
         if status.sweep is not None:  # the rest of its attempt starts beside its other members
             return not status.phase.is_final
         if status.phase is Phase.RUNNING:  # Pods are watched apart from Runs: they may be seen later
-            return len(self._mirror.pods_of_run(run.metadata.uid)) < status.members.total
+            return len(self._mirror.pods_of_run(run)) < status.members.total
         # A service restarts one member beside the others; a batch run between two attempts holds nothing.
         return status.phase is Phase.RESTARTING and type_of(run) == "service"
 

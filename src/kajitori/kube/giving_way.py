@@ -246,11 +246,12 @@ class GivingWay:
         for uid, run in others.items():
             if uid in gangs or keeps_nodes(run):
                 continue
-            going, pods = _is_service_alive(run), self._mirror.pods_of_run(uid)
+            going = _is_service_alive(run)
+            pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, uid)
             if going:
                 assert run.status is not None and run.status.attempt is not None
                 member = member_of_template(run.status.attempt, self._cluster.policy.gpu.resource)
-                stay = [pod for pod in pods if not _is_told(pod)]
+                stay = [pod for pod in self._mirror.pods_of_run(run) if not _is_told(pod)]
                 found.append(self._running(run, member, self._rows_of(stay), now, math.inf, leaves))
             found += self._leaving_members(pod for pod in pods if not going or _is_told(pod))
         return found
@@ -283,7 +284,7 @@ class GivingWay:
         """Each by itself, and those whose Pods are still to go. While some give way others may be asked, for so many
         runs."""
         run, every = sweep.run, self._facts_of(sweep.run).every_seconds
-        pods = self._mirror.pods_of_run(run.metadata.uid)
+        pods = self._mirror.pods_of_run(run)
         there = [(member, pod) for pod in pods if (member := pod.member) is not None and not pod.is_finished]
         newest = {member.rank: (member, pod) for member, pod in sorted(there, key=lambda each: each[0].attempt)}
         number = run.status.attempt.number if run.status is not None and run.status.attempt is not None else 0
@@ -340,7 +341,7 @@ class GivingWay:
 
     def _ends_at(self, run: RunObject, asked: GivesWayTo) -> datetime | None:
         """When the last of those that give way is gone at the latest; None where none is left."""
-        alive = (pod for pod in self._mirror.pods_of_run(run.metadata.uid) if not pod.is_finished)
+        alive = (pod for pod in self._mirror.pods_of_run(run) if not pod.is_finished)
         pods = [pod for pod in alive if (m := pod.member) is not None and was_asked(asked, m.rank, m.attempt)]
         told = [pod.metadata.deletion_timestamp for pod in pods]
         moments = [moment for text in told if (moment := parse_time(text)) is not None]

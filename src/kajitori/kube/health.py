@@ -152,7 +152,7 @@ class HealthView:
     def _last_words(self, run: RunObject) -> tuple[str, ...]:
         """How a test ended, with its last line; then the lines before that."""
         assert run.status is not None
-        for pod in self._mirror.pods_of_run(run.metadata.uid):
+        for pod in self._mirror.pods_of_run(run):
             for container in pod.status.container_statuses:
                 ended = container.state.terminated
                 if ended is not None and ended.message:

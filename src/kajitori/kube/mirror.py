@@ -20,23 +20,20 @@ from typing import Any
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Claim, Event, Namespace, Node, Pod, RunObject
+from kajitori.kube.pod_index import Key as Key
+from kajitori.kube.pod_index import PodIndex, coverage_of
 from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, RUNS, Resource
 from kajitori.kube.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
-from kajitori.kube.usage import NodeUsage, PodUsage, is_alone, pod_usage
+from kajitori.kube.usage import NodeUsage, PodUsage, pod_usage
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watcher, WatchSettings, follow
 
 log = logging.getLogger(__name__)
-
-Key = tuple[str, str]
-"""Namespace and name."""
 
 Callback = Callable[[Resource, str, str], None]
 """Told of the kind, the namespace (empty for kinds without) and the name of what changed, never of how."""
 
 CATCH_UP_SECONDS = 0.5
 """What happened while a watch was broken is told at once when it is accepted again, and read within this time."""
-
-_NOTHING: dict[Key, Pod] = {}
 
 
 class Mirror:
@@ -59,13 +56,7 @@ class Mirror:
         self.claims: dict[Key, Claim] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.events: dict[Key, Event] = {}
-        self._by_run: dict[str, dict[Key, Pod]] = {}
-        self._by_node: dict[str, dict[Key, Pod]] = {}
-        self._usage: dict[str, NodeUsage] = {}
-        self._nominated: dict[Key, Pod] = {}
-        self._leaving: dict[Key, Pod] = {}
-        self._holders: dict[Key, int] = {}
-        """Runs, by how many of their members are on a node and have not ended."""
+        self._pods = PodIndex(self.runs)
         self._callbacks: tuple[Callback, ...] = ()
         self._on_health: tuple[Callable[[], None], ...] = ()
         self._client = client
@@ -166,6 +157,12 @@ class Mirror:
     ) -> None:
         await self.stop()
 
+    def believe(self, key: bytes) -> None:
+        """Checks the signatures of members with this key from now on. Without a key only owner references are believed,
+        and a Pod whose owner somebody took away is no member."""
+        for pod in self._pods.believe(key):
+            self._tell(PODS, pod.metadata.namespace, pod.metadata.name)
+
     def on_change(self, callback: Callback) -> Callable[[], None]:
         """Calls back after every change, from the first list on; answers what ends that."""
         self._callbacks += (callback,)
@@ -186,35 +183,59 @@ class Mirror:
 
     # ------------------------------------------------------------------------------------------ questions
 
-    def pods_of_run(self, uid: str) -> list[Pod]:
-        """The Pods that belong to a Run (see `Pod.run_uid`)."""
-        return list(self._by_run.get(uid, _NOTHING).values())
+    def pods_of_run(self, run: RunObject) -> list[Pod]:
+        """The Pods that count as members of a Run now: those that belong to it, of an attempt and a rank that it has
+        planned."""
+        meta, covered = run.metadata, coverage_of(run)
+        found = ((pod, pod.member) for pod in self._pods.owned(meta.namespace, meta.name, meta.uid))
+        return [pod for pod, name in found if name is not None and covered.covers(name.attempt, name.rank)]
+
+    def is_member(self, pod: Pod) -> bool:
+        """Whether this Pod counts as a member of a Run now."""
+        run, name = self.run_of(pod), pod.member
+        return run is not None and name is not None and coverage_of(run).covers(name.attempt, name.rank)
+
+    def owned_pods(self, namespace: str, name: str, uid: str) -> list[Pod]:
+        """All Pods that belong to a Run (see `kube.pod_index`), of whatever attempt and rank: to be ended with it."""
+        return self._pods.owned(namespace, name, uid)
+
+    def labelled_strangers(self, namespace: str, name: str, uid: str) -> frozenset[Key]:
+        """Pods that carry a Run's label and do not belong to it: a deletion by label would take them along."""
+        return self._pods.strangers(namespace, name, uid)
 
     def run_of(self, pod: Pod) -> RunObject | None:
-        """The Run that a Pod is a member of, if there is one."""
+        """The Run that a Pod belongs to, if there is one."""
         member = pod.member
         run = self.runs.get((pod.metadata.namespace, member.run)) if member is not None else None
-        return run if run is not None and run.metadata.uid == pod.run_uid else None
+        return run if run is not None and run.metadata.uid == self._pods.run_uid(pod) else None
+
+    def run_uid_of(self, pod: Pod) -> str:
+        """UID of the Run that a Pod proves to belong to, whether the mirror shows that Run or not; empty if none."""
+        return self._pods.run_uid(pod)
+
+    def members(self) -> frozenset[Key]:
+        """All Pods that belong to a Run that is shown."""
+        return self._pods.members()
 
     def pods_on_node(self, node: str) -> list[Pod]:
         """All Pods that are bound to a node, finished ones included."""
-        return list(self._by_node.get(node, _NOTHING).values())
+        return self._pods.on_node(node)
 
     def usage_of(self, node: str) -> NodeUsage | None:
         """What the unfinished Pods on a node take together, or None where there are none. Not to be changed."""
-        return self._usage.get(node)
+        return self._pods.usage_of(node)
 
     def nominated(self) -> list[Pod]:
         """Pods of others that the scheduler is making room for on a node: it lets nobody else have that."""
-        return list(self._nominated.values())
+        return self._pods.nominated()
 
     def leaving(self) -> list[Pod]:
         """Members of runs that were asked to end, and are still on their nodes."""
-        return list(self._leaving.values())
+        return self._pods.leaving()
 
     def holders(self) -> list[Key]:
         """Runs with members that are on a node and have not ended, by namespace and name; some of them may be gone."""
-        return list(self._holders)
+        return self._pods.holders()
 
     def usage_of_pod(self, pod: Pod) -> PodUsage:
         """What the scheduler reserves for one Pod."""
@@ -248,11 +269,16 @@ class Mirror:
                         continue
                     if resource is PODS:
                         self._index(change)
+                    elif resource is RUNS:
+                        self._pods.note_run(change)
                     meta = change.object.metadata
                     self._tell(resource, meta.namespace, meta.name)
         except KajitoriError as error:
             state.trouble = state.fatal = error
             state.first_sync.set()
+
+    def _index(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
+        self._pods.note_pod(change)
 
     def _note_synced(self, resource: Resource, state: _State) -> None:
         if not state.first_sync.is_set():
@@ -267,81 +293,6 @@ class Mirror:
                 callback(resource, namespace, name)
             except Exception:
                 log.exception("a callback for %s %s/%s failed; this is a bug", resource.plural, namespace, name)
-
-    # ------------------------------------------------------------------------------------------ indexes
-
-    def _index(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
-        gone = isinstance(change, Deleted)
-        self._note_nomination(change.object, gone=gone)
-        self._note_leaving(change.object, gone=gone)
-        if isinstance(change, Deleted):
-            self._unindex_pod(change.object)
-        elif isinstance(change, Added):
-            self._index_pod(change.object)
-        elif _stays_where_it_is(change.old, change.object):
-            self._replace_pod(change.object)
-        else:
-            self._unindex_pod(change.old)
-            self._index_pod(change.object)
-
-    def _index_pod(self, pod: Pod) -> None:
-        key = (pod.metadata.namespace, pod.metadata.name)
-        run_uid, node = pod.run_uid, pod.spec.node_name
-        if run_uid:
-            self._by_run.setdefault(run_uid, {})[key] = pod
-        if node:
-            self._by_node.setdefault(node, {})[key] = pod
-            if not pod.is_finished:
-                self._usage.setdefault(node, NodeUsage())
-                self._count(pod, run_uid, 1)
-
-    def _replace_pod(self, pod: Pod) -> None:
-        key = (pod.metadata.namespace, pod.metadata.name)
-        run_uid, node = pod.run_uid, pod.spec.node_name
-        if run_uid:
-            self._by_run[run_uid][key] = pod
-        if node:
-            self._by_node[node][key] = pod
-
-    def _unindex_pod(self, pod: Pod) -> None:
-        key = (pod.metadata.namespace, pod.metadata.name)
-        run_uid, node = pod.run_uid, pod.spec.node_name
-        if run_uid:
-            _remove(self._by_run, run_uid, key)
-        if node:
-            _remove(self._by_node, node, key)
-            if not pod.is_finished:
-                self._count(pod, run_uid, -1)
-                if not self._usage[node].pods:
-                    del self._usage[node]
-
-    def _note_nomination(self, pod: Pod, *, gone: bool) -> None:
-        key = (pod.metadata.namespace, pod.metadata.name)
-        waits = pod.status.nominated_node_name and not pod.spec.node_name and not pod.is_finished
-        if waits and not gone and not pod.run_uid:
-            self._nominated[key] = pod
-        else:
-            self._nominated.pop(key, None)
-
-    def _note_leaving(self, pod: Pod, *, gone: bool) -> None:
-        key = (pod.metadata.namespace, pod.metadata.name)
-        leaves = pod.metadata.deletion_timestamp and pod.spec.node_name and not pod.is_finished
-        if leaves and not gone and pod.run_uid:
-            self._leaving[key] = pod
-        else:
-            self._leaving.pop(key, None)
-
-    def _count(self, pod: Pod, run_uid: str, times: int) -> None:
-        is_member = bool(run_uid)
-        member = pod.member
-        if is_member and member is not None:
-            key = pod.metadata.namespace, member.run
-            self._holders[key] = self._holders.get(key, 0) + times
-            if not self._holders[key]:
-                del self._holders[key]
-        self._usage[pod.spec.node_name].add(
-            pod_usage(pod.spec), is_member=is_member, is_alone=is_member and is_alone(pod), times=times
-        )
 
 
 @dataclass(slots=True, init=False)
@@ -373,20 +324,3 @@ class _State:
                 self.stale_since = now
             self.stale_until = math.inf
         return turned
-
-
-def _stays_where_it_is(old: Pod, new: Pod) -> bool:
-    """Neither indexes nor usage change: what they depend on was not touched (see kube.shrink)."""
-    return (
-        new.spec is old.spec
-        and new.metadata.labels is old.metadata.labels
-        and new.metadata.owner_references is old.metadata.owner_references
-        and new.is_finished is old.is_finished
-    )
-
-
-def _remove(index: dict[str, dict[Key, Pod]], name: str, key: Key) -> None:
-    pods = index[name]
-    del pods[key]
-    if not pods:
-        del index[name]

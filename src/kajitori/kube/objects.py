@@ -146,23 +146,18 @@ class Pod(_Wire, frozen=True):
 
     @property
     def member(self) -> names.MemberName | None:
-        """Run, attempt and rank, if this is a member of a run at all (`run_uid` tells): by its name, which nobody can
-        change, unlike labels."""
+        """Run, attempt and rank by its name, which nobody can change. It proves nothing: anyone may use such a name."""
         return names.read_pod_name(self.metadata.name)
 
     @property
-    def run_uid(self) -> str:
-        """The UID of the Run that this is a member of, or nothing (rule 1).
-
-        Its owner says so, and its name stands for a member of that owner. Of a Pod that no Run is the controller of any
-        more, since somebody edited its owners, the label is believed.
-        """
-        member, owner = self.member, self.metadata.controller
-        if member is None:
-            return ""
+    def owner_run_uid(self) -> str:
+        """UID of the Run that its owner reference names as the controller; empty if the Pod's name is not that of a
+        member of that Run. Whether that Run exists in the Pod's namespace is for `kube.pod_index` to say."""
+        owner = self.metadata.controller
         if owner is None or owner.kind != names.KIND:
-            return self.metadata.labels.get(names.LABEL_RUN_UID, "")
-        return owner.uid if owner.name == member.run else ""
+            return ""
+        member = self.member
+        return owner.uid if member is not None and owner.name == member.run else ""
 
     @property
     def addresses(self) -> tuple[str, ...]:

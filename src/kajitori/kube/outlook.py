@@ -153,7 +153,7 @@ class Outlook:
         resource = self._cluster.policy.gpu.resource
         for pod in self._mirror.leaving():
             row = table.index.get(pod.spec.node_name)
-            if row is None or pod.run_uid in alive:
+            if row is None or self._mirror.run_uid_of(pod) in alive:
                 continue
             run = self._mirror.run_of(pod)
             if run is not None and keeps_nodes(run):

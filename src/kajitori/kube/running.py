@@ -99,7 +99,7 @@ class RunningGangs:
             return
         status = run.status
         assert status is not None and status.attempt is not None
-        planned, pods = self._plan_of(run), self._mirror.pods_of_run(run.metadata.uid)
+        planned, pods = self._plan_of(run), self._mirror.pods_of_run(run)
         over = {
             member.rank
             for pod in pods

@@ -41,6 +41,8 @@ _EMPTY: dict[str, str] = {}
 
 def shrink_pod(pod: Pod, old: Pod | None) -> None:
     """Leaves a Pod our annotations only, and the conditions that say something about its run."""
+    if pod.owner_run_uid:  # its signature would only say the same
+        pod.metadata.annotations.pop(names.ANNOTATION_SIGNATURE, None)
     _shrink_meta(pod.metadata, old.metadata if old is not None else None)
     if old is not None and pod.spec == old.spec:
         force_setattr(pod, "spec", old.spec)
@@ -91,8 +93,8 @@ def shrink_meta(thing: HasMeta, old: HasMeta | None) -> None:
 
 def _shrink_meta(meta: ObjectMeta, old: ObjectMeta | None) -> None:
     force_setattr(meta, "namespace", intern(meta.namespace))
-    ours = {name: value for name, value in meta.annotations.items() if name.startswith(_OURS)}
-    force_setattr(meta, "annotations", ours or _EMPTY)
+    ours = {name: value for name, value in meta.annotations.items() if name.startswith(_OURS)} or _EMPTY
+    force_setattr(meta, "annotations", old.annotations if old is not None and ours == old.annotations else ours)
     if old is not None:
         for name in ("name", "uid", "creation_timestamp"):
             force_setattr(meta, name, getattr(old, name))

@@ -15,7 +15,7 @@ from kajitori.core.planner import MemberRequest, occupy
 from kajitori.core.releases import Ending
 from kajitori.core.snapshot import Snapshot
 from kajitori.kube.cluster import ClusterView, Promise
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.usage import is_alone, pod_usage
 
@@ -43,6 +43,8 @@ class Moment:
     """What is used, and what is promised to runs that start."""
     pods: Sequence[tuple[Pod, str]]
     """With their nodes, also those that the scheduler makes room for."""
+    members: Collection[Key]
+    """Which of these are members of runs."""
     promises: Sequence[Promise]
     endings: Sequence[tuple[str, Ending]]
     """By `namespace/name` of the run."""
@@ -71,6 +73,7 @@ def this_moment(mirror: Mirror, cluster: ClusterView, endings: Iterable[tuple[st
     return Moment(
         snapshot,
         [*bound, *nominated],
+        mirror.members(),
         promises,
         list(endings),
         {
@@ -95,9 +98,10 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
         controller, row = pod.metadata.controller, index.get(node)
         if row is None or pod.is_finished or (controller is not None and controller.kind in _COME_BACK):
             continue
-        member = pod.member if pod.run_uid else None
-        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        key = f"{pod.metadata.namespace}/{member.run}" if member is not None else name
+        meta = pod.metadata
+        member = pod.member if (meta.namespace, meta.name) in there.members else None
+        name = f"{meta.namespace}/{meta.name}"
+        key = f"{meta.namespace}/{member.run}" if member is not None else name
         usage = pod_usage(pod.spec)
         if key in there.sweeps:
             parts = found[name] = _Parts(StepKind.MEMBER, key)

@@ -1,10 +1,11 @@
-"""The key that tickets are signed with: in a Secret, made once by whoever leads, read by every Web API."""
+"""The key that tickets and members are signed with: in a Secret, made once by the leader, read by every Web API."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import binascii
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -12,18 +13,44 @@ from typing import Any
 
 from kajitori.core import names
 from kajitori.core.tickets import KEY_BYTES, Ticket, derive, is_well_formed, verify
-from kajitori.errors import AlreadyExists, NotFound, Unavailable
+from kajitori.errors import AlreadyExists, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SECRETS
+
+log = logging.getLogger(__name__)
 
 REREAD_SECONDS = 3.0
 """However many tickets are shown that nobody signed, the Secret is read again at most this often."""
 
+FOLLOW_SECONDS = 600.0
+"""The Secret is read at least this often: nobody changes it unless it was lost."""
+
+UNKNOWN_SECONDS = 15.0
+"""The Secret is read this often while there is none: the first leader makes it."""
+
 _FIELD = "key"
 
 
+class SigningKey:
+    """The key, for whoever makes Pods."""
+
+    def __init__(self, client: KubeClient, namespace: str, tell: Callable[[bytes], None]) -> None:
+        """`tell` is called with the key whenever it was read."""
+        self._client = client
+        self._namespace = namespace
+        self._tell = tell
+        self.last: bytes | None = None
+        """As it was read last; None if it never could be."""
+
+    async def read(self) -> bytes:
+        """The key as it is now. Raises what the API server answers if it may not be read or made."""
+        self.last = await ensure_ticket_key(self._client, self._namespace)
+        self._tell(self.last)
+        return self.last
+
+
 async def ensure_ticket_key(client: KubeClient, namespace: str) -> bytes:
-    """The key, for whoever makes Pods: read from the Secret, which is made where there is none."""
+    """The key, read from the Secret, which is made if there is none."""
     try:
         return await _read(client, namespace)
     except NotFound:
@@ -48,10 +75,18 @@ async def ensure_ticket_key(client: KubeClient, namespace: str) -> bytes:
 class TicketReader:
     """Tells good tickets from others. The Secret is read when a signature is not known: the key may be a new one."""
 
-    def __init__(self, client: KubeClient, namespace: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[bytes], None] = lambda key: None,
+    ) -> None:
+        """`tell` is called with the key whenever it was read."""
         self._client = client
         self._namespace = namespace
         self._clock = clock
+        self._tell = tell
         self._key: bytes | None = None
         self._may_read_at = 0.0
         self._reading = asyncio.Lock()
@@ -71,11 +106,25 @@ class TicketReader:
             if self._clock() < self._may_read_at:
                 raise Unavailable("the key of tickets was read a moment ago; this ticket was signed with another one")
             self._may_read_at = self._clock() + REREAD_SECONDS
-            try:
-                self._key = await _read(self._client, self._namespace)
-            except NotFound:
-                self._key = None
+            await self._read()
         return self._verified(text)
+
+    async def follow(self) -> None:
+        """Reads the key now and then, until cancelled: members that lost their owner are known by it."""
+        while True:
+            try:
+                await self._read()
+            except KajitoriError as error:
+                log.debug("the key of tickets can't be read: %s", error)
+            await asyncio.sleep(UNKNOWN_SECONDS if self._key is None else FOLLOW_SECONDS)
+
+    async def _read(self) -> None:
+        try:
+            self._key = await _read(self._client, self._namespace)
+        except NotFound:
+            self._key = None
+        else:
+            self._tell(self._key)
 
     def derive(self, ticket: Ticket, purpose: str) -> bytes:
         """A secret of 32 bytes of the ticket's attempt. Raises Unavailable where the key is gone meanwhile."""

@@ -107,14 +107,14 @@ class NodeFeed:
         pod = self._mirror.pods.get(key)
         if pod is None or pod.spec.node_name != node or pod.is_finished:
             return None
-        run = self._mirror.run_of(pod)
-        member = pod.member if pod.run_uid else None
+        run, run_uid = self._mirror.run_of(pod), self._mirror.run_uid_of(pod)
+        member = pod.member if run_uid else None
         return Pod(
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
             run=member.run if member is not None else "",
-            run_uid=pod.run_uid,
+            run_uid=run_uid,
             user=run.owner if run is not None else "",
             addresses=() if pod.status.pod_ip == pod.status.host_ip else pod.addresses,
         )
@@ -156,7 +156,7 @@ class NodeFeed:
         owner = run.owner
         if self._owners.get(key) != owner:
             self._owners[key] = owner
-            for pod in self._mirror.pods_of_run(run.metadata.uid):
+            for pod in self._mirror.owned_pods(*key, run.metadata.uid):
                 self._touch(pod.spec.node_name, (pod.metadata.namespace, pod.metadata.name))
 
     def _touch(self, node: str, key: Key) -> None:

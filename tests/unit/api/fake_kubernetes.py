@@ -372,9 +372,9 @@ def pod(
     }
 
 
-def attempts(count: int, **more: Any) -> Object:
-    """The part of a status that says how many attempts there were."""
-    attempt = {"number": count, "nodes": "n1", "created": True, "startedAt": "2026-11-21T10:00:05Z"}
+def attempts(count: int, *, ranks: int = 1, **more: Any) -> Object:
+    """The part of a status that says how many attempts there were, and how many ranks the last one has."""
+    attempt = {"number": count, "nodes": f"n1*{ranks}", "created": True, "startedAt": "2026-11-21T10:00:05Z"}
     return {"attempts": count, "attempt": attempt, **more}
 
 

@@ -166,6 +166,21 @@ async def test_what_lingers_of_other_attempts_is_in_no_list(gang: Gang, impatien
     assert (await new.ask()).json()["missing"] == ["bert-2-1", "bert-2-2"]
 
 
+async def test_no_foreign_pod_is_in_a_list(gang: Gang, impatient: None) -> None:
+    """Pods under a member's name with the run's labels: in another namespace even with its owner reference, in its own
+    with the labels alone. Rank 0 is where torchrun meets."""
+    for rank in (1, 2):
+        gang.start(rank, f"10.0.0.{rank}")
+    elsewhere, unowned = pod(gang.run, phase="Pending"), pod(gang.run, phase="Pending")
+    elsewhere["metadata"]["namespace"] = "mallory"
+    del unowned["metadata"]["ownerReferences"]
+    for foreign in (elsewhere, unowned):
+        foreign["status"]["podIP"] = "10.6.6.6"
+        gang.world.kubernetes.put("pods", foreign)
+    await gang.world.caught_up()
+    assert (await gang.ask()).json() == {"known": 2, "total": 3, "missing": ["bert-1-0"]}
+
+
 async def test_a_quick_member_that_has_ended_is_still_in_the_list(gang: Gang) -> None:
     """The others have yet to learn where it was."""
     gang.run_program(0, "10.0.0.0", phase="Succeeded")

@@ -93,6 +93,24 @@ async def test_what_cannot_be_done_is_a_problem_before_the_handshake(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
+@pytest.mark.parametrize("how", ["label", "namespace", "rank"])
+async def test_no_program_starts_in_a_pod_that_is_no_member(world: World, how: str) -> None:
+    """It has the run's label alone, or is in another namespace, or has a rank that the run does not have."""
+    made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
+    foreign = pod(made, rank=3 if how == "rank" else 0)
+    if how == "label":
+        del foreign["metadata"]["ownerReferences"]
+    if how == "namespace":
+        foreign["metadata"]["namespace"] = "mallory"
+    world.kubernetes.put("pods", foreign)
+    await world.caught_up()
+    async with ApiServer(world.app) as server:
+        with pytest.raises(InvalidStatus) as refused:
+            async with dial(server, f"command=sh&rank={3 if how == 'rank' else 0}"):
+                pass
+    assert refused.value.response.status_code == 409
+
+
 async def test_a_run_that_waits_is_said_to_wait(world: World) -> None:
     """Not that it lacks a member, as if there were others."""
     world.kubernetes.put("runs", run("bert", phase="Queued"))

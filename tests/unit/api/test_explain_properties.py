@@ -156,7 +156,7 @@ class Scene(QueueScene):
         self.mirror._index(Added(pod))
 
     def remove_pods(self, uid: str, of: Callable[[Pod], bool] = lambda _: True) -> None:
-        for pod in list(self.mirror.pods_of_run(uid)):
+        for pod in [pod for pod in self.mirror.pods.values() if pod.owner_run_uid == uid]:
             if of(pod):
                 del self.mirror.pods[pod.metadata.namespace, pod.metadata.name]
                 self.mirror._index(Deleted(pod))

@@ -205,9 +205,10 @@ async def test_a_restart_is_never_left_out_however_short(world: World, served: h
 
 
 async def test_members_by_rank_in_their_newest_attempt(world: World) -> None:
-    """Page by page; a Pod of an attempt before is not shown beside its successor."""
-    made = world.kubernetes.put("runs", run("bert", replicas=3) | {"status": attempts(2, phase="Running")})
-    for rank in range(3):
+    """Page by page. A Pod of an earlier attempt, or beyond the run's members, is not shown."""
+    status = attempts(2, ranks=3, phase="Running")
+    made = world.kubernetes.put("runs", run("bert", replicas=3) | {"status": status})
+    for rank in (0, 1, 2, 7):
         world.kubernetes.put("pods", pod(made, attempt=2, rank=rank))
     world.kubernetes.put("pods", pod(made, attempt=1, rank=0, phase="Failed"))
     await world.caught_up()

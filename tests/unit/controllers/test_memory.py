@@ -14,7 +14,7 @@ from kajitori.controllers.memory import MemoryKeeper
 from kajitori.core import names
 from kajitori.core.policy import parse_policy
 from kajitori.core.reasons import Phase
-from kajitori.core.status import MemoryPeak, RunStatus
+from kajitori.core.status import Attempt, MemoryPeak, RunStatus
 from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
@@ -23,6 +23,7 @@ from kajitori.kube.members import member_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.resources import PODS
+from kajitori.kube.watch import Added
 
 GI = 2**30
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -99,7 +100,9 @@ class Scene:
         self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
         self.told: list[tuple[str, str]] = []
         meta = ObjectMeta(name="bert", namespace="vision", uid="run")
-        self.run = RunObject(metadata=meta, status=RunStatus(phase=phase, memory=known))
+        attempt = Attempt(number=1, nodes="n*4096", world_size=4096)
+        status = RunStatus(phase=phase, memory=known, attempts=1, attempt=attempt)
+        self.run = RunObject(metadata=meta, status=status)
         self.mirror.runs["vision", "bert"] = self.run
         self.keeper = MemoryKeeper(self.mirror_client(), self.mirror, self.told.append, lambda: NOW)
         for each in pods:
@@ -111,7 +114,7 @@ class Scene:
     def shows(self, each: Pod) -> None:
         key = (each.metadata.namespace, each.metadata.name)
         self.mirror.pods[key] = each
-        self.mirror._by_run.setdefault("run", {})[key] = each
+        self.mirror._index(Added(each))
         self.keeper._note(PODS, *key)
 
     async def ask(self, client: Asked) -> None:
@@ -144,6 +147,20 @@ async def test_what_a_member_held_is_kept_though_somebody_took_its_labels() -> N
     peak = scene.noted().memory
     assert peak is not None
     assert (peak.peak_bytes, peak.rank) == (2 * GI, 0)
+
+
+async def test_a_pod_that_is_no_member_tells_nothing_of_the_run() -> None:
+    """One of another namespace, one of another attempt, and one beyond the run's members, each with the run's owner
+    reference; and one of the right name with the run's label alone."""
+    condition = [{"type": names.CONDITION_MEMORY_PEAK, "message": f"main={2 * GI}"}]
+    ended = pod(0, "a", "Succeeded", conditions=condition)
+
+    def but(**meta: Any) -> Pod:
+        return msgspec.structs.replace(ended, metadata=msgspec.structs.replace(ended.metadata, **meta))
+
+    foreign = but(namespace="mallory"), but(name="bert-2-0"), but(name="bert-1-4096"), but(owner_references=())
+    scene = Scene(*foreign)
+    assert (scene.told, scene.noted().memory) == ([], None)
 
 
 async def test_the_metrics_api_answers_for_all_at_once() -> None:

@@ -32,7 +32,7 @@ class World:
         self.there = there
         self.deleted: list[Any] = []
         runs = {("vision", "bert"): SimpleNamespace(metadata=SimpleNamespace(uid=shown))} if shown else {}
-        mirror = SimpleNamespace(runs=runs, pods_of_run=lambda uid: [pod()])
+        mirror = SimpleNamespace(runs=runs, owned_pods=lambda *run: [pod()], labelled_strangers=lambda *run: ())
         self.orphans = Orphans(cast(KubeClient, self), cast(Mirror, mirror))
 
     async def get(self, resource: Any, name: str, namespace: str) -> dict[str, Any]:

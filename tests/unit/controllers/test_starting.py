@@ -20,6 +20,7 @@ from kajitori.core.status import Resize, RunStatus
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject
 from kajitori.kube.stored_runs import life_of
+from kajitori.kube.ticket_key import SigningKey
 
 ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
 
@@ -56,9 +57,8 @@ class Scene(QueueScene):
         client, statuses = cast(KubeClient, Quotas(room)), cast(Statuses, self.written)
         provisioning = Provisioning(client, self.cluster, lambda key: None)
         networks = NetworkKeeper(client, lambda key: None)
-        self.starter = Starter(
-            client, self.mirror, self.cluster, statuses, provisioning, networks, "kajitori", lambda: NOW
-        )
+        key = SigningKey(client, "kajitori", self.mirror.believe)
+        self.starter = Starter(client, self.mirror, self.cluster, statuses, provisioning, networks, key, lambda: NOW)
 
 
 KEPT = {

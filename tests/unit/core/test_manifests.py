@@ -223,7 +223,7 @@ START = {"start": {"image": "registry/kajitori:1", "server": "http://kajitori.ka
 
 def starting(document: dict[str, Any] | None = None, **policy: Any) -> dict[str, Any]:
     """The spec of a member's Pod under a policy with a first step."""
-    spec: dict[str, Any] = members(document, policy=START | policy, ticket_key=b"k" * 32).pod(2, "gpu-7")["spec"]
+    spec: dict[str, Any] = members(document, policy=START | policy, key=b"k" * 32).pod(2, "gpu-7")["spec"]
     return spec
 
 
@@ -264,9 +264,9 @@ def test_a_member_of_a_gang_begins_with_a_step_of_ours() -> None:
 
 def test_whoever_leads_next_makes_the_same_pods() -> None:
     """Tickets follow from the attempt and the key alone (rule 2)."""
-    one, other = (members(policy=START, ticket_key=b"k" * 32).pod(1, "gpu-7") for _ in range(2))
+    one, other = (members(policy=START, key=b"k" * 32).pod(1, "gpu-7") for _ in range(2))
     assert one == other
-    assert one != members(policy=START, ticket_key=b"l" * 32).pod(1, "gpu-7")
+    assert one != members(policy=START, key=b"l" * 32).pod(1, "gpu-7")
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_whoever_leads_next_makes_the_same_pods() -> None:
 )
 def test_who_needs_nobody_has_no_first_step(document: dict[str, Any], policy: dict[str, Any]) -> None:
     """Nor anything that it would have made."""
-    pod = members(document, policy=policy, ticket_key=b"k" * 32).pod(0, "gpu-7")
+    pod = members(document, policy=policy, key=b"k" * 32).pod(0, "gpu-7")
     assert "initContainers" not in pod["spec"] and "volumes" not in pod["spec"]
     assert "KAJI_HOSTS" not in env(pod)
     assert first_step.ANNOTATION_OWN_FOLDERS not in pod["metadata"]["annotations"]

@@ -27,7 +27,7 @@ def pod(document: dict[str, Any] | None = None, **rules: Any) -> dict[str, Any]:
     """The last member of a first attempt."""
     spec, template = parse_spec(RUN | (document or {})), decided(document, **rules).template
     about: dict[str, Any] = {"run_name": "pi", "namespace": "vision", "run_uid": "u", "attempt": 1, "port": 20_001}
-    pods = MemberPods(template, world_size=spec.replicas, launcher=spec.launcher, ticket_key=b"k" * KEY_BYTES, **about)
+    pods = MemberPods(template, world_size=spec.replicas, launcher=spec.launcher, key=b"k" * KEY_BYTES, **about)
     made: dict[str, Any] = pods.pod(spec.replicas - 1, "n")["spec"]
     return made
 

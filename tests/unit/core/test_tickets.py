@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.tickets import Ticket, derive, sign, verify
+from kajitori.core.tickets import Ticket, derive, run_of_signed_member, sign, sign_member, verify
 
 KEY = bytes(range(32))
 TICKET = Ticket("vision", "bert", "0f5a-uid", 2, 4)
@@ -75,3 +75,31 @@ def test_secrets_of_an_attempt_are_its_own() -> None:
         derive(TICKET, KEY[::-1], "ssh host"),
     ]
     assert len({secret, *others}) == 5
+
+
+uids = st.from_regex(r"[a-z0-9-]{1,36}", fullmatch=True)
+
+
+@given(namespace=st.text(), pod=st.text(), uid=uids, key=keys)
+def test_a_signed_member_says_its_run(namespace: str, pod: str, uid: str, key: bytes) -> None:
+    signature = sign_member(namespace, pod, uid, key)
+    assert run_of_signed_member(signature, namespace, pod, key) == uid
+    assert len(signature) < 128 and signature.isascii()
+
+
+@given(one=st.tuples(st.text(), st.text(), uids), other=st.tuples(st.text(), st.text(), uids))
+def test_a_copied_signature_proves_nothing(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
+    """On a Pod of another name or namespace, for another run, or with another key."""
+    signature = sign_member(*one, KEY)
+    if one[:2] != other[:2]:
+        assert not run_of_signed_member(signature, *other[:2], KEY)
+    if one[2] != other[2]:
+        claimed = f"{other[2]}.{signature.partition('.')[2]}"
+        assert not run_of_signed_member(claimed, *one[:2], KEY)
+    assert not run_of_signed_member(signature, *one[:2], b"another")
+    assert not run_of_signed_member(sign(TICKET, KEY), *one[:2], KEY)
+
+
+@given(text=st.text())
+def test_nothing_else_is_a_signature(text: str) -> None:
+    assert not run_of_signed_member(text, "vision", "bert-1-0", KEY)

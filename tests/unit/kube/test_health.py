@@ -177,7 +177,8 @@ def test_a_test_may_wait_for_runs_to_end() -> None:
 def test_its_last_words_are_the_evidence() -> None:
     cluster = Cluster()
     cluster.node("n1")
-    status = RunStatus(phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, message="member 0: exit code 1: 7 of 8 GPUs")
+    said = "member 0: exit code 1: 7 of 8 GPUs"
+    status = RunStatus(phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, message=said, attempts=1)
     run = cluster.run("test-a", status, tests="n1")
     cluster.pod(run, "n1", exit_code=1, says="\n".join(f"line {number}" for number in range(9)) + "\n7 of 8 GPUs\n")
     assert cluster.signs("n1").test.evidence == ("exit code 1: 7 of 8 GPUs", "line 5", "line 6", "line 7", "line 8")

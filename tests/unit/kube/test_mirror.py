@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from tests.unit.kube.fake_api import FakeApi, Naps, WatchFault, client_of, eventually, fake_api
 
 from kajitori.core import names
+from kajitori.core.reasons import Phase
+from kajitori.core.status import Attempt, RunStatus
 from kajitori.kube.errors import ForbiddenError
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
+from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.resources import EVENTS, LEASES, PODS, Resource
 from kajitori.kube.usage import NodeUsage
 from kajitori.kube.watch import WatchSettings
@@ -97,7 +100,8 @@ async def test_callbacks_carry_keys_and_may_end() -> None:
 
 
 async def test_pods_of_a_run_are_those_whose_owner_agrees() -> None:
-    """And whose name is that of a member: a label counts only where no Run is the owner any more (rule 1)."""
+    """The owner reference names that Run, and the Pod has the name of one of its members. A label proves nothing, and
+    neither does an owner reference from another namespace (rule 1)."""
     async with mirrored() as setup:
         setup.api.put("r-1-0", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
         setup.api.put("r-1-1", owner="u1")
@@ -106,19 +110,34 @@ async def test_pods_of_a_run_are_those_whose_owner_agrees() -> None:
         setup.api.put("copy-1-0", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
         setup.api.put("alien", labels={names.LABEL_RUN_UID: "u1"})
         setup.api.put("r-1-4", labels={names.LABEL_RUN_UID: "u1"}, owner="u3", owner_kind="ReplicaSet")
-        setup.api.put("r-1-5", owner="u3", owner_kind="ReplicaSet")
+        setup.api.put("r-1-0", "b", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
         await setup.until(lambda: len(setup.told) == 8)
-        assert [pod.metadata.name for pod in setup.mirror.pods_of_run("u1")] == ["r-1-0", "r-1-1", "r-1-2", "r-1-4"]
-        assert [pod.metadata.name for pod in setup.mirror.pods_of_run("u2")] == ["r-1-3"]
-        for rank in (0, 1, 2, 4):
-            setup.api.remove(f"r-1-{rank}")
-        await setup.until(lambda: len(setup.told) == 12)
-        assert setup.mirror.pods_of_run("u1") == []
+
+        def owned(namespace: str, uid: str) -> list[Pod]:
+            return setup.mirror.owned_pods(namespace, "r", uid)
+
+        assert [pod.metadata.name for pod in owned("a", "u1")] == ["r-1-0", "r-1-1"]
+        assert [pod.metadata.name for pod in owned("a", "u2")] == ["r-1-3"]
+        assert [pod.metadata.namespace for pod in owned("b", "u1")] == ["b"]
+        strangers = {("a", name) for name in ("r-1-2", "r-1-3", "copy-1-0", "alien", "r-1-4")}
+        assert setup.mirror.labelled_strangers("a", "r", "u1") == strangers
+        for name in ("r-1-0", "r-1-1", "copy-1-0", "r-1-2", "r-1-3", "alien", "r-1-4"):
+            setup.api.remove(name)
+        await setup.until(lambda: len(setup.told) == 15)
+        assert owned("a", "u1") == [] and not setup.mirror.labelled_strangers("a", "r", "u1")
+
+
+def run_of(uid: str, attempts: int = 1, members: int = 4) -> RunObject:
+    """A gang called `r` in its last attempt."""
+    attempt = Attempt(number=attempts, nodes=f"n*{members}", world_size=members)
+    meta = ObjectMeta(name="r", namespace="a", uid=uid)
+    return RunObject(metadata=meta, status=RunStatus(phase=Phase.RUNNING, attempts=attempts, attempt=attempt))
 
 
 async def test_usage_counts_bound_pods_until_they_finish() -> None:
     """A Pod takes from its node from the moment it is bound until it ends; finished ones stay listed."""
     async with mirrored() as setup:
+        setup.mirror.runs["a", "r"] = run_of("u")
         setup.api.put("r-1-0", labels={names.LABEL_RUN_UID: "u", names.LABEL_WHOLE_NODE: "true"}, owner="u")
         setup.api.put("y", nodeName="n")
         await setup.until(lambda: len(setup.told) == 2)
@@ -243,6 +262,11 @@ def perform(api: FakeApi, step: tuple[Any, ...]) -> None:
             api.expire_continue += 1
 
 
+def is_member(pod: dict[str, Any]) -> bool:
+    """Whether it belongs to the only run that is shown."""
+    return any(owner["uid"] == "u1" for owner in pod["metadata"].get("ownerReferences", ()))
+
+
 def expected_usage(api: FakeApi) -> dict[str, NodeUsage]:
     """What bound, unfinished Pods take, counted from nothing."""
     usage: dict[str, NodeUsage] = {}
@@ -253,8 +277,8 @@ def expected_usage(api: FakeApi) -> dict[str, NodeUsage]:
             total.cpu_millis += 500
             total.memory_bytes += 2**30
             total.pods += 1
-            total.members += names.LABEL_RUN_UID in pod["metadata"]["labels"]
-            total.lone_members += names.LABEL_RUN_UID in pod["metadata"]["labels"]  # none has a memory limit
+            total.members += is_member(pod)
+            total.lone_members += is_member(pod)  # none has a memory limit
     return usage
 
 
@@ -267,6 +291,7 @@ def test_whatever_fails_the_mirror_converges(steps: list[tuple[Any, ...]]) -> No
     async def scenario() -> None:
         async with mirrored(lambda api: api.put("r-1-0", nodeName="n1"), page_size=2) as setup:
             seen: dict[str, str] = {}
+            setup.mirror.runs["a", "r"] = run_of("u1")
 
             def note(resource: Resource, namespace: str, name: str) -> None:
                 pod = setup.mirror.pods.get((namespace, name))
@@ -288,12 +313,15 @@ def test_whatever_fails_the_mirror_converges(steps: list[tuple[Any, ...]]) -> No
                     for pod in api.pods.values()
                     if pod["metadata"]["labels"].get(names.LABEL_RUN_UID) == uid
                 }
-                assert {pod.metadata.name for pod in mirror.pods_of_run(uid)} == members
+                assert {pod.metadata.name for pod in mirror.owned_pods("a", "r", uid)} == members
             for node in ("n1", "n2"):
                 bound = {name for (_, name), pod in api.pods.items() if pod["spec"].get("nodeName") == node}
                 assert {pod.metadata.name for pod in mirror.pods_on_node(node)} == bound
                 assert mirror.usage_of(node) == expected_usage(api).get(node)
-            held = [pod for pod in mirror.pods.values() if pod.spec.node_name and pod.run_uid and not pod.is_finished]
+            members = {key for key, pod in api.pods.items() if is_member(pod)}
+            assert mirror.members() == members
+            held = [mirror.pods[key] for key in members]
+            held = [pod for pod in held if pod.spec.node_name and not pod.is_finished]
             assert mirror.holders() == [("a", "r")] * bool(held)
             leaving = [pod.metadata.name for pod in held if pod.metadata.deletion_timestamp]
             assert sorted(pod.metadata.name for pod in mirror.leaving()) == sorted(leaving)

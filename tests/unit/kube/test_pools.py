@@ -13,6 +13,7 @@ from kajitori.core.planner import GangRequest
 from kajitori.core.reasons import Phase
 from kajitori.core.status import RunStatus
 from kajitori.kube.objects import Node
+from kajitori.kube.watch import Deleted
 
 POOL = {
     "nodeSelector": {"pool": "spot"},
@@ -75,7 +76,7 @@ def test_what_a_run_has_begun_to_start_on_is_not_kept_for_another() -> None:
     made.runs("first", "n0", since=ago(minutes=2))
     starting = made.runs("second", "n1", since=ago(minutes=1), phase=Phase.STARTING)
     for key in [key for key in made.mirror.pods if key[1].startswith(starting.metadata.name)]:
-        made.mirror._unindex_pod(made.mirror.pods.pop(key))
+        made.mirror._index(Deleted(made.mirror.pods.pop(key)))
     assert kept(made) == {"team/bert": ["n2"]}
 
 

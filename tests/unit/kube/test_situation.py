@@ -31,11 +31,8 @@ async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
     without them nothing is left but what comes back by itself."""
     scene = QueueScene(6)
     scene.runs("bert", "n[0-1]", since=ago(hours=1), timeLimit="3h")
-    starting = scene.runs("starts", "n[2-3]", since=ago(minutes=1), phase=Phase.STARTING)
-    del scene.mirror.pods["team", "starts-1-1"]
-    scene.mirror._by_run[starting.metadata.uid].pop(("team", "starts-1-1"))
-    scene.mirror._by_node["n3"].clear()
-    scene.mirror._usage.pop("n3")
+    scene.runs("starts", "n[2-3]", since=ago(minutes=1), phase=Phase.STARTING)
+    scene.mirror._index(Deleted(scene.mirror.pods.pop(("team", "starts-1-1"))))
     add(scene, "web", node="n4", controller="ReplicaSet")
     add(scene, "agent", node="n4", controller="DaemonSet")
     add(scene, "coming", nominated="n5")

@@ -58,7 +58,8 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         return _await_nodes(run, status, members, now)
 
     run = replace(run, replicas=len(node_by_rank(attempt)))  # what the spec says since then is for the next attempt
-    current = [_as_it_ended(member, status) for member in members if member.attempt == attempt.number]
+    planned = [member for member in members if member.attempt == attempt.number and member.rank < run.replicas]
+    current = [_as_it_ended(member, status) for member in planned]
     stale = [member for member in members if member.attempt < attempt.number]
     tidy: tuple[Action, ...] = tuple(
         DeleteMembers(run.limits.restart_grace_seconds, attempt=number)

@@ -74,7 +74,7 @@ def member(server: str, rank: int, script: str = SCRIPT, **fields: Any) -> dict[
     decision = decide(spec, parse_policy(rules), Facts(), run=RunIdentity("bert", "default"))
     pods = MemberPods(
         decision.template, run_name="bert", namespace="default", run_uid="u-1", attempt=1, world_size=2, port=20001,
-        launcher=launcher_of(spec), bind_direct=True, ticket_key=b"k" * 32,
+        launcher=launcher_of(spec), bind_direct=True, key=b"k" * 32,
     )  # fmt: skip
     return {**pods.pod(rank, "node"), "status": {"phase": "Pending"}}
 
