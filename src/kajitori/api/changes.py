@@ -12,10 +12,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
+from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
-from kajitori.api.submission import read_json
 from kajitori.api.views import Deleted, RunView, StopView, phase_of, run_view
 from kajitori.core import names
 from kajitori.core.fields import Duration
@@ -60,8 +60,8 @@ class DeleteParameters(Parameters):
 async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
     """Its members get SIGTERM, and SIGKILL after the grace period. The run stays, its checkpoint too: it can be resumed
     later. A run that has ended stays as it is. Of a run that is being stopped already, a shorter grace counts."""
-    body = await request.body()
-    wanted, faults, _ = read(StopRequest, read_json(body) if body.strip() else {}, "")
+    document = await json_body(request) if (await request.body()).strip() else {}
+    wanted, faults, _ = read(StopRequest, document, "")
     if faults or wanted is None:
         raise InvalidInput(faults)
 

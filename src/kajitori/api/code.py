@@ -16,9 +16,9 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from kajitori.api.auth import Caller, User
+from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
-from kajitori.api.submission import read_json
 from kajitori.api.views import View
 from kajitori.codepack.layout import check_digest
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, MEDIA_TYPE, PART_BYTES
@@ -160,7 +160,7 @@ async def put_part(
 async def complete(api: Shared, user: Caller, request: Request, digest: Digest, query: Asked) -> Response:
     """It is readable from then on. 409 (`PartsMissing`) where parts are still to come; 422 where the parts together are
     not what the digest says."""
-    wanted, faults, _ = read(CompleteRequest, read_json(await request.body()), "")
+    wanted, faults, _ = read(CompleteRequest, await json_body(request), "")
     if faults or wanted is None:
         raise InvalidInput(faults)
     store, namespace = await _allowed(api, user, query)

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
+from kajitori.api.bodies import yaml_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.views import NetworkRange, NetworksCheck, NetworksView, NetworkUse, NodeNetwork
 from kajitori.core.network.findings import findings
@@ -79,7 +80,7 @@ def _node_use(api: Api, node: Node) -> NodeUse:
 )
 async def check_networks(user: Caller, request: Request) -> Response:
     """Every fault at once, each with its line. The registry in force stays what it is."""
-    networks = parse_networks(await request.body())
+    networks = parse_networks(await yaml_body(request))
     return answer(NetworksCheck(networks=_document(networks), findings=findings(networks)))
 
 

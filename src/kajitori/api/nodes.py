@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
+from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.node_health import (
     TestRequest,
@@ -25,7 +26,6 @@ from kajitori.api.node_health import (
 )
 from kajitori.api.node_views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
 from kajitori.api.pools import pool_views
-from kajitori.api.submission import read_json
 from kajitori.core import names
 from kajitori.core.policy import Policy
 from kajitori.core.snapshot import NodeFacts, NodeTable
@@ -102,7 +102,7 @@ async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:
     """With the test of policy (`preflight`), each as soon as no run is on it. A node that fails leaves the pool, one
     that passes comes back; what it was stands in its trail. Asked twice, it is done once. Where one of those that are
     named can't be tested, none is."""
-    wanted, faults, _ = read(TestRequest, read_json(await request.body()), "")
+    wanted, faults, _ = read(TestRequest, await json_body(request), "")
     if faults or wanted is None:
         raise InvalidInput(faults)
     known = api.cluster.table().index

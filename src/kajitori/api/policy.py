@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
+from kajitori.api.bodies import yaml_body
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.views import PolicyCheck, PolicyView
 from kajitori.core.guarantees import beyond
@@ -33,5 +34,5 @@ async def get_policy(api: Shared, user: Caller) -> Response:
 )
 async def check_policy(user: Caller, request: Request) -> Response:
     """Every fault at once, each with its line. The policy in force stays what it is."""
-    policy = parse_policy(await request.body())
+    policy = parse_policy(await yaml_body(request))
     return answer(PolicyCheck(policy=policy.model_dump(mode="json", by_alias=True, exclude_none=True)))

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from kajitori.api import waiting
 from kajitori.api.auth import Caller, User, submitted_by
+from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import run_object
 from kajitori.api.paging import Parameters
@@ -39,7 +40,6 @@ from kajitori.store.code import no_such_code
 router = APIRouter(tags=["runs"])
 
 NAME_TRIES = 5
-_DOCUMENT = "send a JSON document"
 
 
 class RunRequest(Document):
@@ -93,7 +93,7 @@ class Submission:
 )
 async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:
     """201 with the run; every reason at once where it is wrong or policy refuses it, and then nothing was made."""
-    submission = read_submission(await request.body(), api.namespace)
+    submission = read_submission(await json_body(request), api.namespace)
     decision = await decide_or_refuse(api, user, submission)
     if query.dry_run:
         return answer(await _dry_run(api, user, submission, decision))
@@ -104,9 +104,8 @@ async def submit(api: Shared, user: Caller, request: Request, query: Annotated[S
     return answer(run_view(msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))), 201)
 
 
-def read_submission(body: bytes, default_namespace: str) -> Submission:
-    """What a request's body asks for, as far as it can be read. Raises InvalidInput where it is no JSON."""
-    document = read_json(body)
+def read_submission(document: Any, default_namespace: str) -> Submission:
+    """What a request's body asks for, as far as it can be read."""
     request, faults, _ = read(RunRequest, document, "")
     written = document if isinstance(document, dict) else {}
     draft = Draft(None)
@@ -131,20 +130,6 @@ def read_submission(body: bytes, default_namespace: str) -> Submission:
         draft=draft,
         faults=tuple(faults),
     )
-
-
-def read_json(body: bytes) -> Any:
-    """A JSON document. Raises InvalidInput where it is none."""
-    if not body.strip():
-        raise InvalidInput.one("body", "is empty", hint=_DOCUMENT)
-    try:
-        return msgspec.json.decode(body)
-    except RecursionError:
-        raise InvalidInput.one("body", "is nested too deeply") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        text = str(error)
-        text = text.removeprefix("JSON is malformed: ")
-        raise InvalidInput.one("body", f"is not JSON: {text[:1].lower()}{text[1:200]}", hint=_DOCUMENT) from None
 
 
 async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Decision:

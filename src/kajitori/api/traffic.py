@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, authenticated
+from kajitori.api.bodies import JSON, require_media_type
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.middleware import note_caller
@@ -158,6 +159,7 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
     await _require_agent(api, request, node)
     if node not in api.mirror.nodes:
         raise InvalidInput.one("node", "is no node of this cluster", value=node[:253], hint="see kaji nodes")
+    require_media_type(request, JSON)
     report = read_report(await request.body())
     now = api.now().timestamp()
     api.traffic.book.take(heard(report, node, now), now)

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from kajitori.api import waiting
 from kajitori.api.auth import Caller
+from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import run_object
 from kajitori.api.submission import decide_or_refuse, read_submission, run_document
@@ -33,7 +34,7 @@ _NAMELESS = "this"
 async def what_if(api: Shared, user: Caller, request: Request) -> Response:
     """Whether a run would start now, and where; or what it would wait for. What is wrong with it or refused by policy
     is answered as when it is submitted. With the name of a run that waits, it is asked in that one's place."""
-    submission = read_submission(await request.body(), api.namespace)
+    submission = read_submission(await json_body(request), api.namespace)
     await user.require("create", submission.namespace)
     decision = await decide_or_refuse(api, user, submission)
     name = submission.name or _NAMELESS

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from kajitori.core.fast_yaml import LOADER
+from kajitori.core.repeated_keys import repeated_keys
 from kajitori.local.apiserver import protobuf
 from kajitori.local.apiserver.causes import invalid
 from kajitori.local.apiserver.go_types import go_type
@@ -239,25 +240,7 @@ def duplicate_fields(body: bytes, content_type: str, decoded: Object) -> list[st
     # Nothing was lost where the compact form is as long as the body: that spares the slow way for most bodies.
     if len(encode_json(decoded)) == len(body):
         return []
-    duplicates: list[str] = []
-
-    class Twice(dict[str, Any]):
-        def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-            super().__init__(pairs)
-            names = [name for name, _ in pairs]
-            self.twice = [] if len(self) == len(names) else sorted({one for one in names if names.count(one) > 1})
-
-    def walk(value: Any, path: str) -> None:
-        if isinstance(value, Twice):
-            duplicates.extend(f'duplicate field "{path}{name}"' for name in value.twice)
-            for name, one in value.items():
-                walk(one, f"{path}{name}.")
-        elif isinstance(value, list):
-            for index, one in enumerate(value):
-                walk(one, f"{path.removesuffix('.')}[{index}].")
-
-    walk(json.loads(body, object_pairs_hook=Twice), "")
-    return duplicates
+    return [f'duplicate field "{path}"' for path in repeated_keys(body)]
 
 
 def report_unknown(kind: Kind, faults: list[str], validation: str, warnings: list[str], version: str = "") -> None:

@@ -1,0 +1,77 @@
+"""Documents that callers send: of the kind that they are said to be, and without keys that contradict each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.api.conftest import World
+
+from kajitori.api import bodies
+from kajitori.api.app import openapi_document, operations
+
+SPEC = b'{"spec": {"image": "bert:3"}}'
+
+
+@pytest.mark.parametrize(
+    ("media_type", "status"),
+    [
+        ("application/json", 201),
+        ("Application/JSON; charset=utf-8", 201),
+        ("application/merge-patch+json", 201),
+        ("", 201),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("application/yaml", 415),
+        ("text/html+json", 415),
+        ("nonsense", 415),
+    ],
+)
+async def test_only_what_is_said_to_be_json_is_taken_for_it(world: World, media_type: str, status: int) -> None:
+    headers = {"Content-Type": media_type} if media_type else {}
+    answer = await world.http.post("/v1/runs", content=SPEC, headers=headers)
+    assert answer.status_code == status
+    if status == 415:
+        assert answer.json()["code"] == "WrongMediaType"
+        assert "Content-Type: application/json" in answer.json()["hint"]
+
+
+async def test_no_call_takes_a_form_for_a_document(world: World) -> None:
+    """All calls that have a body, whatever is added to them later."""
+    tried = set()
+    for path, method, operation in operations(openapi_document()):
+        types = (operation.get("requestBody") or {}).get("content") or {}
+        if not any(kind.endswith(("json", "yaml")) for kind in types):
+            continue
+        filled = path.format(namespace="team", name="bert", node="g1", digest="sha256:" + "0" * 64, number=0)
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = await world.http.request(method.upper(), filled, content=b"spec=1", headers=headers)
+        assert answer.status_code == 415, path
+        tried.add(path)
+    assert {"/v1/runs", "/v1/policy/check", "/v1/runs/{namespace}/{name}/stop"} < tried
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (b'{"spec": {"image": "a", "image": "b"}}', ["spec.image"]),
+        (b'{"name": "a", "spec": {}, "name": "a"}', ["name"]),
+        (b'{"spec": {"env": {"A": "1", "B": "2", "A": "3", "B": "4"}}}', ["spec.env.A", "spec.env.B"]),
+        (b'{"spec": {"volumes": [{"path": "/a"}, {"path": "/b", "path": "/c"}]}}', ["spec.volumes[1].path"]),
+        (b'{"spec": {"\\u0061": 1, "a": 2}}', ["spec.a"]),
+    ],
+)
+async def test_a_key_that_stands_twice_is_refused_by_name(world: World, body: bytes, fields: list[str]) -> None:
+    """Readers differ in which of two they believe."""
+    answer = await world.http.post("/v1/runs", content=body)
+    assert answer.status_code == 422
+    faults: list[dict[str, Any]] = answer.json()["faults"]
+    assert [(fault["field"], fault["code"]) for fault in faults] == [(field, "Repeated") for field in fields]
+    assert not world.kubernetes.objects.get(("runs", "team", "a"))
+
+
+async def test_thousands_of_repeated_keys_are_found_in_time(world: World) -> None:
+    """In time linear in the body. A refusal names some of them."""
+    keys = ",".join(f'"k{number % 30_000}":1' for number in range(60_000))
+    answer = await world.http.post("/v1/runs", content=f"{{{keys}}}".encode())
+    assert (answer.status_code, len(answer.json()["faults"])) == (422, bodies.MOST_NAMED)
