@@ -106,11 +106,14 @@ class Follower(threading.Thread):
     def clear_line(self) -> None:
         """Makes room for something else to be said."""
         self._progress.stop()
+        with self._output:
+            self._printer.make_room()
 
     def leave(self) -> None:
         """Nothing more is printed, whatever the run does."""
         with self._output:
             self._listening = False
+            self._printer.end()
         self._progress.stop()
 
     def _follow(self) -> None:
@@ -152,13 +155,16 @@ class Follower(threading.Thread):
 
     def _print_log(self) -> None:
         try:
-            for line in self._reader.lines():
+            for part in self._reader.parts():
                 with self._output:
                     if not self._listening:
                         raise Left
-                    self._printer.print(line)
+                    self._printer.print(part)
         except KajitoriError as error:
-            self._say(f"{self.view['name']}: its log can't be read: {error.message}")
+            name = self.view["name"]
+            self._say(f"{name}: its log can't be read any further: {error.message}; try: kaji logs {name}")
+        with self._output:
+            self._printer.end()
 
     def _tell_outage(self, text: str) -> None:
         self._progress.stop()
@@ -167,6 +173,7 @@ class Follower(threading.Thread):
     def _say(self, text: str) -> None:
         with self._output:
             if self._listening:
+                self._printer.make_room()
                 say(text)
 
 

@@ -44,7 +44,7 @@ LONGEST_RETRY_AFTER_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 UPLOAD_SECONDS = 300.0
 """A part of an upload may take as long as this on a slow line, and so may the check of the whole."""
-_BUSY = frozenset({429, 502, 503, 504})
+_BUSY = frozenset({429, 500, 502, 503, 504})
 
 _CLASSES: dict[int, type[KajitoriError]] = {
     401: Unauthenticated,
@@ -52,9 +52,6 @@ _CLASSES: dict[int, type[KajitoriError]] = {
     404: NotFound,
     413: TooLarge,
     501: Unsupported,
-    502: Unavailable,
-    503: Unavailable,
-    504: Unavailable,
     507: StorageFull,
 }
 
@@ -147,24 +144,26 @@ class Api:
     def lines(
         self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None
     ) -> Iterator[str]:
-        """Lines of a stream without their ends, one connection; `opened` is called once the server has begun to answer.
-        Raises Broken where it ends in the middle."""
+        """Lines of a stream without their ends, as `chunks`."""
+        rest = b""
+        for chunk in self.chunks(path, params, opened=opened):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                yield line.decode("utf-8", "replace")
+        if rest:
+            yield rest.decode("utf-8", "replace")
+
+    def chunks(
+        self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None
+    ) -> Iterator[bytes]:
+        """A stream as it comes, one connection; `opened` is called once the server has begun to answer. Raises Broken
+        where it ends in the middle."""
         with self._stream(path, params) as response:
             opened()
-            rest = b""
-            chunks = response.chunks()
-            while True:
-                try:
-                    chunk = next(chunks, None)
-                except Lost as error:
-                    raise Broken(f"the connection to {self.target.url} broke") from error
-                if chunk is None:
-                    break
-                *whole, rest = (rest + chunk).split(b"\n")
-                for line in whole:
-                    yield line.decode("utf-8", "replace")
-            if rest:
-                yield rest.decode("utf-8", "replace")
+            try:
+                yield from response.chunks()
+            except Lost as error:
+                raise Broken(f"the connection to {self.target.url} broke") from error
 
     @contextmanager
     def _stream(self, path: str, params: Params | None) -> Iterator[Response]:
@@ -301,7 +300,8 @@ def error_of(response: Response) -> KajitoriError:
     message = str(detail)
     if status == 409:
         return {AlreadyExists.code: AlreadyExists, WrongState.code: WrongState}.get(code, Conflict)(message, hint=hint)
-    error_class = _CLASSES.get(status, KajitoriError)
+    # A server that failed may do better next time: whoever follows a run tries again.
+    error_class = _CLASSES.get(status, Unavailable if status >= 500 else KajitoriError)
     return error_class(message, hint=hint, code=code or None)
 
 

@@ -155,7 +155,7 @@ class Bench:
                 return view
             why = (view.get("status") or {}).get("message") or reason_words(view) or phase_of(view)
             if is_final(view):
-                said = "; ".join(line.text for line in LogReader(self._api, view, tail=1).lines())
+                said = "; ".join(LogReader(self._api, view, tail=1).lines())
                 raise Unavailable(f"{view['name']} ended: {said or why}")
             if waited >= wish.patience_seconds:
                 hint = "choose other nodes, or wait longer (--wait)"
@@ -166,7 +166,7 @@ class Bench:
     def _first_line(self, run: View) -> str:
         """What the run prints first; where that is nothing, why it ended."""
         for line in LogReader(self._api, run, follow=True).lines():
-            return line.text
+            return line
         view = self._api.get(run_path(run))
         message = (view.get("status") or {}).get("message") or reason_words(view)
         raise Unavailable(f"{view['name']} ended without a word: {message}")

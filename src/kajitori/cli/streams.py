@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from kajitori.cli.http import Api, Broken, run_path
 from kajitori.cli.notices import looking_for_notices
@@ -24,16 +23,6 @@ TOLD_AFTER_SECONDS = 3.0
 
 REMEMBERED_EVENTS = 10_000
 """So many are known again when they are told a second time after a broken connection."""
-
-_STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) ?")
-
-
-def _instant(time: str) -> str:
-    """The time with nine digits behind the second, so that times in UTC can be compared as text."""
-    if not time:
-        return ""
-    second, _, fraction = time.removesuffix("Z").partition(".")
-    return f"{second}.{fraction:0<9}Z"
 
 
 class Outage:
@@ -166,18 +155,17 @@ def _events(
             patience.failed(error)
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    text: str
-    rank: int = 0
-    attempt: int = 0
-    time: str = ""
-    """RFC 3339; empty where the server did not say."""
+class LogPart(NamedTuple):
+    """What a member printed, lines or parts of them."""
+
+    rank: int
+    attempt: int
+    text: bytes
 
 
 @dataclass
 class LogReader:
-    """What a run prints, line by line. After a broken connection it goes on where it was: no line twice, none lost."""
+    """What a run prints. After a broken connection it goes on where it was: no line twice, none lost."""
 
     api: Api
     run: View
@@ -192,85 +180,70 @@ class LogReader:
     """None: the newest."""
     first: int | None = None
     """With `follow`: begin with this attempt instead of with the newest."""
+    timestamps: bool = False
+    """Lines begin with their times."""
     outage: Outage | None = None
-    _seen: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
-    """Of each member: the time of its last line, and how many lines of that very time were given."""
+    _cursors: dict[int, str] = field(default_factory=dict)
+    """How far each member's log was read, in the server's words."""
 
-    def lines(self) -> Iterator[LogLine]:
+    def parts(self) -> Iterator[LogPart]:
         """Until the log ends; with `follow`, until the run is final. Raises Unavailable where the server stays away."""
         patience = Patience(self.api, self.outage)
         while True:
             try:
-                for line in self._once(patience.answered):
+                for part in self._once(patience.answered):
                     patience.worked()
-                    yield line
+                    yield part
                 return
             except Unavailable as error:
                 if not self.follow:
                     raise
                 patience.failed(error)
 
-    def _once(self, opened: Callable[[], None]) -> Iterator[LogLine]:
-        skipping = dict(self._seen)
-        met: dict[tuple[int, int], int] = {}
-        begun: dict[tuple[int, int], str] = {}
+    def lines(self) -> Iterator[str]:
+        """The lines of one member, whole."""
+        rest = b""
+        for part in self.parts():
+            *whole, rest = (rest + part.text).split(b"\n")
+            for line in whole:
+                yield line.decode(errors="replace")
+        if rest:
+            yield rest.decode(errors="replace")
+
+    def _once(self, opened: Callable[[], None]) -> Iterator[LogPart]:
         params: dict[str, Any] = {
             "rank": self.rank,
             "attempt": self.attempt,
             "allRanks": self.all_ranks,
             "follow": self.follow,
-            "documents": self.follow and not self.all_ranks,
             "tail": self.tail,
             "since": self.since,
             "fromAttempt": self.first,
-            "timestamps": True,
+            "timestamps": self.timestamps,
+            "frames": True,
+            "resume": list(self._cursors.values()),
         }
-        for raw in self.api.lines(run_path(self.run, "/logs"), params | self._resumption(), opened=opened):
-            line, goes_on = self._read(raw)
-            member = line.rank, line.attempt
-            if goes_on or member in begun:
-                begun[member] = begun.get(member, "") + line.text
-                if goes_on:
-                    continue
-                line = replace(line, text=begun.pop(member))
-            instant = _instant(line.time)
-            last, count = skipping.get(member, ("", 0))
-            if instant and instant < last:
-                continue
-            if instant and instant == last:
-                met[member] = met.get(member, 0) + 1
-                if met[member] <= count:
-                    continue
-            if instant:
-                previous, number = self._seen.get(member, ("", 0))
-                self._seen[member] = instant, number + 1 if previous == instant else 1
-            yield line
+        for head, text in _frames(self.api.chunks(run_path(self.run, "/logs"), params, opened=opened)):
+            self._cursors[head["rank"]] = head["cursor"]
+            if text:
+                yield LogPart(head["rank"], head["attempt"], text)
 
-    def _resumption(self) -> dict[str, Any]:
-        """Where to go on: with the last attempt that was read of every member, from the earliest of their last lines.
-        Members may be of different attempts; what was read of them already is known by its attempt and time."""
-        newest: dict[int, int] = {}
-        for rank, attempt in self._seen:
-            newest[rank] = max(attempt, newest.get(rank, 0))
-        if not newest:
-            return {}
-        since = min(self._seen[member][0] for member in newest.items())
-        return {"tail": None, "since": since, "fromAttempt": min(newest.values()) if self.attempt is None else None}
 
-    def _read(self, raw: str) -> tuple[LogLine, bool]:
-        """A line, and whether it is a piece of one that goes on."""
-        if self.all_ranks or self.follow:
+def _frames(chunks: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """The frames of a log: a line of JSON, which says how many bytes of text follow."""
+    rest = b""
+    for chunk in chunks:
+        rest, begin = rest + chunk if rest else chunk, 0
+        while (end := rest.find(b"\n", begin)) >= 0:
             try:
-                said = json.loads(raw)
-                line = LogLine(
-                    str(said.get("line", "")),
-                    int(said.get("rank", 0)),
-                    int(said.get("attempt", 0)),
-                    str(said.get("time") or ""),
-                )
-                return line, bool(said.get("goesOn"))
-            except (ValueError, AttributeError) as error:
-                raise Broken("the server sent half a line") from error
-        stamp = _STAMPED.match(raw)
-        rank = self.rank or 0
-        return (LogLine(raw[stamp.end() :], rank, 0, stamp[1]) if stamp else LogLine(raw, rank)), False
+                head = json.loads(rest[begin:end])
+                size = int(head["size"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise Broken("the server sent something else than a log") from error
+            if len(rest) <= end + size:
+                break
+            yield head, rest[end + 1 : end + 1 + size]
+            begin = end + 1 + size
+        rest = rest[begin:]
+    if rest:
+        raise Broken("the server sent half a log")

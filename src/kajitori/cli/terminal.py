@@ -61,6 +61,13 @@ def echo_as_is(text: str, *, nl: bool = True, colour: bool | None = None) -> Non
     click.echo(text, nl=nl, color=colour)
 
 
+def write_as_is(data: bytes) -> None:
+    """Write a program's own output on stdout, at once."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 def echo_data(text: str) -> None:
     """Print data in a form that cannot escape control characters: unchanged for programs, plain at a terminal."""
     click.echo(plain(text) if sys.stdout.isatty() else text, nl=False)

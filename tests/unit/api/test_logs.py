@@ -344,7 +344,7 @@ async def test_of_two_members_one_may_be_gone(world: World) -> None:
 
 async def test_a_very_long_line_comes_in_pieces(world: World) -> None:
     """As documents; none of its signs is cut in two."""
-    long = "語" * (2 * LINE_LIMIT_BYTES // 3)
+    long = "語" * (8 * LINE_LIMIT_BYTES // 3)
     put_member(world, put_run(world), FakeLog(at(1, long), at(2, "short")))
     await world.caught_up()
     lines = (await read(world.http, documents="true")).splitlines()

@@ -177,10 +177,15 @@ def ndjson(documents: Iterable[Any]) -> list[bytes]:
     return [json.dumps(document).encode() + b"\n" for document in documents]
 
 
-def logged(*lines: str, rank: int = 0, attempt: int = 1) -> list[bytes]:
-    """What follows a log of one member: a document for each line, which begins with its time."""
-    stamped = [line.partition(" ") for line in lines]
-    return ndjson({"rank": rank, "attempt": attempt, "time": time, "line": text} for time, _, text in stamped)
+def logged(*lines: str, rank: int = 0, attempt: int = 1, end: str = "\n") -> list[bytes]:
+    """What follows a log of one member: a frame for each line, whose cursor names the line."""
+    return [frame(f"{line}{end}", f"{rank}.{attempt}.{line}", rank, attempt) for line in lines]
+
+
+def frame(text: str, cursor: str = "0.1", rank: int = 0, attempt: int = 1) -> bytes:
+    """A part of a log as a server sends it to programs."""
+    head = {"rank": rank, "attempt": attempt, "size": len(text.encode()), "cursor": cursor}
+    return json.dumps(head).encode() + b"\n" + text.encode()
 
 
 def _decoded(body: bytes) -> Any:

@@ -93,7 +93,7 @@ def test_a_refused_connection_on_this_machine_is_not_waited_for() -> None:
         (413, "TooLarge", TooLarge),
         (422, "Invalid", InvalidInput),
         (422, "Refused", Refused),
-        (500, "Internal", KajitoriError),
+        (500, "Internal", Unavailable),
         (501, "Unsupported", Unsupported),
         (503, "Unavailable", Unavailable),
     ],

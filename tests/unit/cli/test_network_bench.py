@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import Call, FakeWebApi, invoke, ndjson, view
+from tests.unit.cli.fake_web_api import Call, FakeWebApi, frame, invoke, view
 
 from kajitori.cli.network_bench import Measured, conclusions, program
 
@@ -40,8 +40,7 @@ class Cluster(FakeWebApi):
         said = json.dumps({"mtu": mtu, "bitsPerSecond": bits}) if bits else "nobody came within 5 s"
         self.answers[f"GET {path}/members"] = {"items": [{"rank": 0, "address": address}]}
         words = f"listening on 4{len(kind)}" if end == "to" else said
-        followed = ndjson([{"rank": 0, "attempt": 1, "time": "", "line": words}])
-        self.answers[f"GET {path}/logs"] = lambda call: followed if "documents" in call.query else [words.encode()]
+        self.answers[f"GET {path}/logs"] = [frame(words)]
         return 201, made
 
 
@@ -180,7 +179,10 @@ def test_nothing_is_left_where_it_fails() -> None:
 def test_a_run_that_ends_too_soon_is_told_with_what_it_said() -> None:
     """Its last line, or else why it ended; each run is taken away."""
     failed = view("fails", "Failed", status={"message": "exit code 1"})
-    for lines, told in (([b"no python3 here"], "fails ended: no python3 here"), ([], "fails ended: exit code 1")):
+    for lines, told in (
+        ([frame("no python3 here\n")], "fails ended: no python3 here"),
+        ([], "fails ended: exit code 1"),
+    ):
         api = Cluster({}, node("a"))
         api.answers |= {"POST /v1/runs": (201, failed), "GET /v1/runs/vision/fails/logs": lambda _, said=lines: said}
         api.runs.append(failed)

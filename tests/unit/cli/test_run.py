@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.unit.cli.fake_web_api import FakeWebApi, cli_of, clock_in, cut_after, invoke, logged, ndjson, problem, view
+from tests.unit.cli.fake_web_api import (
+    FakeWebApi,
+    cli_of,
+    clock_in,
+    cut_after,
+    frame,
+    invoke,
+    logged,
+    ndjson,
+    problem,
+    view,
+)
 
 from kajitori.cli.app import kaji
 from kajitori.client.connection import Lost, NotReached
@@ -21,7 +32,7 @@ RUN = "/v1/runs/vision/bert"
 
 
 def log(*lines: str) -> list[bytes]:
-    return logged(*(f"2026-11-21T10:00:0{number}.5Z {line}" for number, line in enumerate(lines)))
+    return logged(*lines)
 
 
 def story(end: dict[str, Any], *before: dict[str, Any], **more: Any) -> FakeWebApi:
@@ -115,7 +126,7 @@ def test_a_run_is_followed_to_its_end() -> None:
         "bert: starting (its image): pulling\nbert: running on gpu-1\n"
     )
     (call,) = api.calls_to("GET", "/logs")
-    wanted = {"follow": ["true"], "documents": ["true"], "timestamps": ["true"]}
+    wanted = {"follow": ["true"], "frames": ["true"]}
     assert call.query == wanted | {"fromAttempt": ["1"]}  # also where the first was over before anybody could look
 
 
@@ -147,12 +158,7 @@ def test_exit_codes(end: dict[str, Any], code: int, words: str) -> None:
 def test_members_are_told_apart() -> None:
     """With several members each line begins with its rank."""
     two = {"replicas": 2}
-    lines = ndjson(
-        [
-            {"rank": 0, "attempt": 1, "time": "2026-11-21T10:00:00Z", "line": "hello"},
-            {"rank": 1, "attempt": 1, "time": "2026-11-21T10:00:00Z", "line": "there"},
-        ]
-    )
+    lines = [*logged("hello"), *logged("there", rank=1)]
     api = story(view("bert", "Succeeded", spec=two), view("bert", spec=two), **{f"GET {RUN}/logs": lines})
     result = invoke(api, "run", "-n", "2", "x")
     assert result.stdout == "[0] hello\n[1] there\n"
@@ -274,20 +280,21 @@ def test_a_run_that_never_started_has_no_log() -> None:
 
 def test_connections_may_break() -> None:
     """A watch and a log that break in the middle go on: no line twice, none lost."""
-    lines = [f"2026-11-21T10:00:00{line}" for line in ("Z a", ".5Z b", ".5Z c", ".5Z d")]
     api = story(ended(), view("bert"))
     api.queues[f"GET {RUN}/watch"] = [
         cut_after(*ndjson([view("bert", "Queued")]), b'{"na'),
         problem(503, "Unavailable", "busy"),
     ]
     api.queues[f"GET {RUN}/logs"] = [
-        cut_after(*logged(*lines[:3]), b'{"rank": 0'),
-        logged(*lines),
+        cut_after(*logged("a", "b"), *logged("half of", end=""), frame("a line that is not whole")[:-4]),
+        problem(500, "Internal", "something failed that should not; this is a bug in Kajitori"),
+        [frame(" a line\n"), *logged("d")],
     ]
     result = invoke(api, "run", "x")
     assert result.exit_code == 0, result.output
-    assert result.stdout == "a\nb\nc\nd\n"
-    assert api.calls_to("GET", "/logs")[1].query["since"] == ["2026-11-21T10:00:00.500000000Z"]
+    assert result.stdout == "a\nb\nhalf of a line\nd\n"
+    assert [call.query.get("resume") for call in api.calls_to("GET", "/logs")] == [None, *[["0.1.half of"]] * 2]
+    assert "bug" not in result.stderr
 
 
 def test_a_server_that_stays_away_is_the_platforms_failure() -> None:
@@ -306,9 +313,9 @@ def test_log_and_watch_that_lose_one_server_say_it_once() -> None:
     """Two threads talk to it."""
     api = story(ended(), view("bert"))
     away = problem(503, "Unavailable", "no API server")
-    for path, answer in (("watch", ndjson([view("bert")])), ("logs", cut_after(*logged("2026-11-21T10:00:00Z a")))):
+    for path, answer in (("watch", ndjson([view("bert")])), ("logs", cut_after(*logged("a")))):
         api.queues[f"GET {RUN}/{path}"] = [answer, *[away] * 6]
-    api.answers[f"GET {RUN}/logs"] = logged("2026-11-21T10:00:00Z a", "2026-11-21T10:00:01Z b")
+    api.answers[f"GET {RUN}/logs"] = logged("b")
     result = invoke(api, "run", "x")
     assert (result.exit_code, result.stdout) == (0, "a\nb\n")
     assert [result.stderr.count(words) for words in ("no API server; it is tried", "answers again")] == [1, 1]

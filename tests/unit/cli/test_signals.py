@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import TOKEN, Call, FakeWebApi, logged, ndjson, served, view
+from tests.unit.cli.fake_web_api import TOKEN, Call, FakeWebApi, frame, logged, ndjson, served, view
 
 RUN = "/v1/runs/vision/bert"
 DEADLINE_SECONDS = 60
@@ -50,7 +50,7 @@ class RunningRun:
         yield ndjson([self._view()])[0]
 
     def _log(self) -> Iterator[bytes]:
-        yield from logged("2026-11-21T10:00:00Z epoch 1")
+        yield from logged("epoch 1")
         self.stopped.wait(DEADLINE_SECONDS)
 
     def _stop(self, _: Call) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def test_a_run_that_has_stopped_is_followed_to_its_end() -> None:
 
 def test_a_reader_that_leaves_is_no_error() -> None:
     """`kaji logs | head` ends quietly."""
-    api = FakeWebApi([view("bert")], answers={f"GET {RUN}/logs": [b"2026-11-21T10:00:00Z line\n"] * 20_000})
+    api = FakeWebApi([view("bert")], answers={f"GET {RUN}/logs": [frame("line\n")] * 20_000})
     with served(api) as url:
         environment = {**os.environ, "KAJI_SERVER": url, "KAJI_TOKEN": TOKEN}
         process = subprocess.Popen(

@@ -20,15 +20,16 @@ EVIL = "\x1b]0;renamed\x07\x1b[2J\x1b[1;1Hall is well\x9b31m\u202egnp.exe\x7f\r\
 """Renames the window, clears the screen, writes elsewhere; a control character of the second set, and text that runs
 from right to left."""
 MAY_PRINT = {
-    "terminal.py": {"click.echo", "click.style", "json.dumps"},
+    "terminal.py": {"click.echo", "click.style", "json.dumps", "sys.stdout.buffer"},
     "execution.py": {"sys.stdout.buffer", "sys.stderr.buffer", "os.write"},
-    "logprint.py": {"echo_as_is", "click.style"},
+    "logprint.py": {"write_as_is", "click.style"},
     "output.py": {"echo_as_is", "console.print"},
     "completion.py": {"echo_as_is"},
 }
 """The modules that may pass text on as it is: a program's own output, tables whose cells are plain, our own script."""
 
 
+PRINTERS = {"print", "echo_as_is", "write_as_is"}
 WRITERS = {"click.echo", "click.secho", "click.style", "os.write"}
 WRITERS |= {f"sys.{stream}.{name}" for stream in ("stdout", "stderr") for name in ("write", "writelines", "buffer")}
 
@@ -42,7 +43,7 @@ def ways_to_print(tree: ast.AST) -> list[tuple[int, str]]:
             of_console = node.attr in ("print", "print_json", "log") and name.split(".")[-2].endswith("console")
             if name in WRITERS or of_console:
                 found.append((node.lineno, name))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "echo_as_is"):
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PRINTERS:
             found.append((node.lineno, node.func.id))
         elif isinstance(node, ast.ImportFrom) and node.module == "click":
             found += [(node.lineno, f"click.{name.name}") for name in node.names if "echo" in name.name]

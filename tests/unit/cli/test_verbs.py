@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import FakeWebApi, clock_in, cut_after, invoke, logged, ndjson, problem, view
+from tests.unit.cli.fake_web_api import FakeWebApi, clock_in, cut_after, frame, invoke, logged, ndjson, problem, view
 
 from kajitori.api.logs import MAX_RANKS
 from kajitori.cli.follow import MOST_MERGED
@@ -186,15 +186,12 @@ def test_wait_prints_exit_codes() -> None:
     assert (result.exit_code, result.stdout) == (0, "7\n0\n")
 
 
-LOG = [b"2026-11-21T10:00:00.5Z a\n", b"2026-11-21T10:00:01Z  indented\n"]
-
-
 @pytest.mark.parametrize(
     ("args", "query", "stdout"),
     [
         ([], {}, "a\n indented\n"),
-        (["-t"], {}, "2026-11-21T10:00:00.5Z a\n2026-11-21T10:00:01Z  indented\n"),
-        (["-f", "--tail", "5"], {"follow": ["true"], "documents": ["true"], "tail": ["5"]}, "a\n indented\n"),
+        (["-t"], {"timestamps": ["true"]}, "a\n indented\n"),
+        (["-f", "--tail", "5"], {"follow": ["true"], "tail": ["5"]}, "a\n indented\n"),
         (["-n", "0"], {"tail": ["0"]}, "a\n indented\n"),
         (["--attempt", "2"], {"attempt": ["2"]}, "a\n indented\n"),
         (["--since", "10m"], {"since": ["600s"]}, "a\n indented\n"),
@@ -204,12 +201,10 @@ LOG = [b"2026-11-21T10:00:00.5Z a\n", b"2026-11-21T10:00:01Z  indented\n"]
 )
 def test_logs(args: list[str], query: dict[str, Any], stdout: str) -> None:
     """Docker's options; a run of one member has no prefix."""
-    documents = logged(*(line.decode().rstrip("\n") for line in LOG))
-    answers = {"GET /v1/runs/vision/bert/logs": lambda call: documents if "documents" in call.query else LOG}
-    api = FakeWebApi([BERT], answers=answers)
+    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": logged("a", " indented")})
     result = invoke(api, "logs", *args, "bert")
     assert (result.exit_code, result.stdout) == (0, stdout)
-    assert api.calls_to("GET", "/logs")[0].query == {"timestamps": ["true"], **query}
+    assert api.calls_to("GET", "/logs")[0].query == {"frames": ["true"], **query}
 
 
 def test_logs_of_a_run_that_waits_say_why_there_are_none() -> None:
@@ -220,36 +215,32 @@ def test_logs_of_a_run_that_waits_say_why_there_are_none() -> None:
     assert result.stderr == "late: no log: waiting for GPUs: needs 16 h100\n"
 
 
-def test_a_log_without_end_of_line_is_shown() -> None:
-    """The last words of a program need no end of line."""
-    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": [b"2026-11-21T10:00:00Z a"]})
-    assert invoke(api, "logs", "bert").stdout == "a\n"
+def test_a_log_is_shown_byte_by_byte() -> None:
+    """Whatever the program printed, as docker shows it."""
+    said = [frame("\r 10%"), frame("\r100%\n\x1b[31mred"), frame("\x1b[0m")]
+    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": said})
+    assert invoke(api, "logs", "bert").stdout_bytes == b"\r 10%\r100%\n\x1b[31mred\x1b[0m"
 
 
 def test_a_broken_log_that_is_not_followed_fails() -> None:
     """Half a log must not look like a whole one."""
-    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": lambda _: cut_after(LOG[0], b"2026")})
-    result = invoke(api, "logs", "bert")
-    assert (result.exit_code, result.stdout) == (125, "a\n")
-    assert "broke" in result.stderr
+    for broken in (cut_after(frame("a\n"), b'{"rank'), [frame("a\n"), frame("half")[:-1]]):
+        api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": lambda _, said=broken: said})
+        result = invoke(api, "logs", "bert")
+        assert (result.exit_code, result.stdout) == (125, "a\n")
+        assert "broke" in result.stderr or "half a log" in result.stderr
 
 
 def test_logs_of_several_members_go_on_where_each_was() -> None:
     """After a break each member's log goes on behind its own last line."""
-    run = view("bert", spec={"replicas": 2})
-
-    def line(rank: int, second: int, text: str) -> dict[str, Any]:
-        return {"rank": rank, "attempt": 1, "time": f"2026-11-21T10:00:0{second}Z", "line": text}
-
-    first = [line(0, 1, "a"), line(1, 5, "b"), line(0, 2, "c")]
-    api = FakeWebApi([run])
+    api = FakeWebApi([view("bert", spec={"replicas": 2})])
     api.queues["GET /v1/runs/vision/bert/logs"] = [
-        cut_after(*ndjson(first)),
-        ndjson([*first[1:], line(0, 3, "d"), line(1, 6, "e")]),
+        cut_after(*logged("a"), *logged("b", rank=1), *logged("c")),
+        [*logged("d"), *logged("e", rank=1)],
     ]
     result = invoke(api, "logs", "-f", "bert")
     assert result.stdout == "[0] a\n[1] b\n[0] c\n[0] d\n[1] e\n"
-    assert api.calls_to("GET", "/logs")[1].query["since"] == ["2026-11-21T10:00:02.000000000Z"]
+    assert api.calls_to("GET", "/logs")[1].query["resume"] == ["0.1.c", "1.1.b"]
 
 
 @pytest.mark.parametrize(
@@ -270,52 +261,6 @@ def test_whoever_follows_is_told_that_the_server_is_away_and_that_it_is_back(
         "back": "bert: the server answers again",
     }
     assert (result.exit_code, result.stderr.splitlines()) == (0, [words[each] for each in said])
-
-
-def test_who_follows_misses_no_restart_while_a_connection_is_broken() -> None:
-    """The server is told which attempt was read; what comes later is taken by attempt, whatever nodes' clocks say."""
-    api = FakeWebApi([BERT])
-    second = logged("2026-11-21T09:00:00Z again", attempt=4)
-    api.queues["GET /v1/runs/vision/bert/logs"] = [
-        cut_after(*logged("2026-11-21T10:00:01Z a", "2026-11-21T10:00:02Z b", attempt=3)),
-        cut_after(*logged("2026-11-21T10:00:02Z b", "2026-11-21T10:00:03Z last words", attempt=3), *second),
-        second,
-    ]
-    result = invoke(api, "logs", "-f", "--tail", "2", "--since", "2h", "bert")
-    assert result.stdout == "a\nb\nlast words\nagain\n"
-    asked = [call.query for call in api.calls_to("GET", "/logs")]
-    words = [tuple(query.get(word, [""])[0] for word in ("fromAttempt", "since", "tail")) for query in asked]
-    assert words == [
-        ("", "7200s", "2"),
-        ("3", "2026-11-21T10:00:02.000000000Z", ""),
-        ("4", "2026-11-21T09:00:00.000000000Z", ""),
-    ]
-
-
-def test_members_may_be_of_different_attempts_when_a_connection_breaks() -> None:
-    """All go on from the earliest that was read last of one of them; one that was asked for stays the only one."""
-    run = view("bert", spec={"replicas": 2})
-    first = [*logged("2026-11-21T10:00:01Z a", attempt=1), *logged("2026-11-21T10:00:05Z b", rank=1, attempt=1)]
-    first += logged("2026-11-21T10:00:09Z c", attempt=2)
-    for flags, begin in (([], ["1"]), (["--attempt", "2"], None)):
-        api = FakeWebApi([run])
-        api.queues["GET /v1/runs/vision/bert/logs"] = [cut_after(*first), first[1:]]
-        assert invoke(api, "logs", "-f", *flags, "bert").stdout == "[0] a\n[1] b\n[0] c\n"
-        query = api.calls_to("GET", "/logs")[1].query
-        assert (query.get("fromAttempt"), query["since"]) == (begin, ["2026-11-21T10:00:05.000000000Z"])
-
-
-def test_a_very_long_line_is_one_line() -> None:
-    """Though it comes in pieces, between those of others."""
-
-    def piece(rank: int, text: str, *, goes_on: bool = True) -> dict[str, Any]:
-        return {"rank": rank, "attempt": 1, "time": "2026-11-21T10:00:00Z", "line": text, "goesOn": goes_on}
-
-    told = ndjson(
-        [piece(0, "a"), piece(1, "x"), piece(0, "b"), piece(1, "y", goes_on=False), piece(0, "c", goes_on=False)]
-    )
-    api = FakeWebApi([view("bert", spec={"replicas": 2})], answers={"GET /v1/runs/vision/bert/logs": told})
-    assert invoke(api, "logs", "bert").stdout == "[1] xy\n[0] abc\n"
 
 
 def test_more_logs_than_a_server_merges() -> None:
@@ -343,7 +288,7 @@ def test_more_logs_than_a_server_merges() -> None:
 def test_whose_log_is_gone_is_said(status: dict[str, Any], flags: list[str], said: str) -> None:
     """What was not kept must not look like members that said nothing."""
     run = view("bert", spec={"replicas": 4}, status=status)
-    api = FakeWebApi([run], answers={"GET /v1/runs/vision/bert/logs": logged("2026-11-21T10:00:01Z a", rank=1)})
+    api = FakeWebApi([run], answers={"GET /v1/runs/vision/bert/logs": logged("a", rank=1)})
     result = invoke(api, "logs", *flags, "bert")
     assert (result.exit_code, result.stdout) == (0, "[1] a\n")
     assert result.stderr == (

@@ -68,6 +68,12 @@ def command(
             say(f"{view['name']}: {which} of {replicas}; others with --rank R{more}")
         if not has_started(view):
             say(f"{view['name']}: no log: {progress_words(view)}")
+        printer = LogPrinter(prefix=several, colour=cli.colour)
+
+        def tell(text: str) -> None:
+            printer.make_room()
+            say(text)
+
         reader = LogReader(
             api,
             view,
@@ -77,21 +83,23 @@ def command(
             tail=last,
             since=oldest,
             attempt=attempt,
-            outage=outage_of(view, say),
+            timestamps=timestamps,
+            outage=outage_of(view, tell),
         )
-        printer = LogPrinter(prefix=several, timestamps=timestamps, colour=cli.colour)
         all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")
         silent = set(range(replicas)) if all_of_them else set()
         try:
-            for line in reader.lines():
-                printer.print(line)
-                silent.discard(line.rank)
+            for part in reader.parts():
+                printer.print(part)
+                silent.discard(part.rank)
         except InvalidInput as error:
             raise _in_options(error) from None
         except KeyboardInterrupt:
+            printer.make_room()
             if cli.has_person and follow:
                 say(f"\n{view['name']} is not touched. Stop it: kaji stop {view['name']}")
             return 130
+        printer.end()
     if silent and _are_pods_gone(view, attempt):
         ranks = f"rank{'s' if len(silent) > 1 else ''} {compress_ranks(sorted(silent))}"
         kept = "of members whose Pods are gone, the end of the log is kept of rank 0 and of those that failed"
