@@ -22,6 +22,7 @@ import msgspec
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.cli.app import SECTIONS, kaji
+from kajitori.cli.other_words import WORDS
 from kajitori.core.crd import custom_resource_definition
 from kajitori.core.names import API_VERSION, KIND
 from kajitori.core.policy_docs import networks_reference, policy_reference
@@ -43,6 +44,7 @@ def pages() -> dict[str, str]:
     """Every page by its file name."""
     return {
         "cli.md": cli_page(),
+        "words.md": words_page(),
         "run.md": run_page(),
         "policy.md": _page(policy_reference()),
         "networks.md": _page(networks_reference()),
@@ -72,6 +74,14 @@ def cli_page() -> str:
 def _help(command: click.Command, name: str, parent: click.Context | None = None) -> list[str]:
     with click.Context(command, info_name=name, parent=parent, terminal_width=_WIDTH, max_content_width=_WIDTH) as ctx:
         return ["```", *(line.rstrip() for line in command.get_help(ctx).splitlines()), "```"]
+
+
+def words_page() -> str:
+    """The verbs of other tools, and what does the same here."""
+    lines = ["# Words of other tools", "", "Many verbs are Docker's own and [do here what they do there](cli.md)."]
+    lines += ["Whoever types one of these is told the command beside it.", ""]
+    rows = [(f"`{verb}`", word.tool, word.instead, word.why) for verb, word in WORDS.items()]
+    return _page("\n".join([*lines, *_table(("word", "of", "here", "why"), rows)]))
 
 
 def run_page() -> str:

@@ -14,6 +14,7 @@ import click
 from kajitori import __version__
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
+from kajitori.cli.other_words import answer
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
 from kajitori.cli.terminal import echo, say
 from kajitori.core.suggest import nearest
@@ -24,17 +25,27 @@ SECTIONS: dict[str, dict[str, str]] = {
         "run": "Run a program on the cluster, in Docker's words.",
         "ps": "List runs: yours that are active, or all.",
         "logs": "Show what a run prints.",
+        "attach": "Follow a run from now to its end.",
         "results": "Show the results of a sweep's members.",
         "describe": "Tell everything about a run.",
         "explain": "Tell why a run waits, and what would start it.",
         "what-if": "Tell whether a run would start now, and what it would wait for.",
         "events": "Show what happened to a run, or to all runs.",
-        "exec": "Run a command inside a member of a run.",
+        "inspect": "Show everything about runs as JSON.",
         "wait": "Wait until runs have ended; print their exit codes.",
         "stop": "Stop runs; their checkpoints are kept.",
+        "kill": "End runs at once; their checkpoints are kept.",
         "resume": "Start ended runs again, from their checkpoints.",
+        "start": "Start ended runs again, and follow one with -a.",
+        "restart": "Stop runs and start them again.",
         "rm": "Delete runs.",
         "prune": "Delete your runs that have ended.",
+    },
+    "Inside a run": {
+        "exec": "Run a command inside a member of a run.",
+        "cp": "Copy files into a member of a run, or out of it.",
+        "top": "Show the processes of a member.",
+        "port": "Show where members of a run listen.",
     },
     "The cluster": {
         "gpus": "Show which GPUs are free, and who uses the others.",
@@ -60,6 +71,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "sim": "Add simulated nodes to a cluster.",
     },
     "Else": {
+        "context": "Choose the cluster that commands use.",
         "version": "Print the versions of client and server.",
         "completion": "Print a script that completes names in your shell.",
     },
@@ -88,6 +100,8 @@ class Kaji(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            if (elsewhere := answer(args[0])) is not None:
+                raise elsewhere
             near = nearest(args[0], VERBS)
             hint = f" Did you mean {near}?" if near else ""
             raise click.UsageError(f"there is no verb {args[0]!r}.{hint}", ctx)

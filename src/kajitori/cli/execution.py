@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -31,14 +31,27 @@ _CHUNK_BYTES = 32 * 1024
 _OPEN_SECONDS = 15.0
 
 
-def execute(
-    target: Target, run: View, command: Sequence[str], *, rank: int, stdin: bool, tty: bool, debug: bool = False
-) -> int:
-    """Runs the command and gives its exit code; this process's own streams are the command's.
+NO_STDIN = -1
 
-    Raises Unavailable where the connection breaks before the command has ended.
+
+def execute(
+    target: Target,
+    run: View,
+    command: Sequence[str],
+    *,
+    rank: int,
+    stdin: int = NO_STDIN,
+    tty: bool = False,
+    stdout: BinaryIO | None = None,
+    stderr: BinaryIO | None = None,
+    debug: bool = False,
+) -> int:
+    """Run the command and give its exit code.
+
+    It reads the descriptor `stdin` to its end, or has no input; what it writes goes to `stdout` and `stderr`, this
+    process's own if left out. Raises Unavailable if the connection breaks before the command has ended.
     """
-    flags = [("rank", str(rank))] + [("stdin", "true")] * stdin + [("tty", "true")] * tty
+    flags = [("rank", str(rank))] + [("stdin", "true")] * (stdin >= 0) + [("tty", "true")] * tty
     query = urlencode([*(("command", word) for word in command), *flags])
     path = run_path(run, "/exec")
     if debug:
@@ -47,7 +60,7 @@ def execute(
     with _connect(url, target) as socket, _terminal(tty) as resized:
         sender = threading.Thread(target=_send, args=(socket, stdin, resized), name="stdin", daemon=True)
         sender.start()
-        return _receive(socket)
+        return _receive(socket, {STDOUT: stdout or sys.stdout.buffer, STDERR: stderr or sys.stderr.buffer})
 
 
 def _connect(url: str, target: Target) -> ClientConnection:
@@ -73,9 +86,8 @@ def _refusal(error: InvalidStatus, target: Target) -> KajitoriError:
     return error_of(Response(error.response.status_code, {}, iter([body]), target.url))
 
 
-def _receive(socket: ClientConnection) -> int:
-    """Writes what the command says until it has ended; its exit code."""
-    outputs = {STDOUT: sys.stdout.buffer, STDERR: sys.stderr.buffer}
+def _receive(socket: ClientConnection, outputs: Mapping[int, BinaryIO]) -> int:
+    """Write what the command says until it has ended; its exit code."""
     try:
         for message in socket:
             data = message.encode() if isinstance(message, str) else message
@@ -109,9 +121,9 @@ def _exit_code(payload: bytes) -> int:
     raise KajitoriError(str(status.get("message") or "the command could not be run"))
 
 
-def _send(socket: ClientConnection, stdin: bool, resized: int) -> None:
-    """Passes stdin and the window's size on, until the connection is gone."""
-    sources = [source for source in (resized, 0 if stdin else -1) if source >= 0]
+def _send(socket: ClientConnection, stdin: int, resized: int) -> None:
+    """Pass stdin and the window's size on, until the connection is gone."""
+    sources = [source for source in (resized, stdin) if source >= 0]
     try:
         if resized >= 0:
             _send_size(socket)
@@ -120,12 +132,12 @@ def _send(socket: ClientConnection, stdin: bool, resized: int) -> None:
             if resized in ready:
                 os.read(resized, 1024)
                 _send_size(socket)
-            if 0 in ready:
-                data = os.read(0, _CHUNK_BYTES)
+            if stdin in ready:
+                data = os.read(stdin, _CHUNK_BYTES)
                 if data:
                     socket.send(bytes([STDIN]) + data)
                 else:
-                    sources.remove(0)
+                    sources.remove(stdin)
                     socket.send(bytes([CLOSE, STDIN]))
     except (ConnectionClosed, OSError, ValueError):
         return

@@ -55,8 +55,18 @@ class Follower(threading.Thread):
     """Shows a run's progress and log until it is final."""
 
     def __init__(
-        self, cli: Cli, api: Api, run: dict[str, Any], *, rank: int | None, all_ranks: bool, quiet: bool
+        self,
+        cli: Cli,
+        api: Api,
+        run: dict[str, Any],
+        *,
+        rank: int | None,
+        all_ranks: bool,
+        quiet: bool,
+        first: int = 1,
+        from_now: bool = False,
     ) -> None:
+        """`first`: the attempt whose log is the first that is shown. `from_now`: nothing that was printed before is."""
         super().__init__(name="follow", daemon=True)
         self.view = run
         self.quiet = quiet
@@ -77,7 +87,16 @@ class Follower(threading.Thread):
         several = rank is None and 1 < replicas <= (MOST_MERGED if all_ranks else MOST_RANKS)
         if rank is None and replicas > 1 and not several and not quiet and not self._counts_only:
             say(f"{run['name']}: the log of rank 0 of {replicas}; others: kaji logs --rank R {run['name']}")
-        self._reader = LogReader(api, run, rank=rank, all_ranks=several, follow=True, first=1, outage=self._outage)
+        self._reader = LogReader(
+            api,
+            run,
+            rank=rank,
+            all_ranks=several,
+            follow=True,
+            first=None if from_now else first,
+            tail=0 if from_now else None,
+            outage=self._outage,
+        )
         self._printer = LogPrinter(prefix=several, colour=cli.colour)
 
     def run(self) -> None:
@@ -214,17 +233,19 @@ def _stage(view: View) -> tuple[Any, ...]:
     )
 
 
-def follow_to_the_end(cli: Cli, api: Api, follower: Follower, signals: Signals, *, remove: bool) -> int:
+def follow_to_the_end(
+    cli: Cli, api: Api, follower: Follower, signals: Signals, *, remove: bool, stops: bool = True
+) -> int:
     """Follows and answers signals; gives the exit code of `kaji run`.
 
     At a terminal the first Ctrl-C leaves the run alone and a second one within two seconds stops it. Without one, a
-    signal stops the run, as `docker run` does; a further one leaves at once. Raises Unavailable where nobody carries
-    the stop out.
+    signal stops the run, as `docker run` does; a further one leaves at once. Without `stops` each signal leaves the run
+    alone. Raises Unavailable if nobody carries the stop out.
     """
     signals.begin()
     follower.start()
     try:
-        code = _answer_signals(cli, api, follower, signals)
+        code = _answer_signals(cli, api, follower, signals, stops=stops)
         if code is not None:
             return code
         final = follower.result()
@@ -239,7 +260,7 @@ def follow_to_the_end(cli: Cli, api: Api, follower: Follower, signals: Signals, 
     return exit_code_of(final)
 
 
-def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals) -> int | None:
+def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals, *, stops: bool) -> int | None:
     """Until the run is final: None; or until a signal meant to leave: the exit code."""
     name, stopping, patience = follower.view["name"], False, None
     while True:
@@ -255,11 +276,15 @@ def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals) ->
             return 128 + number
         if cli.has_person:
             follower.clear_line()
-            say(f"\n{name} goes on. Come back: kaji logs -f {name}   Stop it: kaji stop {name}, or Ctrl-C again")
-            again = number == signal.SIGINT and signals.wait(follower.done, cli.second_interrupt_seconds)
+            or_again = ", or Ctrl-C again" if stops else ""
+            say(f"\n{name} goes on. Come back: kaji logs -f {name}   Stop it: kaji stop {name}{or_again}")
+            again = stops and number == signal.SIGINT and signals.wait(follower.done, cli.second_interrupt_seconds)
             if not again:
                 follower.leave()
                 return 128 + number
+        if not stops:
+            follower.leave()
+            return 128 + number
         stopping = True
         say(f"stopping {name}")
         try:

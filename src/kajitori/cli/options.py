@@ -28,10 +28,11 @@ def server_options(function: F) -> F:
 
     cluster = click.option(
         "--cluster",
-        metavar="DIR",
+        metavar="NAME",
         expose_value=False,
         callback=set_cluster,
-        help="Data folder of the local cluster to use, where several run.",
+        shell_complete=complete_context,
+        help="The local cluster to use if several run: its context or its data folder.",
     )
     debug = click.option(
         "--debug",
@@ -86,6 +87,19 @@ def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
                 "/v1/runs", {"name": incomplete or None, "limit": 50}, timeout_seconds=_COMPLETION_SECONDS, tries=1
             )
             return [run["name"] for run in found["items"]]
+    except Exception:
+        return []
+
+
+def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of contexts that begin with what is typed."""
+    cli = ctx.find_object(Cli) or Cli()
+    try:
+        from kajitori.cli.target import contexts
+
+        return [
+            each.name for each in contexts(cli.environment, None, cli.runtime_dir) if each.name.startswith(incomplete)
+        ]
     except Exception:
         return []
 

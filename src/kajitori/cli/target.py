@@ -1,17 +1,22 @@
-"""Which server to talk to: the one that the environment names, else a local cluster that runs."""
+"""Which server to talk to: the one that the environment names, one that was chosen, or the only cluster that runs."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from kajitori.clusterfile import CLUSTER_FILE, links_folder
-from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unauthenticated, Unavailable
+from kajitori.privatefile import write_private
+
+ENVIRONMENT = "environment"
+"""The name of the context of $KAJI_SERVER."""
 
 
 @dataclass(frozen=True)
@@ -42,34 +47,156 @@ class Target:
         return "check $KAJI_SERVER, or start a cluster of your own: kaji up"
 
 
-def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None = None) -> Target:
-    """The server: the cluster in folder `cluster` if given, else $KAJI_SERVER, else the newest local cluster that runs.
+@dataclass(frozen=True)
+class Context:
+    """A server that this user knows, by a name."""
 
-    `runtime_dir` is where running clusters leave links to themselves. Raises Unavailable where there is none, and
-    Unauthenticated where the token is missing; both name the way out.
+    name: str
+    target: Target
+    runs: bool = True
+    """False for a cluster that was chosen and does not run now."""
+    why: str = ""
+    """Why commands take this one; empty for all but one."""
+
+
+def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None = None) -> Target:
+    """The server that commands take, in this order: the cluster that `--cluster` names, by its context or its folder;
+    $KAJI_SERVER; $KAJI_CONTEXT; the one that `kaji context use` chose; the only local cluster that runs.
+
+    `runtime_dir` is where running clusters leave links to themselves. Raises Unavailable if there is none, InvalidInput
+    if several run and none is chosen, and Unauthenticated if the token is missing; all name the way out.
     """
     if cluster is not None:
-        return _in_folder(cluster.expanduser().absolute())
+        return _named(str(cluster), "--cluster", runtime_dir)
     url = environment.get("KAJI_SERVER", "")
     if url:
         return _from_environment(url, environment)
-    links = runtime_dir / "clusters" if runtime_dir is not None else links_folder()
-    try:
-        files = [link.resolve() for link in links.iterdir()]
-    except OSError:
-        files = []
-    stale: KajitoriError | None = None
-    for file in sorted(files, key=_age_key, reverse=True):
+    if named := environment.get("KAJI_CONTEXT", ""):
+        return _named(named, "$KAJI_CONTEXT", runtime_dir)
+    folder = chosen_folder(runtime_dir)
+    if folder is not None:
         try:
-            return _read(file)
+            return _in_folder(folder)
         except Unavailable as error:
-            stale = stale or error
+            message = f"{error.message}, and `kaji context use` chose it"
+            raise Unavailable(message, hint=f"{error.hint}; or choose another: kaji context use NAME") from error
+    found, stale = _local_clusters(runtime_dir)
+    if len(found) > 1:
+        names = ", ".join(f"{name} ({target.data})" for name, target in _by_name(found).items())
+        hint = "choose one: kaji context use NAME; for one command: --cluster NAME"
+        raise InvalidInput.one("", f"{len(found)} clusters run here: {names}", hint=hint)
+    if found:
+        return found[0]
     if stale is not None:
         raise stale
     raise Unavailable(
         "no cluster is known",
         hint="start one on this machine: kaji up; or name a server in $KAJI_SERVER and $KAJI_TOKEN",
     )
+
+
+def contexts(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None = None) -> list[Context]:
+    """All servers that this user knows; `why` tells which of them commands take."""
+    found, _ = _local_clusters(runtime_dir)
+    named = _by_name(found)
+    known = {name: Context(name, target) for name, target in named.items()}
+    if environment.get("KAJI_SERVER"):
+        target = Target(environment["KAJI_SERVER"].rstrip("/"), "", environment.get("KAJI_NAMESPACE", ""))
+        known[ENVIRONMENT] = Context(ENVIRONMENT, target)
+    folder = chosen_folder(runtime_dir)
+    if folder is not None and all(target.data != folder for target in found):
+        name = folder.name if folder.name not in known else str(folder)
+        known[name] = Context(name, Target("", data=folder), runs=False)
+    taken, why = "", ""
+    by_folder = {context.target.data: name for name, context in known.items()}
+    if cluster is not None:
+        taken, why = _name_of(str(cluster), known, by_folder), "--cluster"
+    elif environment.get("KAJI_SERVER"):
+        taken, why = ENVIRONMENT, "$KAJI_SERVER"
+    elif environment.get("KAJI_CONTEXT"):
+        taken, why = _name_of(environment["KAJI_CONTEXT"], known, by_folder), "$KAJI_CONTEXT"
+    elif folder is not None:
+        taken, why = by_folder[folder], "kaji context use"
+    elif len(found) == 1:
+        taken, why = by_folder[found[0].data], "no other runs"
+    return [replace(context, why=why if name == taken else "") for name, context in sorted(known.items())]
+
+
+def choose(name: str | None, runtime_dir: Path | None = None) -> None:
+    """Writes down which local cluster commands take from now on; None takes the choice back. Raises NotFound."""
+    file = _choice_file(runtime_dir)
+    if name is None:
+        file.unlink(missing_ok=True)
+        return
+    if name == ENVIRONMENT:
+        hint = "export KAJI_SERVER and KAJI_TOKEN in the shells that are to use it"
+        raise InvalidInput.one("NAME", "the server of $KAJI_SERVER is used wherever that is set", value=name, hint=hint)
+    folder = _named(name, "NAME", runtime_dir).data
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_private(file, json.dumps({"cluster": str(folder)}).encode())
+
+
+def others_that_run(folder: Path, runtime_dir: Path | None = None) -> list[Path]:
+    """The data folders of the local clusters that run, without this one."""
+    return [target.data for target in _local_clusters(runtime_dir)[0] if target.data not in (None, folder.resolve())]
+
+
+def chosen_folder(runtime_dir: Path | None = None) -> Path | None:
+    """The data folder of the cluster that `kaji context use` chose; None if there is no choice, or none that can be
+    read."""
+    try:
+        return Path(json.loads(_choice_file(runtime_dir).read_text())["cluster"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _choice_file(runtime_dir: Path | None) -> Path:
+    return _links(runtime_dir).with_name("context.json")
+
+
+def _links(runtime_dir: Path | None) -> Path:
+    return runtime_dir / "clusters" if runtime_dir is not None else links_folder()
+
+
+def _local_clusters(runtime_dir: Path | None) -> tuple[list[Target], KajitoriError | None]:
+    """The local clusters that run, by their folders; and what is wrong with the newest of those that do not."""
+    try:
+        files = [link.resolve() for link in _links(runtime_dir).iterdir()]
+    except OSError:
+        files = []
+    found, stale = [], None
+    for file in sorted(files, key=_age_key, reverse=True):
+        try:
+            found.append(_read(file))
+        except Unavailable as error:
+            stale = stale or error
+    return sorted(found, key=lambda target: str(target.data)), stale
+
+
+def _by_name(targets: Sequence[Target]) -> dict[str, Target]:
+    """Clusters by the name of their folder, by its whole path if several folders have that name."""
+    counts = Counter(target.data.name for target in targets if target.data is not None)
+    named = {}
+    for target in targets:
+        assert target.data is not None
+        named[target.data.name if counts[target.data.name] == 1 else str(target.data)] = target
+    return named
+
+
+def _name_of(text: str, known: Mapping[str, Context], by_folder: Mapping[Path | None, str]) -> str:
+    return text if text in known else by_folder.get(Path(text).expanduser().absolute(), "")
+
+
+def _named(text: str, source: str, runtime_dir: Path | None) -> Target:
+    """The local cluster that a folder or a context's name means."""
+    folder = Path(text).expanduser().absolute()
+    named = _by_name(_local_clusters(runtime_dir)[0])
+    if text in named and not (folder / CLUSTER_FILE).is_file():
+        return named[text]
+    if "/" in text or folder.exists() or not named:
+        return _in_folder(folder)
+    names = ", ".join(named)
+    raise NotFound(f"{source}: there is no context {text!r:.80}", hint=f"there are {names}; or name a cluster's folder")
 
 
 def _from_environment(url: str, environment: Mapping[str, str]) -> Target:

@@ -103,9 +103,9 @@ def test_every_option_is_explained() -> None:
 
 def test_an_unknown_verb() -> None:
     """Wrong usage: 2, and the nearest verb."""
-    result = invoke(FakeWebApi(), "log", "bert")
+    result = invoke(FakeWebApi(), "logz", "bert")
     assert result.exit_code == 2
-    assert result.stderr == "kaji: there is no verb 'log'. Did you mean logs?\n      see kaji --help\n"
+    assert result.stderr == "kaji: there is no verb 'logz'. Did you mean logs?\n      see kaji --help\n"
     assert invoke(FakeWebApi(), "frobnicate").exit_code == 2
 
 

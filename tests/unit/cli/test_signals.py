@@ -90,12 +90,13 @@ def kaji_run(
     terminal: bool,
     second_interrupt_seconds: float = DEADLINE_SECONDS,
     stop_margin_seconds: float = DEADLINE_SECONDS,
+    words: tuple[str, ...] = ("run", "--name", "bert", "x"),
 ) -> Iterator[Process]:
     """`kaji run` against the run, on a terminal of its own or on pipes."""
     program = (
         "from kajitori.cli.app import kaji; from kajitori.cli.context import Cli;"
         f"cli = Cli(second_interrupt_seconds={second_interrupt_seconds}, stop_margin_seconds={stop_margin_seconds});"
-        "kaji.main(['run', '--name', 'bert', 'x'], prog_name='kaji', obj=cli)"
+        f"kaji.main({list(words)}, prog_name='kaji', obj=cli)"
     )
     with served(run.api) as url:
         environment = {**os.environ, "KAJI_SERVER": url, "KAJI_TOKEN": TOKEN, "TERM": "xterm", "NO_COLOR": "1"}
@@ -218,6 +219,20 @@ def test_a_run_that_has_stopped_is_followed_to_its_end() -> None:
         process.process.send_signal(signal.SIGTERM)
         process.wait_for("last words")
         assert process.exit_code() == 143
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_signal_ends_attach_and_not_the_run(terminal: bool) -> None:
+    """Whoever attaches did not start it: however often, Ctrl-C and SIGTERM only leave."""
+    run = RunningRun()
+    run.api.runs = [view("bert")]
+    with kaji_run(run, terminal=terminal, words=("attach", "bert")) as process:
+        process.wait_for("epoch 1")
+        process.process.send_signal(signal.SIGTERM)
+        if terminal:
+            process.wait_for("bert goes on. Come back: kaji logs -f bert   Stop it: kaji stop bert")
+        assert process.exit_code() == 143
+    assert run.api.calls_to("POST", "/stop") == []
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kajitori.cli.target import Target, find_target
-from kajitori.errors import Unauthenticated, Unavailable
+from kajitori.cli.target import Target, choose, contexts, find_target
+from kajitori.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
 
 
 def cluster(folder: Path, runtime: Path, **more: Any) -> Path:
@@ -53,15 +53,93 @@ def test_a_folder_that_was_named_wins(tmp_path: Path) -> None:
     assert caught.value.hint == f"start one: kaji up --data {tmp_path / 'nothing'}"
 
 
-def test_the_newest_that_runs(tmp_path: Path) -> None:
-    """Of several local clusters the newest; dead ones, broken links and broken files are passed over."""
+def test_the_only_one_that_runs(tmp_path: Path) -> None:
+    """Dead ones, broken links and broken files are passed over."""
     runtime = tmp_path / "run"
-    clusters: dict[str, dict[str, Any]] = {"old": {}, "new": {}, "dead": {"pid": dead_pid()}, "broken": {"pid": "x"}}
-    for age, (name, more) in enumerate(clusters.items()):
-        folder = cluster(tmp_path / name, runtime, **more)
-        os.utime(folder / "kaji.json", (1000 + age, 1000 + age))
+    clusters: dict[str, dict[str, Any]] = {"only": {}, "dead": {"pid": dead_pid()}, "broken": {"pid": "x"}}
+    for name, more in clusters.items():
+        cluster(tmp_path / name, runtime, **more)
     (runtime / "clusters" / "gone").symlink_to(tmp_path / "gone" / "kaji.json")
-    assert find_target({}, None, runtime).url == "http://127.0.0.1/new"
+    assert find_target({}, None, runtime).url == "http://127.0.0.1/only"
+
+
+def test_of_several_that_run_one_has_to_be_chosen(tmp_path: Path) -> None:
+    """Nothing is done to a cluster that somebody did not mean; a choice holds until it is taken back."""
+    runtime = tmp_path / "run"
+    for name in ("a", "b"):
+        cluster(tmp_path / name, runtime)
+    with pytest.raises(InvalidInput) as unclear:
+        find_target({}, None, runtime)
+    assert f"2 clusters run here: a ({tmp_path / 'a'}), b ({tmp_path / 'b'})" in unclear.value.message
+    assert "kaji context use NAME" in unclear.value.faults[0].hint
+    choose("b", runtime)
+    assert find_target({}, None, runtime).data == tmp_path / "b"
+    choose(str(tmp_path / "a"), runtime)
+    assert find_target({}, None, runtime).data == tmp_path / "a"
+    assert find_target({}, Path("b"), runtime).data == tmp_path / "b", "for one command"
+    assert find_target({"KAJI_CONTEXT": "b"}, None, runtime).data == tmp_path / "b", "for one shell"
+    choose(None, runtime)
+    with pytest.raises(InvalidInput):
+        find_target({}, None, runtime)
+
+
+def test_a_choice_is_kept_when_its_cluster_ends(tmp_path: Path) -> None:
+    """No command takes another one by itself."""
+    runtime = tmp_path / "run"
+    for name in ("a", "b"):
+        cluster(tmp_path / name, runtime)
+    choose("a", runtime)
+    (tmp_path / "a" / "kaji.json").unlink()
+    with pytest.raises(Unavailable) as ended:
+        find_target({}, None, runtime)
+    assert "`kaji context use` chose it" in ended.value.message
+    assert f"kaji up --data {tmp_path / 'a'}; or choose another: kaji context use NAME" in ended.value.hint
+    found = {each.name: (each.runs, each.why) for each in contexts({}, None, runtime)}
+    assert found == {"a": (False, "kaji context use"), "b": (True, "")}
+
+
+def test_folders_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    runtime = tmp_path / "run"
+    for parent in ("x", "y"):
+        (tmp_path / parent).mkdir()
+        cluster(tmp_path / parent / "data", runtime / parent)
+        (runtime / "clusters").mkdir(exist_ok=True)
+        (runtime / "clusters" / parent).symlink_to(tmp_path / parent / "data" / "kaji.json")
+    assert [each.name for each in contexts({}, None, runtime)] == [str(tmp_path / p / "data") for p in ("x", "y")]
+    choose(str(tmp_path / "y" / "data"), runtime)
+    assert find_target({}, None, runtime).data == tmp_path / "y" / "data"
+
+
+def test_a_context_that_is_not_there(tmp_path: Path) -> None:
+    """Those that are there are named; nothing is written down."""
+    cluster(tmp_path / "a", tmp_path / "run")
+    for name, error in (("nope", NotFound), ("environment", InvalidInput), (str(tmp_path / "nope"), Unavailable)):
+        with pytest.raises(error):
+            choose(name, tmp_path / "run")
+    assert find_target({}, None, tmp_path / "run").data == tmp_path / "a"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"cluster": 1}'])
+def test_a_choice_that_can_not_be_read_is_none(tmp_path: Path, text: str) -> None:
+    cluster(tmp_path / "a", tmp_path / "run")
+    (tmp_path / "run" / "context.json").write_text(text)
+    assert find_target({}, None, tmp_path / "run").data == tmp_path / "a"
+
+
+def test_contexts_say_which_one_is_taken_and_why(tmp_path: Path) -> None:
+    """As find_target takes it."""
+    runtime = tmp_path / "run"
+    cluster(tmp_path / "a", runtime)
+    assert [(each.name, each.why) for each in contexts({}, None, runtime)] == [("a", "no other runs")]
+    cluster(tmp_path / "b", runtime)
+    assert [each.why for each in contexts({}, None, runtime)] == ["", ""]
+    for environment, named, name, why in (
+        ({}, tmp_path / "b", "b", "--cluster"),
+        ({"KAJI_CONTEXT": "a"}, None, "a", "$KAJI_CONTEXT"),
+        ({"KAJI_CONTEXT": "a", "KAJI_SERVER": "https://x.example"}, None, "environment", "$KAJI_SERVER"),
+    ):
+        taken = [(each.name, each.why) for each in contexts(environment, named, runtime) if each.why]
+        assert taken == [(name, why)]
 
 
 def test_a_cluster_that_ended_is_named(tmp_path: Path) -> None:

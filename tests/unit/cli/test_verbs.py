@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -175,6 +176,112 @@ def test_prune_of_older_runs_only() -> None:
     assert invoke(FakeWebApi([old, new]), "prune", "-f", "--older-than", "1d").stdout == "old\n"
     assert "there is nothing to delete" in invoke(FakeWebApi([new]), "prune", "--older-than", "1d").stderr
     assert "--older-than: 'soon'" in invoke(FakeWebApi(), "prune", "--older-than", "soon").stderr
+
+
+def test_kill_is_a_stop_without_grace() -> None:
+    """TERM is kaji stop; other signals go to processes, and how is said."""
+    api = FakeWebApi([BERT])
+    for args, body in (
+        (["bert"], {"grace": "0s"}),
+        (["-s", "SIGKILL", "bert"], {"grace": "0s"}),
+        (["-s", "15", "bert"], {}),
+    ):
+        assert invoke(api, "kill", *args).stdout == "bert\n"
+        assert api.calls_to("POST", "/stop")[-1].body == body
+    refused = invoke(api, "kill", "-s", "SIGUSR1", "bert")
+    assert (refused.exit_code, len(api.calls_to("POST"))) == (2, 3)
+    assert "kaji exec bert kill -USR1 PID" in refused.stderr
+
+
+def test_start_is_resume() -> None:
+    api = FakeWebApi([GPT2])
+    assert invoke(api, "start", "gpt").stdout == "gpt-large\n"
+    assert api.calls_to("POST")[0].path.endswith("/gpt-large/resume")
+
+
+def test_start_follows_what_is_printed_from_then_on() -> None:
+    """With -a, as docker start does: what earlier attempts printed is not shown again."""
+    api = FakeWebApi([view("bert", "Stopped", status={"attempts": 2})])
+    ended = view("bert", "Succeeded", status={"attempts": 3})
+    api.answers["GET /v1/runs/vision/bert/watch"] = ndjson([BERT, ended])
+    api.answers["GET /v1/runs/vision/bert/logs"] = logged("2026-11-21T10:00:00Z epoch 9", attempt=3)
+    result = invoke(api, "start", "-a", "bert")
+    assert (result.exit_code, result.stdout) == (0, "epoch 9\n")
+    assert api.calls_to("GET", "/logs")[0].query["fromAttempt"] == ["3"]
+    assert invoke(api, "start", "-a", "bert", "gpt").exit_code == 2
+
+
+def test_restart_stops_waits_and_starts() -> None:
+    """All are told to stop first; one that has ended is only started; each name is printed when it is in the queue."""
+    api = FakeWebApi([BERT, GPT])
+    api.queues["GET /v1/runs/vision/bert"] = [BERT, BERT, view("bert", "Stopped")]
+    assert invoke(api, "restart", "-t", "5", "bert", "gpt").stdout == "bert\ngpt-small\n"
+    assert [call.path.rpartition("/vision/")[2] for call in api.calls_to("POST")] == [
+        "bert/stop",
+        "bert/resume",
+        "gpt-small/resume",
+    ]
+    assert (api.calls_to("POST")[0].body, len(api.naps)) == ({"grace": "5s"}, 2)
+
+
+def test_restart_of_a_run_that_does_not_stop() -> None:
+    """It is not started beside itself; the others are."""
+    api = FakeWebApi([BERT, GPT])
+    result = invoke(api, "restart", "bert", "gpt")
+    assert (result.exit_code, result.stdout) == (125, "gpt-small\n")
+    assert "bert was asked to stop and has not" in result.stderr
+    assert 70 < sum(api.naps) < 90, "its grace of 30 s and the margin"
+
+
+def test_inspect_is_json_with_members() -> None:
+    """A list, as docker inspect prints it; what is not there does not keep the others from it."""
+    api = FakeWebApi([BERT, GPT])
+    api.answers["GET /v1/runs/vision/bert/members"] = {"items": [{"rank": 0, "pod": "bert-1-0"}]}
+    result = invoke(api, "inspect", "bert", "nope", "gpt-s")
+    assert result.exit_code == 2
+    assert "there is no run 'nope'" in result.stderr
+    found = json.loads(result.stdout)
+    assert [(run["name"], run["members"]) for run in found] == [
+        ("bert", [{"rank": 0, "pod": "bert-1-0"}]),
+        ("gpt-small", []),
+    ]
+
+
+def test_port_says_where_members_listen() -> None:
+    """Those that run; a rank stands before the address where there are several."""
+    web = view("web", spec={"ports": [80, 8888], "replicas": 2})
+    api = FakeWebApi([web, BERT])
+    members = [
+        {"rank": 0, "phase": "Running", "address": "10.0.0.3"},
+        {"rank": 1, "phase": "Running", "address": "fd00::3"},
+        {"rank": 2, "phase": "Pending", "address": ""},
+    ]
+    api.answers["GET /v1/runs/vision/web/members"] = {"items": members}
+    assert invoke(api, "port", "web").stdout.splitlines() == [
+        "rank 0: 80/tcp -> 10.0.0.3:80",
+        "rank 0: 8888/tcp -> 10.0.0.3:8888",
+        "rank 1: 80/tcp -> [fd00::3]:80",
+        "rank 1: 8888/tcp -> [fd00::3]:8888",
+    ]
+    assert invoke(api, "port", "web", "80/tcp").stdout.count("->") == 2
+    for args, said in ((["bert"], "-p PORT"), (["web", "99"], "it names 80, 8888")):
+        assert said in invoke(api, "port", *args).stderr
+    api.answers["GET /v1/runs/vision/web/members"] = {"items": []}
+    assert "no member of web runs" in invoke(api, "port", "web").stderr
+
+
+def test_attach_follows_from_now_to_the_end() -> None:
+    """Only what is printed from now on; the exit code is the run's."""
+    api = FakeWebApi([BERT, GPT])
+    failed = view("bert", "Failed", status={"exitCode": 7, "reason": "ProgramFailed"})
+    api.answers["GET /v1/runs/vision/bert/watch"] = ndjson([BERT, failed])
+    api.answers["GET /v1/runs/vision/bert/logs"] = logged("2026-11-21T10:00:00Z epoch 9")
+    result = invoke(api, "attach", "bert")
+    assert (result.exit_code, result.stdout) == (7, "epoch 9\n")
+    (read,) = api.calls_to("GET", "/logs")
+    assert (read.query["tail"], "fromAttempt" in read.query) == (["0"], False)
+    ended = invoke(api, "attach", "gpt")
+    assert (ended.exit_code, "kaji logs gpt-small" in ended.stderr) == (2, True)
 
 
 def test_wait_prints_exit_codes() -> None:

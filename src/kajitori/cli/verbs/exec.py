@@ -31,7 +31,7 @@ def command(
 
     Ends with the command's exit code.
     """
-    from kajitori.cli.execution import execute
+    from kajitori.cli.execution import NO_STDIN, execute
     from kajitori.cli.lookup import find_run
 
     if tty and not sys.stdin.isatty():
@@ -40,4 +40,5 @@ def command(
         command = command[1:]
     with cli.api() as api:
         view = find_run(api, run, namespace)
-    return execute(cli.find_target(), view, command, rank=rank, stdin=interactive, tty=tty, debug=cli.debug)
+    stdin = sys.stdin.fileno() if interactive else NO_STDIN
+    return execute(cli.find_target(), view, command, rank=rank, stdin=stdin, tty=tty, debug=cli.debug)

@@ -58,6 +58,11 @@ def command(data: Path | None, no_kubelet: bool, memory: bool, gpu_type: tuple[s
 
     folder = (data or data_default()).expanduser().absolute()
     settings = UpOptions(data=folder, kubelet=not no_kubelet, in_memory=memory, gpu_type=gpu_type, **options)
+    from kajitori.cli.target import others_that_run
+    from kajitori.cli.terminal import say
     from kajitori.entrypoints.up import up
 
+    if others := others_that_run(folder):
+        say(f"note: another cluster runs in {', '.join(map(str, others))}; commands ask which one they are to use")
+        say(f"      choose this one: kaji context use {folder}")
     return up(settings)

@@ -1,0 +1,253 @@
+"""Files into a member and out of it, as a tar stream through a command in the member, as kubectl does it.
+
+What a member sends is not trusted: nothing is written outside of the target, and no write follows a link that the
+archive brought. Links are made last, and those that lead outside are left out.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import shutil
+import tarfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from kajitori.errors import InvalidInput, KajitoriError
+
+Execute = Callable[..., int]
+"""`execution.execute` for one member: takes a command, `stdin`, `stdout` and `stderr`, and gives the exit code."""
+
+_PROBE = """
+if [ -d "$1" ]; then echo folder; elif [ -e "$1" ]; then echo file; elif [ -d "$(dirname -- "$1")" ]; then echo new; fi
+"""
+_MODES = 0o777
+_NO_FOLLOW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+
+
+class CopyFailed(KajitoriError):
+    """The member's own tar, or its shell, says no."""
+
+    code = "CopyFailed"
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path, here or in a member."""
+
+    path: str
+    run: str = ""
+    """Empty: here."""
+
+
+def read_place(text: str) -> Place:
+    """`RUN:PATH`, or a path here: as for docker, one that begins with a slash or a dot is here."""
+    run, colon, path = text.partition(":")
+    if not run or not colon or run.startswith((".", "/")):
+        return Place(text)
+    return Place(path or ".", run)
+
+
+def copy_out(execute: Execute, source: str, target: str) -> list[str]:
+    """Copies a file or folder of a member to a path here; `-` writes the archive to stdout. Answers what was left out.
+
+    As docker does: into a folder that is there, else under the target's name; `SOURCE/.` is the content of a folder.
+    """
+    folder, name = posixpath.split(source.rstrip("/") or "/")
+    if source.endswith("/.") or name in ("", ".", ".."):
+        folder, name = source, "."
+    words = ("tar", "-cf", "-", "-C", folder or ".", "--", name)
+    if target == "-":
+        _run(execute, words, stdout=None)
+        return []
+    into = Path(target)
+    if name != "." and into.is_dir():
+        into = into / name
+    elif not into.parent.is_dir():
+        raise InvalidInput.one(
+            "TARGET", f"there is no folder {into.parent}", value=target, hint=f"mkdir -p {into.parent}"
+        )
+    reader, writer = os.pipe()
+    unpacking = _Unpacking(into, "" if name == "." else name)
+    with open(reader, "rb") as archive:
+        thread = threading.Thread(target=unpacking.run, args=(archive,), name="unpack", daemon=True)
+        thread.start()
+        try:
+            with open(writer, "wb") as stream:
+                _run(execute, words, stdout=stream)
+        except BrokenPipeError:
+            pass  # the other thread knows why
+        finally:
+            thread.join()
+    if unpacking.error is not None:
+        raise unpacking.error
+    if not unpacking.count:
+        raise CopyFailed(f"the member sent nothing of {source}")
+    return unpacking.left_out
+
+
+def copy_in(execute: Execute, source: str, target: str) -> None:
+    """Copies a file or folder to a path in a member; `-` reads an archive from stdin, which goes into a folder there.
+
+    As docker does: into a folder that is there, else under the target's name; `SOURCE/.` is the content of a folder.
+    """
+    if source != "-" and not os.path.lexists(source):
+        raise InvalidInput.one("SOURCE", f"there is no {source}", value=source, hint="check the path")
+    told = io.BytesIO()
+    _run(execute, ("/bin/sh", "-c", _PROBE, "sh", target), stdout=told)
+    there = told.getvalue().decode("utf-8", "replace").strip()
+    path = Path(source)
+    content_only = source == "." or source.endswith("/.")
+    folder, name = target, "." if content_only else path.resolve().name
+    if there == "file" and (source == "-" or path.is_dir()):
+        raise InvalidInput.one("TARGET", f"{target} is a file in the member", value=target, hint="name a folder")
+    if there == "":
+        message = f"the member has no folder {posixpath.dirname(target) or '.'}"
+        raise InvalidInput.one("TARGET", message, value=target, hint="make it there: kaji exec RUN mkdir -p FOLDER")
+    if there != "folder":
+        if source == "-":
+            raise InvalidInput.one("TARGET", f"the member has no folder {target}", value=target, hint="name a folder")
+        folder, name = posixpath.split(target.rstrip("/"))
+    words = ("tar", "-xf", "-", "-C", folder or ".")
+    if source == "-":
+        _run(execute, words, stdin=0, stdout=io.BytesIO())
+        return
+    reader, writer = os.pipe()
+    packing = _Packing(path, name)
+    thread = threading.Thread(target=packing.run, args=(writer,), name="pack", daemon=True)
+    thread.start()
+    try:
+        _run(execute, words, stdin=reader, stdout=io.BytesIO())
+    finally:
+        os.close(reader)
+        thread.join()
+    if packing.error is not None:
+        raise packing.error
+
+
+def _run(execute: Execute, words: tuple[str, ...], *, stdin: int = -1, stdout: BinaryIO | None) -> None:
+    """Runs a command in the member; `stdout` None is our own. Raises CopyFailed with the member's words if it fails."""
+    complaints = io.BytesIO()
+    code = execute(words, stdin=stdin, stdout=stdout, stderr=complaints)
+    if code:
+        said = complaints.getvalue().decode("utf-8", "replace").strip()[-500:]
+        hint = "copying needs tar and /bin/sh in the image" if code in (126, 127) else ""
+        raise CopyFailed(said or f"{words[0]} ended with exit code {code} in the member", hint=hint)
+
+
+@dataclass
+class _Packing:
+    """Writes an archive in a thread of its own. Files belong to root there, as after `docker cp`."""
+
+    source: Path
+    name: str
+    error: Exception | None = None
+
+    def run(self, writer: int) -> None:
+        try:
+            with open(writer, "wb") as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
+                archive.add(self.source, self.name, filter=_as_root)
+        except BrokenPipeError:
+            return  # the member's tar ended first, and says why
+        except OSError as error:
+            self.error = InvalidInput.one("SOURCE", f"{error.filename} can't be read: {error.strerror}")
+
+
+def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
+
+
+@dataclass
+class _Unpacking:
+    """Reads an archive in a thread of its own and writes what is in it to the target."""
+
+    target: Path
+    prefix: str
+    """The name of everything in the archive begins with it; the target takes its place."""
+    count: int = 0
+    left_out: list[str] = field(default_factory=list)
+    error: KajitoriError | None = None
+    _links: list[tuple[Path, str]] = field(default_factory=list)
+
+    def run(self, stream: IO[bytes]) -> None:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for member in archive:
+                    self._take(archive, member)
+            for path, leads_to in self._links:
+                path.unlink(missing_ok=True)
+                path.symlink_to(leads_to)
+        except tarfile.ReadError as error:
+            if self.count:  # of nothing at all the member's tar says why
+                self.error = CopyFailed(f"the archive that the member sent can't be read: {error}")
+        except tarfile.TarError as error:
+            self.error = CopyFailed(f"the archive that the member sent can't be read: {error}")
+        except OSError as error:
+            self.error = InvalidInput.one(
+                "TARGET", f"{error.filename or self.target} can't be written: {error.strerror}"
+            )
+        except KajitoriError as error:
+            self.error = error
+        finally:
+            stream.close()
+
+    def _take(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        path = self._path_of(member.name)
+        self.count += 1
+        if path is None:
+            self.left_out.append(f"{member.name}: it is not what was asked for")
+        elif member.isdir():
+            if path.is_symlink() or (path.exists() and not path.is_dir()):
+                raise InvalidInput.one("TARGET", f"{path} is in the way: it is no folder", value=str(path))
+            path.mkdir(exist_ok=True, parents=True)
+        elif member.isreg():
+            self._write(archive.extractfile(member), path, member)
+        elif member.islnk():
+            first = self._path_of(member.linkname)
+            if first is None or not first.is_file() or first.is_symlink():
+                self.left_out.append(f"{member.name}: what it is a second name of was not copied")
+            else:
+                with first.open("rb") as content:
+                    self._write(content, path, member)
+        elif member.issym():
+            inside = posixpath.normpath(posixpath.join(posixpath.dirname(self._inner(member.name)), member.linkname))
+            if member.linkname.startswith("/") or inside.startswith(".."):
+                self.left_out.append(f"{member.name}: a link to {member.linkname}")
+            else:
+                self._links.append((path, member.linkname))
+        else:
+            self.left_out.append(f"{member.name}: neither a file nor a folder")
+
+    def _inner(self, name: str) -> str:
+        """The path below the target, empty for the target itself."""
+        plain = posixpath.normpath(name)
+        return "" if plain in (".", self.prefix) else plain.removeprefix(f"{self.prefix}/") if self.prefix else plain
+
+    def _path_of(self, name: str) -> Path | None:
+        """Where a member of the archive goes; None for one that has no business here."""
+        plain = posixpath.normpath(name)
+        if plain.startswith(("/", "..")) or "\0" in plain:
+            return None
+        if self.prefix and plain != self.prefix and not plain.startswith(f"{self.prefix}/"):
+            return None
+        inner = self._inner(name)
+        path = self.target / inner
+        if inner and not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(self.target)):
+            return None  # a link that was here before leads outside
+        return path
+
+    def _write(self, content: IO[bytes] | None, path: Path, member: tarfile.TarInfo) -> None:
+        assert content is not None
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, _NO_FOLLOW, 0o600), "wb") as file:
+            shutil.copyfileobj(content, file, 1 << 20)
+        path.chmod(member.mode & _MODES)
+        os.utime(path, (member.mtime, member.mtime))

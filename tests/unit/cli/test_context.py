@@ -1,0 +1,69 @@
+"""`kaji context`: which of several servers commands use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+from tests.unit.cli.test_target import cluster
+
+from kajitori.cli.app import kaji
+from kajitori.cli.context import Cli
+
+
+def run(runtime: Path, *args: str, **environment: str) -> Result:
+    cli = Cli(environment=environment, runtime_dir=runtime)
+    return CliRunner().invoke(kaji, ["context", *args], obj=cli, prog_name="kaji")
+
+
+def test_choosing_between_two_clusters(tmp_path: Path) -> None:
+    """ls shows both, use chooses one, show says which and why."""
+    runtime = tmp_path / "run"
+    for name in ("lab", "mine"):
+        cluster(tmp_path / name, runtime)
+    unclear = run(runtime, "show")
+    assert (unclear.exit_code, "2 clusters run here: lab" in unclear.stderr) == (2, True)
+    assert run(runtime, "use", "lab").stdout == "lab\n"
+    listed = run(runtime, "ls").stdout.splitlines()
+    assert [line.split()[:2] for line in listed] == [
+        ["NAME", "SERVER"],
+        ["lab", "*"],
+        ["mine", "http://127.0.0.1/mine"],
+    ]
+    assert run(runtime, "ls", "-q").stdout == "lab\nmine\n"
+    shown: dict[str, Any] = json.loads(run(runtime, "show", "-o", "json").stdout)
+    assert shown == {
+        "name": "lab",
+        "current": True,
+        "because": "kaji context use",
+        "server": "http://127.0.0.1/lab",
+        "namespace": "me",
+        "data": str(tmp_path / "lab"),
+    }
+    assert run(runtime, "show", "-o", "name").stdout == "lab\n"
+    assert run(runtime, "use", "--none").exit_code == 0
+    assert run(runtime, "show").exit_code == 2
+
+
+def test_a_choice_that_does_not_count_is_said_to(tmp_path: Path) -> None:
+    """The environment is stronger, as with docker."""
+    runtime = tmp_path / "run"
+    cluster(tmp_path / "lab", runtime)
+    environment = {"KAJI_SERVER": "https://kaji.example.org", "KAJI_TOKEN": "x"}
+    assert "$KAJI_SERVER is set, and counts before" in run(runtime, "use", "lab", **environment).stderr
+    assert "Server   https://kaji.example.org" in run(runtime, "show", **environment).stdout
+    assert [line.split()[0] for line in run(runtime, "ls", **environment).stdout.splitlines()] == [
+        "NAME",
+        "environment",
+        "lab",
+    ]
+
+
+def test_use_takes_one_name(tmp_path: Path) -> None:
+    cluster(tmp_path / "lab", tmp_path / "run")
+    assert run(tmp_path / "run", "use").exit_code == 2
+    assert run(tmp_path / "run", "use", "lab", "--none").exit_code == 2
+    missing = run(tmp_path / "run", "use", "nope")
+    assert (missing.exit_code, "there are lab" in missing.stderr) == (2, True)
