@@ -32,7 +32,7 @@ def traffic_lines(ledger: Ledger) -> Iterator[str]:
         metrics.TRAFFIC_RUN,
         "of runs that have, or lately had, members on this node",
         (
-            (_labels(namespace=each.namespace, run=each.run, run_uid=each.run_uid, user=each.user), each.totals)
+            (_labels(namespace=each.namespace, run=each.run, run_id=each.run_id, user=each.user), each.totals)
             for each in runs
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -98,8 +99,11 @@ def _place(run: RunObject) -> Place:
     return meta.creation_timestamp, meta.annotations.get(names.ANNOTATION_SUBMITTED_AT, ""), meta.namespace, meta.name
 
 
-async def readable_namespaces(api: Api, user: User, namespace: str) -> frozenset[str] | None:
-    """Namespaces whose runs he may list, None for all. A single namespace that he may not read raises Forbidden."""
+async def readable_namespaces(
+    api: Api, user: User, namespace: str, others: Iterable[str] = ()
+) -> frozenset[str] | None:
+    """Namespaces whose runs the user may list, None for all: of those with runs, and of `others`. A single namespace
+    that he may not read raises Forbidden."""
     if namespace:
         await user.require("list", namespace)
         return frozenset((namespace,))
@@ -111,7 +115,7 @@ async def readable_namespaces(api: Api, user: User, namespace: str) -> frozenset
         async with several:
             return await user.may("list", one)
 
-    candidates = sorted({where for where, _ in api.mirror.runs})
+    candidates = sorted({where for where, _ in api.mirror.runs}.union(others))
     verdicts = await asyncio.gather(*(ask(one) for one in candidates))
     return frozenset(one for one, allowed in zip(candidates, verdicts, strict=True) if allowed)
 

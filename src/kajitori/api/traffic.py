@@ -18,10 +18,11 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.middleware import note_caller
 from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
+from kajitori.api.runs import readable_namespaces
 from kajitori.api.views import Time, View
 from kajitori.core.nodelist import compress
 from kajitori.core.suggest import did_you_mean
-from kajitori.core.traffic import DIRECTIONS, Count, Totals
+from kajitori.core.traffic import DIRECTIONS, Count, Totals, run_id
 from kajitori.core.traffic_book import WINDOW_SECONDS, Book, Group, Who
 from kajitori.core.traffic_report import PATH, heard, read_report
 from kajitori.errors import InvalidInput, Unauthenticated
@@ -59,7 +60,8 @@ class TrafficRow(View, omit_defaults=True):
     classes: list[ClassTraffic]
     namespace: str = ""
     """Of the run."""
-    uid: str = ""
+    run_id: str = ""
+    """Tells runs of one name apart, here and in agents' metrics; it is not the UID."""
     user: str = ""
     """Who submitted the run, where that is known."""
 
@@ -90,6 +92,9 @@ class TrafficList(View, omit_defaults=True):
     at: Time
     kept: bool
     """Whether totals outlive this server. Else those of runs that ended are lost with it."""
+    hidden: int = 0
+    """Runs of namespaces whose runs the caller may not list; their bytes are in the sums of namespaces, users and
+    nodes."""
 
 
 class RunTrafficView(TrafficList):
@@ -102,7 +107,7 @@ class TrafficParameters(Parameters):
     by: Group = "run"
     """Whose sums: of runs, users, namespaces or nodes."""
     namespace: str = Field(default="", max_length=253)
-    """Only runs of this namespace."""
+    """Only runs of this namespace; the caller has to be allowed to list them."""
     class_: str = Field(default="", alias="class", max_length=63)
     """Order by traffic with addresses of this class; left out: policy's `traffic.others`, such as internet."""
     limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
@@ -116,11 +121,25 @@ class TrafficRunParameters(Parameters):
 
 @router.get("/v1/traffic", responses=describes(TrafficList), summary="Who talks how much, and with whom")
 async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
-    """Open to everybody who is authenticated, as the board of GPUs is: a line that is full is everybody's matter."""
+    """Sums of users, namespaces and nodes are open to everybody who is authenticated, as the board of GPUs is: a full
+    line concerns everybody. What a single run moved is for those who may list the runs of its namespace."""
     book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
-    found = book.ranked(query.by, order, now, query.namespace)
+    if query.namespace and query.by != "run":
+        hint = "leave it out, or ask by=run"
+        raise InvalidInput.one(
+            "namespace", f"only runs have one, and by is {query.by}", value=query.namespace, hint=hint
+        )
+    found = book.ranked(query.by, order, now)
+    hidden = 0
+    if query.by == "run":
+        readable = await readable_namespaces(api, user, query.namespace, {run.namespace for run in book.runs.values()})
+        shown = [who for who in found if readable is None or book.runs[who.key].namespace in readable]
+        hidden = 0 if query.namespace else len(found) - len(shown)
+        found = shown
     rows = [_row(book, who, now) for who in found[: query.limit]]
-    return answer(_listing(api, rows, len(found), order, now))
+    listing = _listing(api, rows, len(found), order, now)
+    listing.hidden = hidden
+    return answer(listing)
 
 
 @router.get(
@@ -133,7 +152,7 @@ async def run_traffic(
     run = await find_run(api, user, namespace, name)
     book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
     row = _row(book, Who("run", run.metadata.uid), now)
-    row.name, row.namespace, row.uid = run.metadata.name, namespace, run.metadata.uid
+    row.name, row.namespace, row.run_id = run.metadata.name, namespace, run_id(run.metadata.uid)
 
     def moved(item: tuple[str, Totals]) -> tuple[int, str]:
         return -sum(item[1].get(f"{order}.{direction}", Count()).bytes for direction in DIRECTIONS), item[0]
@@ -210,7 +229,7 @@ def _row(book: Book, who: Who, now: float) -> TrafficRow:
     row = TrafficRow(name=who.key, classes=_classes(book.total(who), book.rates(who, now)))
     run = book.runs.get(who.key) if who.group == "run" else None
     if run is not None:
-        row.name, row.namespace, row.uid, row.user = run.run, run.namespace, who.key, run.user
+        row.name, row.namespace, row.run_id, row.user = run.run, run.namespace, run_id(who.key), run.user
     return row
 
 

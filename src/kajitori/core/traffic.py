@@ -9,6 +9,7 @@ Totals of a Pod leave with it. Those of its run stay for a while, those of its n
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
@@ -21,6 +22,11 @@ Direction = Literal["in", "out"]
 DIRECTIONS: tuple[Direction, ...] = ("in", "out")
 MOST_RUNS = 1000
 """So many accounts of runs a node has at most."""
+MOST_USERS = 2000
+"""So many users a node tells apart; what others move is booked on OTHERS. Whoever can write a Run can name any user."""
+OTHERS = "(others)"
+LONGEST_NAME = 1024
+"""Characters of a user's name; a longer one is nobody's."""
 HOST = "host"
 """Stands for a Pod's UID in counters of the node itself: what its own programs and Pods without a network of their own
 send and receive."""
@@ -108,6 +114,8 @@ class PodAccount(msgspec.Struct, frozen=True, rename="camel"):
 
     pod: Pod
     totals: Totals
+    late: bool = False
+    """Which run it is of was learnt after it had moved something, which is still to be booked on that run."""
 
 
 class RunAccount(msgspec.Struct, frozen=True, rename="camel"):
@@ -122,6 +130,11 @@ class RunAccount(msgspec.Struct, frozen=True, rename="camel"):
     """When a Pod of it was here last, in seconds since 1970."""
     opened_at: float = 0.0
     """When it was opened: a run that comes back after its account was closed gets another one."""
+
+    @property
+    def run_id(self) -> str:
+        """Tells runs of one name apart for whoever may see their traffic and not their UID."""
+        return run_id(self.run_uid)
 
 
 class Ledger(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -160,6 +173,8 @@ def opened(ledger: Ledger, pods: Iterable[Pod]) -> Ledger:
     """
     accounts, users = dict(ledger.pods), dict(ledger.users)
     for pod in pods:
+        if len(pod.user) > LONGEST_NAME:
+            pod = msgspec.structs.replace(pod, user="")
         known = accounts.get(pod.uid)
         if known is None:
             accounts[pod.uid] = PodAccount(pod, {})
@@ -167,8 +182,11 @@ def opened(ledger: Ledger, pods: Iterable[Pod]) -> Ledger:
         if not pod.user:
             pod = msgspec.structs.replace(pod, user=known.pod.user)
         elif not known.pod.user and known.totals:
-            users[pod.user] = added(users.get(pod.user, {}), known.totals)
-        accounts[pod.uid] = PodAccount(pod, known.totals)
+            _book(users, pod.user, known.totals)
+        if not pod.run_uid:
+            pod = msgspec.structs.replace(pod, run=known.pod.run, run_uid=known.pod.run_uid)
+        late = known.late or (not known.pod.run_uid and bool(known.totals))
+        accounts[pod.uid] = PodAccount(pod, known.totals, late and bool(pod.run_uid))
     return msgspec.structs.replace(ledger, pods=accounts, users=users)
 
 
@@ -225,16 +243,18 @@ def _booked(ledger: Ledger, fresh: Mapping[str, Totals], now: float) -> Ledger:
     host, strangers = ledger.host, ledger.strangers
     for uid, account in ledger.pods.items():
         pod, new = account.pod, fresh.get(uid, {})
-        if pod.run_uid:
-            before = runs.get(pod.run_uid)
+        before = runs.get(pod.run_uid)
+        if pod.run_uid and (before is None or before.namespace == pod.namespace):
             totals = added(before.totals if before is not None else {}, new)
+            totals = added(totals, account.totals) if account.late else totals
             since = before.opened_at if before is not None else now
             runs[pod.run_uid] = RunAccount(pod.namespace, pod.run, pod.run_uid, pod.user, totals, now, since)
-        if new:
+        if new or account.late:
             pods[uid] = PodAccount(pod, added(account.totals, new))
+        if new:
             namespaces[pod.namespace] = added(namespaces.get(pod.namespace, {}), new)
             if pod.user:
-                users[pod.user] = added(users.get(pod.user, {}), new)
+                _book(users, pod.user, new)
     for uid, new in fresh.items():
         if uid == HOST:
             host = added(host, new)
@@ -243,6 +263,17 @@ def _booked(ledger: Ledger, fresh: Mapping[str, Totals], now: float) -> Ledger:
     return msgspec.structs.replace(
         ledger, pods=pods, runs=runs, namespaces=namespaces, users=users, host=host, strangers=strangers
     )
+
+
+def run_id(run_uid: str) -> str:
+    """Eight characters that tell runs of one name apart, and from which nobody learns the UID."""
+    return hashlib.sha256(run_uid.encode()).hexdigest()[:8]
+
+
+def _book(users: dict[str, Totals], user: str, new: Totals) -> None:
+    if user not in users and len(users) >= MOST_USERS:
+        user = OTHERS
+    users[user] = added(users.get(user, {}), new)
 
 
 def _uid(name: str) -> str:

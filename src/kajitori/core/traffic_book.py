@@ -130,9 +130,8 @@ class Book:
 
     # ------------------------------------------------------------------------------------------ what is asked
 
-    def ranked(self, group: Group, address_class: str, now: float, namespace: str = "") -> list[Who]:
-        """All of a group, who moves most of late with addresses of a class first, then who moved most at all; of runs
-        maybe those of one namespace."""
+    def ranked(self, group: Group, address_class: str, now: float) -> list[Who]:
+        """All of a group, who moves most of late with addresses of a class first, then who moved most at all."""
         kinds = [f"{address_class}.{direction}" for direction in DIRECTIONS]
         lately: dict[Who, float] = defaultdict(float)
         for number in self._buckets(now):
@@ -144,10 +143,7 @@ class Book:
             sums = self._totals[who]
             return -lately.get(who, 0.0), -sum(sums[kind][0] for kind in kinds if kind in sums), who.key
 
-        found = [who for who in self._totals if who.group == group]
-        if group == "run" and namespace:
-            found = [who for who in found if self.runs[who.key].namespace == namespace]
-        return sorted(found, key=much)
+        return sorted((who for who in self._totals if who.group == group), key=much)
 
     def classes(self) -> set[str]:
         """Of addresses that anybody talked to."""

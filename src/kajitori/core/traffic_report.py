@@ -7,22 +7,22 @@ changes nothing: of each figure the largest is right. That also holds for what s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 import msgspec
 
-from kajitori.core.traffic import MOST_RUNS, Count, Ledger, RunAccount, Totals
+from kajitori.core.traffic import LONGEST_NAME, MOST_RUNS, Count, Ledger, RunAccount, Totals
 from kajitori.errors import Fault, InvalidInput
 
 PATH = "/v1/nodes/{node}/traffic"
 
 _KIND = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?\.(in|out)", re.ASCII)
 MOST_KINDS = 64
-_MOST_NAMES = 5000
+MOST_NAMES = 5000
+"""So many users, and as many namespaces, are kept of one node."""
 
 Life = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
-Name = Annotated[str, msgspec.Meta(max_length=1024)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
@@ -34,8 +34,8 @@ class Report(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_def
     read_at: float
     """When counters were read, in seconds since 1970, by the node's clock."""
     runs: Annotated[tuple[RunAccount, ...], msgspec.Meta(max_length=MOST_RUNS)] = ()
-    namespaces: Annotated[dict[Name, Totals], msgspec.Meta(max_length=_MOST_NAMES)] = {}
-    users: Annotated[dict[Name, Totals], msgspec.Meta(max_length=_MOST_NAMES)] = {}
+    namespaces: dict[str, Totals] = {}
+    users: dict[str, Totals] = {}
     host: Totals = {}
     strangers: Totals = {}
     """Of Pods that nobody remembers."""
@@ -88,7 +88,8 @@ def report_of(ledger: Ledger, read_at: float, uncounted_pods: int, counters_lost
 
 
 def read_report(body: bytes) -> Report:
-    """The report in a request's body. Raises InvalidInput."""
+    """The report in a request's body, without the rows that nobody can take: runs without a UID, names that are too
+    long, users and namespaces beyond the number that is kept of a node. Raises InvalidInput for anything else."""
     try:
         report = msgspec.json.decode(body, type=Report)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -100,10 +101,29 @@ def read_report(body: bytes) -> Report:
         if wrong is not None or len(totals) > MOST_KINDS:
             fault = Fault("totals", "are not by class and direction", f"{wrong}"[:80], "such as internet.out")
             raise InvalidInput([fault])
-    for run in report.runs:
-        if not run.run_uid or max(map(len, (run.namespace, run.run, run.run_uid, run.user))) > 1024:
-            raise InvalidInput.one("runs", "there is one without a UID, or with too long a name", value=run.run[:80])
-    return report
+    named = (run for run in report.runs if run.run_uid)
+    return msgspec.structs.replace(
+        report,
+        runs=tuple(run for run in named if _is_short(run.namespace, run.run, run.run_uid, run.user)),
+        namespaces=_rows(report.namespaces),
+        users=_rows(report.users),
+    )
+
+
+def _is_short(*names: str) -> bool:
+    return all(len(name) <= LONGEST_NAME for name in names)
+
+
+def _rows(sums: Mapping[str, Totals], known: Collection[str] = ()) -> dict[str, Totals]:
+    """The rows that are kept of one node: those that are known already come first, then those that moved most."""
+    rows = {name: totals for name, totals in sums.items() if _is_short(name)}
+    if len(rows) <= MOST_NAMES:
+        return rows
+
+    def place(name: str) -> tuple[bool, int, str]:
+        return name not in known, -sum(count.bytes for count in rows[name].values()), name
+
+    return {name: rows[name] for name in sorted(rows, key=place)[:MOST_NAMES]}
 
 
 def heard(report: Report, node: str, now: float) -> NodeTraffic:
@@ -181,4 +201,4 @@ def _merged_names(older: Mapping[str, Totals], newer: Mapping[str, Totals]) -> d
     both = dict(older)
     for name, totals in newer.items():
         both[name] = largest(both[name], totals) if name in both else totals
-    return both
+    return _rows(both, older)

@@ -107,14 +107,13 @@ class NodeFeed:
         pod = self._mirror.pods.get(key)
         if pod is None or pod.spec.node_name != node or pod.is_finished:
             return None
-        run, run_uid = self._mirror.run_of(pod), self._mirror.run_uid_of(pod)
-        member = pod.member if run_uid else None
+        run = self._mirror.run_of(pod)  # what anyone can write about a Pod of his own is booked on nobody's account
         return Pod(
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
-            run=member.run if member is not None else "",
-            run_uid=run_uid,
+            run=run.metadata.name if run is not None else "",
+            run_uid=run.metadata.uid if run is not None else "",
             user=run.owner if run is not None else "",
             addresses=() if pod.status.pod_ip == pod.status.host_ip else pod.addresses,
         )
@@ -148,7 +147,7 @@ class NodeFeed:
             self._node_of[key] = pod.spec.node_name
 
     def _note_run(self, key: Key) -> None:
-        """Who submitted it is known only now, where its Pods were seen first. What else changes is no matter."""
+        """Whose its Pods are is known only now, if they were seen first. What else changes does not matter."""
         run = self._mirror.runs.get(key)
         if run is None:
             self._owners.pop(key, None)

@@ -21,7 +21,7 @@ from kajitori.agent.pods import PodFolder
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.server import serving
 from kajitori.agent.state import LedgerFile, alone, discard
-from kajitori.core.traffic import HOST, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened
+from kajitori.core.traffic import HOST, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened, run_id
 from kajitori.entrypoints.agent import agent, remove
 from kajitori.errors import Conflict, InvalidInput, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
@@ -61,7 +61,7 @@ def test_series(tmp_path: Path) -> None:
     kind = {"class": "internet", "direction": "out"}
     for name, labels in (
         ("pod", {"namespace": "vision", "pod": "bert-1-0", "run": "bert"}),
-        ("run", {"namespace": "vision", "run": "bert", "run_uid": "r1", "user": "ada"}),
+        ("run", {"namespace": "vision", "run": "bert", "run_id": run_id("r1"), "user": "ada"}),
         ("namespace", {"namespace": "vision"}),
         ("user", {"user": "ada"}),
         ("host", {}),

@@ -115,10 +115,46 @@ async def test_who_talks_how_much(world: World) -> None:
         ({"by": "namespace"}, ["team", "other"]),
         ({"by": "node"}, ["g1", "g2", "n1"]),
         ({"namespace": "other"}, ["loader"]),
+        ({"namespace": "team", "limit": "5"}, ["bert"]),
         ({"limit": "1"}, ["bert"]),
     ):
         found = (await world.http.get("/v1/traffic", params=query)).json()
         assert [item["name"] for item in found["items"]] == names
+
+
+async def test_runs_are_shown_to_those_who_may_list_them(world: World) -> None:
+    """Bytes of a run need the right to list the runs of its namespace, also once the run is gone; sums of namespaces,
+    users and nodes are open to all. No answer holds the UID of a run."""
+    account = RunAccount("other", "loader", "secret-uid", "bob", {"internet.out": Count(7, 1)}, NOW.timestamp(), 5.0)
+    told = report(runs=(*report().runs, account), namespaces={"other": account.totals}, users={"bob": account.totals})
+    await tell(world, told)
+    world.kubernetes.denied |= {("eve", "list", "runs", namespace) for namespace in ("", "other")}
+    eve = {"Authorization": "Bearer eve"}
+
+    async def shown(headers: dict[str, str], **query: str) -> tuple[list[str], int]:
+        answer = await world.http.get("/v1/traffic", params=query, headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert "secret-uid" not in answer.text
+        return [item["name"] for item in answer.json()["items"]], answer.json().get("hidden", 0)
+
+    assert await shown({}) == (["bert", "loader"], 0)
+    assert await shown(eve) == (["bert"], 1)
+    assert await shown(eve, namespace="team") == (["bert"], 0)
+    refused = await world.http.get("/v1/traffic", params={"namespace": "other"}, headers=eve)
+    assert (refused.status_code, refused.json()["code"]) == (403, "Forbidden")
+    assert await shown(eve, by="namespace") == (["other"], 0)
+    assert await shown(eve, by="user") == (["bob"], 0)
+    for group in ("user", "namespace", "node"):
+        answer = await world.http.get("/v1/traffic", params={"by": group, "namespace": "team"})
+        assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, "namespace")
+
+
+async def test_one_row_that_nobody_can_take_costs_the_others_nothing(world: World) -> None:
+    """An owner of 1,025 characters on one Run."""
+    forged = RunAccount("team", "evil", "r9", "x" * 1025, {"internet.out": Count(9, 1)}, NOW.timestamp(), 5.0)
+    answer = await tell(world, report(runs=(forged, *report().runs), users={"x" * 1025: forged.totals}))
+    assert answer.status_code == 204
+    assert [item["name"] for item in (await world.http.get("/v1/traffic")).json()["items"]] == ["bert"]
 
 
 async def test_a_class_that_there_is_not(world: World) -> None:

@@ -46,6 +46,13 @@ def test_who_talks() -> None:
     assert json.loads(invoke(api, "traffic", "-o", "json").stdout) == answer
 
 
+def test_runs_that_are_not_shown_are_counted() -> None:
+    """With the command that shows their sums."""
+    api = FakeWebApi(answers={"GET /v1/traffic": listing(row("bert", namespace="vision", user="alice"), hidden=2)})
+    said = printed(invoke(api, "traffic").stderr)
+    assert said == ["2 runs of namespaces that you may not read: kaji traffic --by namespace has their sums."]
+
+
 def test_one_run() -> None:
     """With each node's share, where it had several."""
     answer = listing(row("n1"), row("n2"), run=row("gpt", namespace="vision", user="alice"))

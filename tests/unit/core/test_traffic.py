@@ -13,7 +13,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from kajitori.core.traffic import (
     HOST,
+    LONGEST_NAME,
     MOST_RUNS,
+    MOST_USERS,
+    OTHERS,
     Count,
     Counter,
     CounterName,
@@ -57,6 +60,44 @@ def test_whose_a_pod_is_may_be_known_later() -> None:
         ledger, _ = accounted(opened(ledger, [pod]), reading(("u1", "a", size)), 0.0)
     assert ledger.users == {"ada": {"internal.in": Count(175, 175)}}
     assert ledger.runs["r1"].user == "ada"
+
+
+def test_which_run_a_pod_is_of_may_be_known_later() -> None:
+    """The run gets what the Pod moved before, once; and keeps it if its Run is not seen any more."""
+    nobodys = msgspec.structs.replace(BERT, run="", run_uid="", user="")
+    ledger = Ledger()
+    for pod, size in ((nobodys, 100), (BERT, 100), (BERT, 150), (nobodys, 175), (BERT, 180)):
+        ledger, _ = accounted(opened(ledger, [pod]), reading(("u1", "a", size)), 0.0)
+        ledger = msgspec.json.decode(msgspec.json.encode(ledger), type=Ledger)
+    assert ledger.runs["r1"].totals == ledger.users["ada"] == {"internal.in": Count(180, 180)}
+
+
+def test_a_pod_of_another_namespace_is_booked_on_no_runs_account() -> None:
+    """Whatever it says of itself: its own namespace pays."""
+    forged = msgspec.structs.replace(BERT, uid="u2", namespace="mallory", name="bert-1-1", user="")
+    ledger = opened(Ledger(), [BERT, forged])
+    ledger, _ = accounted(ledger, reading(("u1", "a", 100), ("u2", "b", 10**6)), 0.0)
+    assert ledger.runs["r1"].namespace == "vision"
+    assert ledger.runs["r1"].totals == ledger.users["ada"] == {"internal.in": Count(100, 100)}
+    assert ledger.namespaces["mallory"] == {"internal.in": Count(10**6, 10**6)}
+
+
+def test_the_table_of_users_is_bounded() -> None:
+    """Anyone who can write a Run can name any user: whoever is in it stays, the others have one row together, and a
+    name that is too long is nobody's. No byte is lost."""
+    many = [
+        msgspec.structs.replace(BERT, uid=f"u{number}", run_uid=f"r{number}", user=f"user-{number}")
+        for number in range(MOST_USERS + 5)
+    ]
+    many.append(msgspec.structs.replace(BERT, uid="long", run_uid="long", user="x" * (LONGEST_NAME + 1)))
+    ledger = opened(Ledger(), many)
+    for size in (10, 20):
+        ledger, _ = accounted(ledger, reading(*((pod.uid, "a", size) for pod in many)), 0.0)
+    assert len(ledger.users) == MOST_USERS + 1
+    assert ledger.users["user-0"] == {"internal.in": Count(20, 20)}
+    assert ledger.users[OTHERS] == {"internal.in": Count(5 * 20, 5 * 20)}
+    assert ledger.runs["long"].user == ""
+    assert ledger.namespaces["vision"] == {"internal.in": Count(20 * len(many), 20 * len(many))}
 
 
 def test_what_somebody_else_did_to_counters() -> None:

@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.traffic import Count, Ledger, RunAccount, Totals
+from kajitori.core.traffic import LONGEST_NAME, Count, Ledger, RunAccount, Totals
 from kajitori.core.traffic_book import KEEP_NODES_SECONDS, KEEP_RUNS_SECONDS, Book, Who, decode_node, encode_node
-from kajitori.core.traffic_report import MOST_KINDS, NodeTraffic, Report, heard, merged, read_report, report_of
+from kajitori.core.traffic_report import (
+    MOST_KINDS,
+    MOST_NAMES,
+    NodeTraffic,
+    Report,
+    heard,
+    merged,
+    read_report,
+    report_of,
+)
 from kajitori.errors import InvalidInput
 
 NOW = 1_800_000_000.0
@@ -201,18 +210,15 @@ def test_a_node_that_is_gone_takes_nobody_along() -> None:
 
 
 def test_who_comes_first() -> None:
-    """Who moved most of late, then who moved most at all, then by name; both directions count, other classes don't; of
-    runs those of one namespace, where one is asked for."""
+    """Who moved most of late, then who moved most at all, then by name; both directions count, other classes don't."""
     book = Book(NOW - 3600)
     for name, before, after in (("a", 10, 0), ("b", 900, 0), ("c", 10, 50), ("d", 10, 0)):
         for size, at in ((before, NOW), (before + after, NOW + 60)):
-            namespace = "other" if name == "d" else "vision"
             totals = {"internet.in": Count(size, 1), "storage.out": Count(10_000 if name == "d" else 0, 1)}
-            account = RunAccount(namespace, name, name, "ada", totals, at, 1.0)
+            account = RunAccount("vision", name, name, "ada", totals, at, 1.0)
             book.take(heard(Report(life="a" * 16, read_at=at, runs=(account,)), f"n-{name}", at), at)
     now = NOW + 61
     assert [who.key for who in book.ranked("run", "internet", now)] == ["c", "b", "a", "d"]
-    assert [who.key for who in book.ranked("run", "internet", now, "vision")] == ["c", "b", "a"]
     assert [who.key for who in book.ranked("run", "storage", now)] == ["d", "a", "b", "c"]
     assert [who.key for who in book.ranked("run", "internet", now + 900)] == ["b", "c", "a", "d"]
 
@@ -271,8 +277,37 @@ def test_a_report_and_what_is_none() -> None:
         msgspec.json.encode({"life": "a" * 16, "readAt": 1, "host": {OUT: [-1, 1]}}),
         msgspec.json.encode({"life": "a" * 16, "readAt": 1, "host": {"up": [1, 1]}}),
         msgspec.json.encode({"life": "a" * 16, "readAt": 1, "host": {'x".in': [1, 1]}}),
-        msgspec.json.encode({"life": "a" * 16, "readAt": 1, "runs": [msgspec.structs.replace(run, run_uid="")]}),
-        msgspec.json.encode({"life": "a" * 16, "readAt": 1, "runs": [msgspec.structs.replace(run, user="x" * 2000)]}),
     ):
         with pytest.raises(InvalidInput):
             read_report(wrong)
+
+
+def test_rows_that_nobody_can_take_are_left_out() -> None:
+    """Names that are too long, and more users than are kept of a node: all else of the report counts. An owner of 1,025
+    characters, which anyone can write on a Run, made a whole node's report be refused."""
+    totals = {OUT: Count(100, 1)}
+    accounts = [
+        RunAccount("vision", name, uid, user, totals, NOW, 1.0)
+        for name, uid, user in (
+            ("bert", "r1", "ada"),
+            ("long", "r2", "x" * (LONGEST_NAME + 1)),
+            ("none", "", "ada"),
+            ("gpt", "r3", "x" * LONGEST_NAME),
+        )
+    ]
+    forged = {f"forged-{number}": {OUT: Count(1, 1)} for number in range(MOST_NAMES + 10)}
+    report = Report(
+        life="a" * 16,
+        read_at=NOW,
+        runs=tuple(accounts),
+        namespaces={"vision": totals, "x" * (LONGEST_NAME + 1): totals},
+        users={**forged, "ada": totals, "y" * (LONGEST_NAME + 1): totals},
+    )
+    found = read_report(msgspec.json.encode(report))
+    assert [run.run for run in found.runs] == ["bert", "gpt"]
+    assert list(found.namespaces) == ["vision"]
+    assert len(found.users) == MOST_NAMES and found.users["ada"] == totals
+    known = heard(found, "n1", NOW)
+    others = {f"other-{number}": {OUT: Count(10**9, 1)} for number in range(MOST_NAMES)}
+    later = msgspec.structs.replace(known, heard_at=NOW + 60, users=others)
+    assert merged(known, later).users.keys() == found.users.keys(), "who is known stays"

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.kube.fake_api import FakeApi, client_of, eventually, fake_api
 
+from kajitori.core import names
 from kajitori.core.node_feed import Line
 from kajitori.kube.mirror import Mirror
+from kajitori.kube.objects import ObjectMeta, RunObject
 from kajitori.kube.resources import PODS
 from kajitori.relay.feed import Follower, NodeFeed
 
@@ -91,6 +93,18 @@ async def test_first_all_then_what_changes_on_his_node() -> None:
             assert len(listener.hear().gone) == 2 and listener.names() == []
             assert setup.feed.follower_count == 1
         assert setup.feed.follower_count == 0
+
+
+async def test_a_pod_is_of_a_run_only_if_that_run_says_so() -> None:
+    """Its owner reference alone, to a Run that is not in its namespace, books nothing on anybody's account."""
+    async with feeding() as setup:
+        meta = ObjectMeta(name="r", namespace="a", uid="u", annotations={names.ANNOTATION_OWNER: "ada"})
+        setup.mirror.runs["a", "r"] = RunObject(metadata=meta)
+        for namespace in ("a", "mallory"):
+            setup.api.put("r-1-0", namespace, labels={names.LABEL_RUN_UID: "u"}, owner="u", nodeName="n1")
+        await setup.settled()
+        told = {pod.namespace: (pod.run, pod.run_uid, pod.user) for pod in setup.feed.pods("n1").values()}
+        assert told == {"a": ("r", "u", "ada"), "mallory": ("", "", "")}
 
 
 async def test_the_newest_pod_is_told_last() -> None:

@@ -73,6 +73,11 @@ def command(
     else:
         echo("Nothing was counted.")
     _say_what_is_missing(answer)
+    if answer.get("hidden"):
+        from kajitori.cli.words import plural
+
+        hidden = plural(answer["hidden"], "run")
+        say(f"{hidden} of namespaces that you may not read: kaji traffic --by namespace has their sums.")
 
 
 def _print_run(cli: Cli, answer: dict[str, Any], limit: int, *, wide: bool) -> None:
