@@ -22,6 +22,7 @@ import msgspec
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.cli.app import SECTIONS, kaji
+from kajitori.cli.borrowed_options import DOCKER, SLURM
 from kajitori.cli.other_words import WORDS
 from kajitori.core.crd import custom_resource_definition
 from kajitori.core.names import API_VERSION, KIND
@@ -77,11 +78,22 @@ def _help(command: click.Command, name: str, parent: click.Context | None = None
 
 
 def words_page() -> str:
-    """The verbs of other tools, and what does the same here."""
+    """The verbs and options of other tools, and what does the same here."""
     lines = ["# Words of other tools", "", "Many verbs are Docker's own and [do here what they do there](cli.md)."]
     lines += ["Whoever types one of these is told the command beside it.", ""]
     rows = [(f"`{verb}`", word.tool, word.instead, word.why) for verb, word in WORDS.items()]
-    return _page("\n".join([*lines, *_table(("word", "of", "here", "why"), rows)]))
+    lines += [*_table(("word", "of", "here", "why"), rows), "", "## Options of kaji run", ""]
+    lines += [
+        "`--net`, `--expose`, `--restart no` and `on-failure:N`, `--stop-timeout` and `--platform` do what they do in"
+    ]
+    lines += [
+        "docker. `--ipc host` makes `/dev/shm` as large as the member's memory. Each of these is accepted with a note,"
+    ]
+    lines += ["or refused with what does it here."]
+    for title, options in (("docker run", DOCKER), ("sbatch", SLURM)):
+        rows = [(", ".join(f"`{name}`" for name in each.names), each.why, each.instead or "a note") for each in options]
+        lines += ["", *_table((f"of {title}", "what holds here", "here"), rows)]
+    return _page("\n".join(lines))
 
 
 def run_page() -> str:

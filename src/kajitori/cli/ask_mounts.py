@@ -16,10 +16,20 @@ _VOLUME_OPTIONS = {"ro", "rw", "z", "Z"}
 """As docker knows them. The last two are about SELinux, which a cluster's nodes look after themselves."""
 
 
+_FOLDERS = ("/", ".", "~")
+"""What the source of a volume begins with if it is a folder's path."""
+_MOUNT_KEYS = {"type": "type", "source": "source", "src": "source", "target": "target", "dst": "target"}
+_MOUNT_KEYS |= {"destination": "target", "readonly": "readonly", "ro": "readonly", "tmpfs-size": "size"}
+_MOUNT_KEYS |= {"consistency": "consistency"}  # about Docker Desktop; ignored elsewhere, too
+_YES = ("", "true", "1")
+
+
 def ask_for_mounts(spec: SpecFilling, words: RunWords, folder: Path, environment: Mapping[str, str]) -> None:
     """Volumes, secrets and a checkpoint. Folders of this machine are relative to `folder`; `environment` tells `~`."""
     for word in words.volume:
         _ask_for_volume(spec, word, folder, environment)
+    for word in words.mount:
+        _ask_for_mount(spec, word, folder, environment)
     for word in words.secret:
         secrets = spec.items("secrets")
         spec.sources[f"spec.secrets[{len(secrets)}]"] = f"--secret {word}"
@@ -64,20 +74,64 @@ def _ask_for_volume(spec: SpecFilling, word: str, folder: Path, environment: Map
         spec.leave_unread("volumes", word)
         spec.complain("--volume", f"{word!r:.80}: {', '.join(sorted(unknown))} is no option here", word, "ro or rw")
         return
+    use = _add_volume(spec, source, path, f"--volume {word}", folder, environment, read_only="ro" in options)
+    if "name" in use and (folder / source).is_dir():
+        hint = f"a folder of this machine begins with ./ or /: -v ./{source}:{rest}"
+        spec.hints[f"spec.volumes[{len(spec.items('volumes')) - 1}].name", "UnknownVolume"] = hint
+
+
+def _add_volume(
+    spec: SpecFilling,
+    source: str,
+    path: str,
+    said: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    *,
+    read_only: bool,
+) -> dict[str, Any]:
+    """Put a volume of the policy, or a folder, into the spec, and return it."""
     volumes = spec.items("volumes")
-    field = f"spec.volumes[{len(volumes)}]"
-    spec.sources[field] = f"--volume {word}"
+    spec.sources[f"spec.volumes[{len(volumes)}]"] = said
     use: dict[str, Any] = {"path": path}
-    if source.startswith(("/", ".", "~")):
+    if source.startswith(_FOLDERS):
         use["hostPath"] = _absolute(source, folder, environment)
     else:
         use["name"] = source
-        if (folder / source).is_dir():
-            hint = f"a folder of this machine begins with ./ or /: -v ./{source}:{rest}"
-            spec.hints[f"{field}.name", "UnknownVolume"] = hint
-    if "ro" in options:
+    if read_only:
         use["readOnly"] = True
     volumes.append(use)
+    return use
+
+
+def _ask_for_mount(spec: SpecFilling, word: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """docker's long form of `-v`: `type=bind,source=/data,target=/data,readonly`."""
+    fields = {_MOUNT_KEYS.get(key, key): value for key, _, value in (part.partition("=") for part in word.split(","))}
+    kind, source, path = (fields.get(key, "") for key in ("type", "source", "target"))
+    wrong = ""
+    if unknown := sorted(fields.keys() - set(_MOUNT_KEYS.values())):
+        wrong = f"{', '.join(unknown)} is no part of a mount here"
+    elif kind not in ("", "bind", "volume", "tmpfs"):
+        wrong = f"there are no mounts of type {kind!r:.40}"
+    elif kind == "tmpfs" and path != "/dev/shm":
+        wrong = "the folder in memory is /dev/shm"
+    elif not path or (not source and kind != "tmpfs"):
+        wrong = "it does not say what is mounted where"
+    elif kind == "bind" and not source.startswith(_FOLDERS):
+        wrong = f"{source!r:.40} is not a folder's path"
+    elif kind != "bind" and source.startswith(_FOLDERS):
+        wrong = f"{source!r:.40} is a folder: its type is bind"
+    if wrong:
+        hint = "write type=bind,source=/data,target=/data or type=volume,source=imagenet,target=/data,readonly"
+        if kind == "tmpfs":
+            hint = "--shm-size 8g, and write to /dev/shm"
+        spec.leave_unread("volumes", word)
+        spec.complain("--mount", f"{word!r:.80}: {wrong}", word, hint)
+    elif kind == "tmpfs":
+        spec.put_size("shm", fields.get("size") or None, f"--mount {word}")
+    else:
+        read_only = "readonly" in fields and fields["readonly"].lower() in _YES
+        _add_volume(spec, source, path, f"--mount {word}", folder, environment, read_only=read_only)
 
 
 def ask_for_code(

@@ -11,8 +11,9 @@ def ask_for_network(spec: SpecFilling, words: RunWords) -> None:
     if words.network == "host":
         spec.put("hostNetwork", True, "--network host")
     _ask_for_reach(spec, words)
-    for word in words.publish:
-        _ask_for_port(spec, word)
+    for option, said in (("--publish", words.publish), ("--expose", words.expose)):
+        for word in said:
+            _ask_for_port(spec, word, option)
 
 
 def _ask_for_reach(spec: SpecFilling, words: RunWords) -> None:
@@ -30,23 +31,23 @@ def _ask_for_reach(spec: SpecFilling, words: RunWords) -> None:
             spec.sources |= {"spec.network": source, f"spec.network.{name}": source}
 
 
-def _ask_for_port(spec: SpecFilling, word: str) -> None:
+def _ask_for_port(spec: SpecFilling, word: str, option: str) -> None:
     text, _, protocol = word.partition("/")
     if protocol not in ("", "tcp"):
         spec.leave_unread("ports", word)
-        spec.complain("--publish", f"{word!r:.80}: only TCP is there", word, "leave the protocol out")
+        spec.complain(option, f"{word!r:.80}: only TCP is there", word, "leave the protocol out")
         return
     host, _, inside = text.rpartition(":")
     if not inside.isascii() or not inside.isdigit():
         hint = "name the port the program listens on: -p 8888"
         spec.leave_unread("ports", word)
-        spec.complain("--publish", f"{word!r:.80} is not a port", word, hint)
+        spec.complain(option, f"{word!r:.80} is not a port", word, hint)
     elif host and host != inside:
         spec.leave_unread("ports", word)
         hint = f"name the port the program listens on: -p {inside}"
-        spec.complain("--publish", f"{word!r:.80}: ports are not mapped to others", word, hint)
+        spec.complain(option, f"{word!r:.80}: ports are not mapped to others", word, hint)
     else:
         ports = spec.items("ports")
         if int(inside) not in ports:
-            spec.sources[f"spec.ports[{len(ports)}]"] = "--publish"
+            spec.sources[f"spec.ports[{len(ports)}]"] = option
             ports.append(int(inside))

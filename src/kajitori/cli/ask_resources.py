@@ -21,8 +21,29 @@ def ask_for_resources(spec: SpecFilling, words: RunWords, *, whole: bool) -> Non
     spec.put_resource("cpu", words.cpus, "--cpus")
     spec.put_size("memory", words.memory, "--memory")
     spec.put_size("shm", words.shm_size, "--shm-size")
+    _ask_for_ipc(spec, words)
     if words.whole_node:
         spec.put_resource("wholeNode", True, "--whole-node")
+
+
+def _ask_for_ipc(spec: SpecFilling, words: RunWords) -> None:
+    """`--ipc host` is said for its large /dev/shm: PyTorch's data loaders hand tensors over in it."""
+    if words.ipc in (None, "", "private", "shareable", "none"):
+        return
+    if words.ipc != "host":
+        hint = "leave it out; processes of one member share memory anyway"
+        spec.complain("--ipc", "members share memory with no other container", words.ipc or "", hint)
+        return
+    resources = spec.mapping("resources") if "resources" in spec.document else {}
+    note = "note: --ipc host: a member has a /dev/shm of its own"
+    if resources.get("shm") is not None:
+        note += "; --shm-size says how large"
+    elif resources.get("memory") is not None and "spec.resources.memory" not in spec.complained:
+        spec.put_resource("shm", resources["memory"], "--ipc host")
+        note += ", which may take all of its memory"
+    else:
+        note += "; say how large: --shm-size 8g"
+    spec.notes.append(note)
 
 
 def _ask_for_members(spec: SpecFilling, text: str | None) -> None:

@@ -17,6 +17,8 @@ class SpecFilling:
         self.sources: dict[str, str] = {}
         """Path in the spec to the option or file it was written in."""
         self.faults: list[Fault] = []
+        self.notes: list[str] = []
+        """What to tell the user about words that are accepted, but mean something else or nothing here."""
         self.hints: dict[tuple[str, str], str] = {}
         """Path in the spec and code of a fault that a server may find to the way out that is known here only."""
         self.complained: set[str] = set()

@@ -16,6 +16,7 @@ from typing import Any
 from kajitori.cli.ask_mounts import ask_for_code, ask_for_mounts
 from kajitori.cli.ask_network import ask_for_network
 from kajitori.cli.ask_resources import ask_for_resources
+from kajitori.cli.borrowed_options import BORROWED
 from kajitori.cli.filling import SpecFilling
 from kajitori.cli.manifest import Manifest, read_manifest
 from kajitori.cli.run_words import RunWords
@@ -28,6 +29,8 @@ REMOVED_DETACHED = "10s"
 REMOVED_FOLLOWED = "10m"
 """The same without -d: the command that follows the run deletes it, and the cluster does so if that command is gone."""
 
+_ARCHITECTURE = "kubernetes.io/arch"
+_LEAVE_ONE_OUT = "leave one of them out"
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -42,6 +45,8 @@ class RunRequest:
     sources: dict[str, str] = field(default_factory=dict)
     """Path in the spec to the option or file it was written in."""
     file: str | None = None
+    notes: Sequence[str] = ()
+    """What to tell the user about words that are accepted, but mean something else or nothing here."""
     faults: Sequence[Fault] = ()
     """What is wrong with it as far as that can be seen without a server."""
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -157,6 +162,7 @@ class _Builder:
             labels,
             self.spec.sources,
             words.file,
+            notes=tuple(self.spec.notes),
             hints=self.spec.hints,
             complained=frozenset(self.spec.complained),
             whole=self.whole,
@@ -181,14 +187,13 @@ class _Builder:
             flags = "-it" if words.interactive and words.tty else "-i" if words.interactive else "-t"
             hint = "start it with -d, then: kaji exec -it RUN bash"
             self.spec.complain(flags, "a run has no terminal of its own yet", hint=hint)
-        if words.restart is not None:
-            count = words.restart.partition(":")[2]
-            hint = f"say how often after a failure: --restarts {count if count.isdigit() else 3}"
-            if words.restart == "no":
-                hint = "say --restarts 0"
-            elif words.restart in ("always", "unless-stopped"):
-                hint = "say --type service, whose members are kept running; or --restarts 3"
-            self.spec.complain("--restart", "restarting is Kajitori's: a gang restarts as a whole", words.restart, hint)
+        for name, value in words.borrowed.items():
+            option = BORROWED[name]
+            if option.is_accepted:
+                self.spec.notes.append(f"note: {name}: {option.why}")
+            else:
+                hint = f"say {option.instead}" if option.instead.startswith("-") else option.instead
+                self.spec.complain(name, option.why, value, hint)
         if words.network not in (None, "host", "none", "bridge", "default"):
             hint = "members of a run always reach each other; --network host shares the node's network, "
             hint += "--allow-to and --allow-from say whom else it may reach and who may reach it"
@@ -245,14 +250,62 @@ class _Builder:
         words = self.words
         self.spec.put("type", words.type, "--type")
         self.spec.put("launcher", words.launcher, "--launcher")
-        self.spec.put_number("restarts", words.restarts, "--restarts")
+        self._restarts()
         self.spec.put("priority", words.priority, "--priority")
         self.spec.put("timeLimit", words.time_limit, "--time-limit")
         self.spec.put("grace", words.grace, "--grace")
+        self._stop_timeout()
         if words.remove:
             self.spec.put("removeAfter", REMOVED_DETACHED if words.detach else REMOVED_FOLLOWED, "--rm")
 
+    def _restarts(self) -> None:
+        """`--restarts N`, or docker's `--restart` where it says the same."""
+        words, count = self.words, None
+        if words.restart == "no":
+            count = "0"
+        elif words.restart is not None and words.restart.startswith("on-failure:"):
+            count = words.restart.removeprefix("on-failure:")
+        elif words.restart is not None:
+            hint = "say how often after a failure: --restarts 3"
+            if words.restart in ("always", "unless-stopped"):
+                hint = "say --type service, whose members are kept running; or --restarts 3"
+            self.spec.complain("--restart", "restarting is Kajitori's: a gang restarts as a whole", words.restart, hint)
+        if words.restarts is not None and count not in (None, words.restarts):
+            message = f"{words.restart!r:.80}, but --restarts {words.restarts}"
+            self.spec.complain("--restart", message, words.restart or "", _LEAVE_ONE_OUT)
+        elif words.restarts is not None or count is None:
+            self.spec.put_number("restarts", words.restarts, "--restarts")
+        else:
+            self.spec.put_number("restarts", count, "--restart")
+
+    def _stop_timeout(self) -> None:
+        """docker's name of the grace, in seconds."""
+        text = self.words.stop_timeout
+        if text is None:
+            return
+        if not text.isascii() or not text.isdigit():
+            self.spec.complain("--stop-timeout", f"{text!r:.80} is not a number of seconds", text, "--grace 60s")
+        elif self.words.grace is not None:
+            self.spec.complain("--stop-timeout", f"{text}, but --grace {self.words.grace}", text, _LEAVE_ONE_OUT)
+        else:
+            self.spec.put("grace", f"{text}s", "--stop-timeout")
+
+    def _platform(self) -> None:
+        """`linux/arm64`: nodes of that architecture."""
+        text = self.words.platform
+        if text is None:
+            return
+        system, _, architecture = text.partition("/")
+        if system != "linux" or not re.fullmatch(r"[a-z0-9]+", architecture, re.ASCII):
+            hint = "linux/amd64 or linux/arm64"
+            self.spec.complain("--platform", f"{text!r:.80} is no platform of a node", text, hint)
+            return
+        self.spec.mapping("nodeSelector")[_ARCHITECTURE] = architecture
+        for path in (f"spec.nodeSelector.{_ARCHITECTURE}", f"spec.nodeSelector[{_ARCHITECTURE!r}]"):
+            self.spec.sources[path] = f"--platform {text}"
+
     def _placement(self) -> None:
+        self._platform()
         for word in self.words.node_selector:
             key, equals, value = word.partition("=")
             if not equals:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,8 @@ class RunWords:
     env_file: Sequence[str] = ()
     secret: Sequence[str] = ()
     volume: Sequence[str] = ()
+    mount: Sequence[str] = ()
+    ipc: str | None = None
     code: str | None = None
     checkpoint: str | None = None
     checkpoint_every: str | None = None
@@ -37,11 +39,14 @@ class RunWords:
     entrypoint: str | None = None
     user: str | None = None
     publish: Sequence[str] = ()
+    expose: Sequence[str] = ()
     label: Sequence[str] = ()
     restarts: str | None = None
     priority: str | None = None
     time_limit: str | None = None
     grace: str | None = None
+    stop_timeout: str | None = None
+    platform: str | None = None
     node_selector: Sequence[str] = ()
     toleration: Sequence[str] = ()
     privileged: bool = False
@@ -53,3 +58,5 @@ class RunWords:
     tty: bool = False
     detach: bool = False
     remove: bool = False
+    borrowed: Mapping[str, str] = field(default_factory=dict)
+    """Options of other tools that have no meaning here, with their values: see `borrowed_options`."""

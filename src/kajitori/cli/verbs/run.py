@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kajitori.cli.borrowed_options import BorrowingCommand, borrowed_words
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, server_options
 from kajitori.cli.terminal import echo, say
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _DOCKER, _CLUSTER = "As in docker run", "Kajitori's own"
 
 
-class _RunCommand(click.Command):
+class _RunCommand(BorrowingCommand):
     """Shows Docker's words and our own apart."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -36,8 +37,8 @@ class _RunCommand(click.Command):
 
 
 _DOCKERS = {
-    *("detach", "name", "env", "env_file", "volume", "workdir", "entrypoint", "user", "label", "publish", "remove"),
-    *("gpus", "cpus", "memory", "shm_size", "privileged", "network"),
+    *("detach", "name", "env", "env_file", "volume", "mount", "workdir", "entrypoint", "user", "label", "publish"),
+    *("remove", "gpus", "cpus", "memory", "shm_size", "privileged", "network"),
 }
 
 
@@ -61,6 +62,7 @@ def _words(*known: str) -> Any:
 @click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment variable.")
 @click.option("--env-file", multiple=True, metavar="FILE", help="Environment variables, one a line.")
 @click.option("-v", "--volume", multiple=True, metavar="SOURCE:PATH[:ro]", help="Volume by name, or a folder.")
+@click.option("--mount", multiple=True, metavar="type=…,…", help="The same in docker's long form.")
 @click.option("-w", "--workdir", metavar="PATH", help="Folder the program starts in.")
 @click.option("--entrypoint", metavar="PROGRAM", help="Instead of the image's own.")
 @click.option("-u", "--user", metavar="UID[:GID]", help="User the program runs as.")
@@ -72,8 +74,12 @@ def _words(*known: str) -> Any:
 @click.option("-m", "--memory", metavar="SIZE", help="Memory limit of each member, such as 64g.")
 @click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm, taken from memory.")
 @click.option("--privileged", is_flag=True, help="Where policy allows it.")
-@click.option("--network", metavar="host|none", help="The node's own; none: cut off from all.")
+@click.option("--network", "--net", metavar="host|none", help="The node's own; none: cut off from all.")
 @click.option("--restart", hidden=True, metavar="POLICY")
+@click.option("--ipc", hidden=True, metavar="MODE")
+@click.option("--expose", hidden=True, multiple=True, metavar="PORT")
+@click.option("--platform", hidden=True, metavar="OS/ARCH")
+@click.option("--stop-timeout", hidden=True, metavar="SECONDS")
 @click.option("-i", "--interactive", is_flag=True, hidden=True)
 @click.option("-t", "--tty", is_flag=True, hidden=True)
 @click.option("-n", "--replicas", metavar="N|8-32", help="Members, started together; 8-32: as many as fit, at least 8.")
@@ -154,11 +160,15 @@ def command(
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
     code = Code(cli, quiet=quiet)
+    said = RunWords(**words, borrowed=borrowed_words())
     request = build_request(
-        RunWords(**words), environment=cli.environment, folder=Path.cwd(), read_text=read_text_of, pack=code.pack
+        said, environment=cli.environment, folder=Path.cwd(), read_text=read_text_of, pack=code.pack
     )
     if request.faults:
         raise all_faults(cli, request)
+    if not quiet:
+        for line in request.notes:
+            say(line)
     if rank is not None:
         _require_member(request, rank)
     with cli.api() as api, Signals() as signals:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kajitori.cli.borrowed_options import borrowed_words
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option
-from kajitori.cli.terminal import echo
+from kajitori.cli.terminal import echo, say
 from kajitori.cli.verbs import run
 
 if TYPE_CHECKING:
@@ -58,10 +59,16 @@ def command(cli: Cli, /, output: str | None, **words: Any) -> None:
     asked = {name: value for name, value in words.items() if name not in _AFTERWARDS}
     pack = Code(cli, quiet=True).pack
     request = build_request(
-        RunWords(**asked), environment=cli.environment, folder=Path.cwd(), read_text=run.read_text_of, pack=pack
+        RunWords(**asked, borrowed=borrowed_words()),
+        environment=cli.environment,
+        folder=Path.cwd(),
+        read_text=run.read_text_of,
+        pack=pack,
     )
     if request.faults:
         raise run.all_faults(cli, request)
+    for line in request.notes:
+        say(line)
     with cli.api() as api:
         try:
             answer: Mapping[str, Any] = api.post("/v1/what-if", run.at_home(api, request).body())
