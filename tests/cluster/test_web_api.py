@@ -16,9 +16,11 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
 from kajitori.core import names
+from kajitori.core.crd import custom_resource_definition
 from kajitori.core.reasons import Phase
 from kajitori.kube.client import PatchKind
-from kajitori.kube.resources import NODES, RUNS, Resource
+from kajitori.kube.install import install
+from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, RUNS, Resource
 
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
@@ -115,6 +117,35 @@ async def test_a_run_is_stopped_and_deleted(world: World, http: httpx2.AsyncClie
     await world.until(lambda: world.run("bert") is None, "the run is gone")
     assert (await http.get(path)).status_code == 404
     assert (await http.delete(path)).status_code == 404
+
+
+async def test_a_missing_definition_of_runs_is_not_an_empty_list(world: World, http: httpx2.AsyncClient) -> None:
+    """Whoever deleted it deleted all runs; the server says what installs it, and goes on once that was done."""
+    definition = custom_resource_definition()
+    await submit(http, "bert")
+    await world.client.delete(CUSTOM_RESOURCES, definition["metadata"]["name"])
+    try:
+        await world.until(lambda: world.mirror.lacks(RUNS), "the definition is gone")
+        path = f"/v1/runs/{world.namespace}/bert"
+        calls = [
+            ("GET", "/v1/runs"),
+            ("GET", path),
+            ("GET", f"{path}/logs"),
+            ("GET", "/v1/queue"),
+            ("GET", "/v1/events"),
+        ]
+        calls += [("POST", "/v1/runs"), ("POST", f"{path}/stop"), ("POST", "/v1/what-if"), ("DELETE", path)]
+        for method, where in calls:
+            body = {"name": "other", "spec": SPEC} if method == "POST" and not where.endswith("/stop") else None
+            answer = await http.request(method, where, json=body)
+            assert answer.status_code == 501, (method, where, answer.text)
+            assert "definition of runs" in answer.json()["detail"], where
+            assert "kaji controller" in answer.json()["hint"]
+    finally:
+        await install(world.client)
+    await world.until(lambda: not world.mirror.lacks(RUNS), "the definition is there again")
+    assert (await http.get("/v1/runs")).json()["items"] == []
+    await submit(http, "bert")
 
 
 async def test_a_waiting_run_is_explained_and_the_board_says_why(world: World, http: httpx2.AsyncClient) -> None:

@@ -74,7 +74,7 @@ async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, 
             _check_grace(api, run, spec | patch)
         return patch
 
-    run = await _change(user, namespace, name, stopped)
+    run = await _change(api, user, namespace, name, stopped)
     life, _ = api.cluster.outline(run, run.standing)
     view = msgspec.structs.asdict(run_view(run))
     return answer(StopView(**view, grace_seconds=life.limits.last_grace_seconds))
@@ -99,7 +99,7 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
         _decide_again(api, run, spec | patch)
         return patch
 
-    return answer(run_view(await _change(user, namespace, name, resumed)))
+    return answer(run_view(await _change(api, user, namespace, name, resumed)))
 
 
 @router.delete(
@@ -109,15 +109,15 @@ async def delete_run(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[DeleteParameters, Query()]
 ) -> Response:
     """Its members are ended first, then it goes. Its checkpoint outlives it unless it is to go, too."""
-    _check_name(namespace, name)
+    _check_name(api, namespace, name)
     if query.checkpoint:
         await _check_checkpoint(api, user, namespace, name)
     if query.grace_seconds is not None:
         await _shorten_grace(api, user, namespace, name, format_duration(query.grace_seconds))
     try:
         await user.client.delete(RUNS, name, namespace, propagation="Background")
-    except NotFound:
-        raise no_such_run(namespace, name) from None
+    except NotFound as error:
+        raise no_such_run(api, namespace, name, error) from None
     if query.checkpoint and api.cluster.policy.checkpoint.kind == "claim":
         with suppress(NotFound):  # it may never have had one
             await user.client.delete(CLAIMS, names.checkpoint_claim(name), namespace)
@@ -136,7 +136,7 @@ async def _shorten_grace(api: Api, user: User, namespace: str, name: str, grace:
         return patch
 
     with suppress(Forbidden):
-        await _change(user, namespace, name, shortened)
+        await _change(api, user, namespace, name, shortened)
 
 
 async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> None:
@@ -150,8 +150,8 @@ async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> 
         return
     try:
         run = await user.client.get(RUNS, name, namespace, type=RunObject)
-    except NotFound:
-        raise no_such_run(namespace, name) from None
+    except NotFound as error:
+        raise no_such_run(api, namespace, name, error) from None
     spec = msgspec.json.decode(run.spec)
     if not isinstance(spec, dict) or not spec.get("checkpoint"):
         return
@@ -168,15 +168,15 @@ async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> 
 
 
 async def _change(
-    user: User, namespace: str, name: str, change: Callable[[RunObject, dict[str, Any]], Patch | None]
+    api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject, dict[str, Any]], Patch | None]
 ) -> RunObject:
     """Changes a run's spec by compare-and-swap, as the caller. `change` answers what to change, None for nothing."""
-    _check_name(namespace, name)
+    _check_name(api, namespace, name)
     for left in range(TRIES - 1, -1, -1):
         try:
             run = await user.client.get(RUNS, name, namespace, type=RunObject)
-        except NotFound:
-            raise no_such_run(namespace, name) from None
+        except NotFound as error:
+            raise no_such_run(api, namespace, name, error) from None
         document = msgspec.json.decode(run.spec)
         patch = change(run, document if isinstance(document, dict) else {})
         if patch is None:
@@ -192,10 +192,10 @@ async def _change(
     raise AssertionError("unreachable")
 
 
-def _check_name(namespace: str, name: str) -> None:
+def _check_name(api: Api, namespace: str, name: str) -> None:
     """A name that no run can have is not asked for."""
     if name_fault(name) is not None:
-        raise no_such_run(namespace, name)
+        raise no_such_run(api, namespace, name)
 
 
 def _decide_again(api: Api, run: RunObject, spec: dict[str, Any]) -> None:

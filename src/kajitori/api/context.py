@@ -84,7 +84,8 @@ class ApiDependencies:
     client's own; controller_namespace: where the controller keeps the key of members' tickets; kept_logs: logs of Pods
     that are gone; code: what people uploaded; leader: who knows whether a controller is at work, by default a watch of
     the controllers' Lease; limits: what callers may take; now: by default the API server's time; awaited: what has to
-    be there before this server is ready, in words, and empty once it is.
+    be there before this server is ready, in words, and empty once it is; install_command: what defines runs in the
+    cluster anew where somebody has deleted their definition.
     """
 
     client: KubeClient
@@ -104,6 +105,7 @@ class ApiDependencies:
     now: Callable[[], datetime] | None = None
     clock: Callable[[], float] = time.monotonic
     awaited: Callable[[], str] = lambda: ""
+    install_command: str = "kaji controller --kubeconfig FILE, with the kubeconfig of an administrator"
 
 
 class Api:
@@ -123,6 +125,7 @@ class Api:
         self.now = deps.now or deps.mirror.now
         self.clock = deps.clock
         self.awaited = deps.awaited
+        self.install_command = deps.install_command
         self.registry = deps.registry or new_registry()
         self.metrics = ApiMetrics(self.registry)
         self.sessions = Sessions(deps.user_client or self._user_client, deps.clock)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.event_feed import event_view, place_of, run_of, time_of
-from kajitori.api.lookup import find_run
+from kajitori.api.lookup import find_run, require_definition
 from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, PageParameters, Parameters, decode_token, encode_token
 from kajitori.api.streams import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.tracking import RunTracker
@@ -56,6 +56,7 @@ async def list_all_events(api: Shared, user: Caller, query: Annotated[EventListP
     """To all runs of a namespace and their members. Kubernetes forgets Events after an hour."""
     namespace = query.namespace or api.namespace
     await user.require("list", namespace)
+    require_definition(api)
     after = decode_token(query.continue_, tuple[str, int, str]) if query.continue_ else None
     async with api.events.reading(namespace) as feed:
         found = sorted(feed.of_all_runs(_runs_of(api, namespace)), key=place_of, reverse=True)
@@ -75,6 +76,7 @@ async def watch_all_events(api: Shared, user: Caller, query: Annotated[EventWatc
     """To all runs of a namespace and their members: an Event a line, for good. Empty lines mean that nothing is new."""
     namespace = query.namespace or api.namespace
     await user.require("list", namespace)
+    require_definition(api)
     async with api.events.reading(namespace):
         pass  # what the API server refuses is said before the answer begins; the feed lingers
     return api.streams.stream(_all_events(api, namespace, query.limit), kind="events", media_type=NDJSON)

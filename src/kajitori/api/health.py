@@ -18,6 +18,7 @@ from kajitori import __version__
 from kajitori.api.auth import Caller
 from kajitori.api.board import board
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import require_definition
 from kajitori.api.node_health import tests_that_go_on, trial_of
 from kajitori.api.problems import of_this_server
 from kajitori.api.views import ControllerView, Health, Version, controller_view, phase_of
@@ -52,6 +53,7 @@ async def readyz(api: Shared) -> Response:
     still shows what there is."""
     if not api.mirror.synced:
         raise Unavailable("the cluster's state is still being read", hint=api.mirror.trouble)
+    require_definition(api)
     if awaited := api.awaited():
         raise Unavailable(awaited)
     try:

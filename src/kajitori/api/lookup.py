@@ -8,8 +8,9 @@ from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.core.run import name_fault
 from kajitori.core.validation import show
-from kajitori.errors import Fault, InvalidInput, NotFound
+from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound, Unsupported
 from kajitori.kube.decoding import decode
+from kajitori.kube.errors import NotServedError
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS
 
@@ -23,6 +24,7 @@ async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject
     candidates where there are several.
     """
     await user.require("get", namespace, name)
+    require_definition(api)
     run = api.mirror.runs.get((namespace, name))
     if run is not None:
         return run
@@ -37,7 +39,7 @@ async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject
         if name and where == namespace and run.metadata.name.startswith(name)
     )
     if not candidates:
-        raise no_such_run(namespace, name)
+        raise no_such_run(api, namespace, name)
     if len(candidates) == 1:
         await user.require("get", namespace, candidates[0])
         return api.mirror.runs[namespace, candidates[0]]
@@ -47,8 +49,22 @@ async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject
     raise InvalidInput([Fault("name", message, show(name), "write more of the name", "Ambiguous")])
 
 
-def no_such_run(namespace: str, name: str) -> NotFound:
-    """The answer for a run that is not there."""
+def require_definition(api: Api) -> None:
+    """Raises Unsupported while the cluster does not define runs: a list would look as if there were none."""
+    if api.mirror.lacks(RUNS):
+        raise _undefined(api)
+
+
+def _undefined(api: Api) -> Unsupported:
+    name = f"{RUNS.plural}.{RUNS.group}"
+    message = f"the definition of runs (CustomResourceDefinition {name}) is missing in the cluster"
+    return Unsupported(message, hint=f"to install it: {api.install_command}")
+
+
+def no_such_run(api: Api, namespace: str, name: str, said: NotFound | None = None) -> KajitoriError:
+    """The error for a run that is not there; `said`: what the API server answered."""
+    if isinstance(said, NotServedError):
+        return _undefined(api)
     return NotFound(f"there is no run {show(name)!r} in namespace {show(namespace)}", hint="see them all: kaji ps -a")
 
 

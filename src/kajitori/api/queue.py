@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import find_run
+from kajitori.api.lookup import find_run, require_definition
 from kajitori.api.standing import Standing, is_assumed, standing, stop_watch
 from kajitori.api.views import controller_view, phase_of
 from kajitori.api.waiting_views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
@@ -34,6 +34,7 @@ LONGEST_SECONDS = 10.0
 @router.get("/v1/queue", responses=describes(QueueView), summary="Who waits, in order")
 async def show_queue(api: Shared, user: Caller) -> Response:
     """Everybody sees all that wait, each with the numbers of his place."""
+    require_definition(api)
     body = await api.remembered.ask("queue", lambda: _body(api), longest_seconds=LONGEST_SECONDS)
     return Response(body, media_type="application/json")
 

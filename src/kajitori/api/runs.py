@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import find_run
+from kajitori.api.lookup import find_run, require_definition
 from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.streams import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.tracking import RunTracker
@@ -102,8 +102,9 @@ def _place(run: RunObject) -> Place:
 async def readable_namespaces(
     api: Api, user: User, namespace: str, others: Iterable[str] = ()
 ) -> frozenset[str] | None:
-    """Namespaces whose runs the user may list, None for all: of those with runs, and of `others`. A single namespace
-    that he may not read raises Forbidden."""
+    """Namespaces whose runs the user may list, None for all: of those with runs, and of `others`. Raises Forbidden for
+    a single namespace that the user may not read, and Unsupported while the cluster does not define runs."""
+    require_definition(api)
     if namespace:
         await user.require("list", namespace)
         return frozenset((namespace,))

@@ -16,7 +16,7 @@ from kajitori.api import waiting
 from kajitori.api.auth import Caller, User, submitted_by
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import run_object
+from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
 from kajitori.api.views import RunView, run_view
 from kajitori.api.waiting_views import DryRun
@@ -32,7 +32,7 @@ from kajitori.core.status import MemberCounts, RunStatus
 from kajitori.core.validation import Document, read
 from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused, StorageFull
 from kajitori.kube.client import METADATA_ONLY
-from kajitori.kube.errors import ConnectionFailed, ServerError
+from kajitori.kube.errors import ConnectionFailed, NotServedError, ServerError
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS, SECRETS
 from kajitori.store.code import no_such_code
@@ -225,6 +225,8 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
                 continue
             deleting = error.message.startswith("object is being deleted")  # the mirror may not know it yet
             raise _name_taken(name, submission.namespace, deleting=deleting) from error
+        except NotServedError as error:
+            raise no_such_run(api, submission.namespace, name, error) from error
         except NotFound as error:
             if not error.message.startswith("namespaces "):
                 raise

@@ -9,7 +9,7 @@ from kajitori.api import waiting
 from kajitori.api.auth import Caller
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import run_object
+from kajitori.api.lookup import require_definition, run_object
 from kajitori.api.submission import decide_or_refuse, read_submission, run_document
 from kajitori.api.waiting_views import WhatIf
 from kajitori.core import nodelist
@@ -36,6 +36,7 @@ async def what_if(api: Shared, user: Caller, request: Request) -> Response:
     is answered as when it is submitted. With the name of a run that waits, it is asked in that one's place."""
     submission = read_submission(await json_body(request), api.namespace)
     await user.require("create", submission.namespace)
+    require_definition(api)
     decision = await decide_or_refuse(api, user, submission)
     name = submission.name or _NAMELESS
     run = run_object(run_document(submission, name, user, api.now()))

@@ -321,6 +321,7 @@ async def _web_api(
                 blobs=blobs,
                 leader=leader,
                 awaited=awaited,
+                install_command="stop kaji up and start it again",
                 limits=WebLimits.parse(options.limit),
             )
         )

@@ -79,6 +79,10 @@ class NotFoundError(ApiError, errors.NotFound):
     """404: no such object, or a kind that the server does not serve."""
 
 
+class NotServedError(NotFoundError):
+    """404 without a Status: the server does not serve this kind at all."""
+
+
 class AlreadyExistsError(ApiError, errors.AlreadyExists):
     """409: the name is taken."""
 
@@ -201,7 +205,7 @@ def raise_for_status(status: int, body: bytes, headers: Mapping[str, str]) -> No
     if not isinstance(document, dict) or document.get("kind") != "Status":
         text = " ".join(body[:_TEXT_LIMIT].decode(errors="replace").split())
         if text == _NOT_SERVED:
-            raise NotFoundError(
+            raise NotServedError(
                 "the API server does not serve this kind",
                 status=status,
                 reason="NotServed",

@@ -19,6 +19,7 @@ from typing import Any
 
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
+from kajitori.kube.errors import NotServedError
 from kajitori.kube.objects import Claim, Event, Namespace, Node, Pod, RunObject
 from kajitori.kube.pod_index import Key as Key
 from kajitori.kube.pod_index import PodIndex, coverage_of
@@ -106,6 +107,10 @@ class Mirror:
         """Why the mirror may be stale now, or nothing."""
         said = [f"{resource.plural}: {s.trouble}" for resource, s in self._states.items() if s.trouble is not None]
         return "; ".join(said)
+
+    def lacks(self, resource: Resource) -> bool:
+        """Whether the API server does not serve this kind, or does so no more."""
+        return isinstance(self._states[resource].trouble, NotServedError)
 
     async def wait_fresh(self) -> None:
         """Returns when no watch is broken and all have caught up."""
