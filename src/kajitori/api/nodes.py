@@ -111,9 +111,9 @@ async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:
         chosen = [name for name in known if can_be_tested(api, name)]
     else:
         chosen = list(dict.fromkeys(wanted.nodes))
-        check_testable(api, chosen, known)
         for name in chosen:
             await user.require("patch", "", name, resource=NODES)
+        check_testable(api, chosen, known)
     return answer(Tested(nodes=await ask_for_tests(user, chosen)))
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.routing import WebSocketRoute
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
@@ -91,6 +92,16 @@ async def test_overlapping_first_requests_build_no_description(world: World, mon
     monkeypatch.setattr(app, "get_openapi", too_late)
     answers = await asyncio.gather(*(world.http.get("/v1/runs?limit=5") for _ in range(8)))
     assert {answer.status_code for answer in answers} == {200}
+
+
+def test_every_route_is_described() -> None:
+    """But for these, which tests/cluster/test_outsiders.py tries by themselves: who adds one adds it there."""
+    described = {(path, method.upper()) for path, method, _ in operations(openapi_document())}
+    routes: list[Any] = [route for router in app.ROUTERS for route in router.routes]
+    sockets = {route.path for route in routes if isinstance(route, WebSocketRoute)}
+    calls = {(route.path, method) for route in routes for method in getattr(route, "methods", ())}
+    assert sockets == {"/v1/runs/{namespace}/{name}/exec"}
+    assert calls - described == {("/metrics", "GET")}
 
 
 async def test_every_answer_is_as_described(world: World) -> None:
