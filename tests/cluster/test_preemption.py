@@ -66,9 +66,12 @@ async def test_a_program_writes_its_checkpoint_gives_way_and_comes_back_from_it(
         status = await world.reaches("training", Phase.SUCCEEDED)
     assert (status.attempts, status.restarts, status.interruptions) == (2, 0, 1)
     assert status.queued_at == before.queued_at
+    words = f"gives way to {world.namespace}/urgent (normal)"
     said = await world.client.list(EVENTS, world.namespace)
-    messages = [each["message"] for each in said.items if each["reason"] == Reason.PREEMPTED]
-    assert f"gives way to {world.namespace}/urgent (normal)" in messages
+    told = [(each["message"], each["count"]) for each in said.items if each["reason"] == Reason.PREEMPTED]
+    assert told == [(words, 1)]
+    assert status.setback is not None
+    assert (status.setback.reason, status.setback.message, status.setback.attempt) == ("Preempted", words, 1)
 
 
 async def test_just_those_give_way_that_have_to_and_what_they_leave_is_nobody_elses(world: World) -> None:

@@ -20,6 +20,7 @@ from kajitori.api.board import board
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import require_definition
 from kajitori.api.node_health import tests_that_go_on, trial_of
+from kajitori.api.node_views import GuaranteeView
 from kajitori.api.problems import of_this_server
 from kajitori.api.views import ControllerView, Health, Version, controller_view, phase_of
 from kajitori.core import names
@@ -110,7 +111,7 @@ class ClusterCollector(Collector):
         yield from (metrics.runs_by_phase(), metrics.nodes_by_state(), metrics.gpus_by_state())
         yield from (metrics.nodes_suspected(), metrics.node_tests())
         yield from (metrics.mirror_synced(), metrics.mirror_troubled(), metrics.policy_faults())
-        yield metrics.controller_lease_age()
+        yield from (metrics.controller_lease_age(), metrics.guaranteed(), metrics.guaranteed_used())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The values now."""
@@ -128,8 +129,9 @@ class ClusterCollector(Collector):
             nodes.add_metric((state,), states[state])
         yield nodes
         yield from self._health()
-        gpus = metrics.gpus_by_state()
-        for row in board(api).types:
+        gpus, shown = metrics.gpus_by_state(), board(api)
+        yield from _guarantees(shown.guarantees)
+        for row in shown.types:
             for state, count in (("used", row.used), ("free", row.free), ("broken", row.broken)):
                 gpus.add_metric((row.type or "unknown", state), count)
         yield gpus
@@ -160,11 +162,26 @@ class ClusterCollector(Collector):
         yield tests
 
 
+def _guarantees(views: Iterable[GuaranteeView]) -> Iterator[GaugeMetricFamily]:
+    """Policy's guarantees and what is used of them."""
+    promised, used = metrics.guaranteed(), metrics.guaranteed_used()
+    for each in views:
+        resources = (("gpus", each.gpus, 1), ("cores", each.cpu_millis, 1000), ("memory_bytes", each.memory_bytes, 1))
+        for resource, amount, unit in (*resources, ("nodes", each.nodes, 1)):
+            if amount is not None:
+                labels = (each.namespace, each.gpu_type or "", resource)
+                promised.add_metric(labels, amount.total / unit)
+                used.add_metric(labels, amount.used / unit)
+    yield promised
+    yield used
+
+
 def _state(facts: NodeFacts) -> str:
+    """The state that counts: what is broken needs somebody, whatever else is true of the node."""
+    if any(taint.key == names.TAINT_UNHEALTHY for taint in facts.out):
+        return "unhealthy"
     if not facts.ready:
         return "notReady"
     if not facts.schedulable:
         return "cordoned"
-    if any(taint.key == names.TAINT_UNHEALTHY for taint in facts.out):
-        return "unhealthy"
     return "untested" if facts.out else "ready"

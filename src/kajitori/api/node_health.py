@@ -129,6 +129,7 @@ def check_testable(api: Api, chosen: Sequence[str], known: Collection[str]) -> N
         more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
         said = "there is no node" if len(unknown) == 1 else "there are no nodes"
         raise NotFound(f"{said} {shown}{more}", hint=did_you_mean(unknown[0], known))
+    check_there_is_a_test(api)
     policy = api.cluster.policy
     faults = [
         Fault("", f"{name} can't be tested: {why[0]}", hint=why[1])
@@ -139,14 +140,24 @@ def check_testable(api: Api, chosen: Sequence[str], known: Collection[str]) -> N
         raise InvalidInput(faults)
 
 
+def check_there_is_a_test(api: Api) -> None:
+    """Raises InvalidInput if policy has no test for nodes; it names the field to set."""
+    if api.cluster.policy.preflight.image is None:
+        where = api.policy.current().path or "the policy"
+        hint = (
+            f"add to {where}: preflight: {{image: REGISTRY/IMAGE, command: [PROGRAM]}}; examples/preflight has a test"
+        )
+        raise InvalidInput.one(
+            "preflight.image", "policy names no image for tests, so no node can be tested", hint=hint
+        )
+
+
 def _why_not_tested(node: Node, policy: Policy) -> tuple[str, str] | None:
     """Why a node can't be tested, and the way out; None where it can."""
     preflight, name = policy.preflight, node.metadata.name
-    if preflight.image is None:
-        return "policy names no image for tests", "ask the operators to name one under preflight in it"
     if not preflight.covers(node.metadata.labels):
         labels = ", ".join(f"{key}={value}" for key, value in preflight.nodes.items())
-        return f"policy tests only nodes with {labels}", "ask the operators to change preflight in it"
+        return f"policy tests only nodes with {labels}", "change preflight.nodes in the policy"
     if not node.is_ready:
         return "it is not ready", "wait until its kubelet answers"
     if node.spec.unschedulable:

@@ -123,7 +123,8 @@ class NodeList(View):
 
 
 class GpuType(View):
-    """All GPUs of one type; used, free and broken add up to the total."""
+    """All GPUs of one type; used, free and broken add up to the total. Those of members that are still starting are
+    used."""
 
     type: str
     total: int
@@ -155,10 +156,36 @@ class GpuUser(View):
     runs: list[GpuHolding]
 
 
+class GpuTeam(View):
+    """All that the runs of one namespace hold."""
+
+    namespace: str
+    gpus: int
+    types: dict[str, int]
+    runs: list[GpuHolding]
+
+
+class GuaranteeView(View):
+    """What policy guarantees a team, and how much of that its runs use. What they use beyond it is borrowed."""
+
+    namespace: str
+    gpu_type: str | None
+    """The type of these GPUs; null if any will do."""
+    gpus: Amount | None
+    """`total` is guaranteed; null where the guarantee says nothing of it, here and below."""
+    cpu_millis: Amount | None
+    memory_bytes: Amount | None
+    nodes: Amount | None
+    """Whole nodes."""
+
+
 class GpuBoard(View):
     """The GPUs of the cluster: of which type, how many are free, and who has the others."""
 
     types: list[GpuType]
     users: list[GpuUser]
+    teams: list[GpuTeam]
+    guarantees: list[GuaranteeView]
+    """In policy's order."""
     pools: list[PoolView] | msgspec.UnsetType = msgspec.UNSET
     """Pools that can grow; absent where policy names none."""

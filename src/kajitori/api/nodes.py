@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from kajitori.api.node_health import (
     ask_for_tests,
     can_be_tested,
     check_testable,
+    check_there_is_a_test,
     health_of,
     take_back,
     tests_that_go_on,
@@ -27,6 +28,7 @@ from kajitori.api.node_health import (
 from kajitori.api.node_views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
 from kajitori.api.pools import pool_views
 from kajitori.core import names
+from kajitori.core.explain import Use
 from kajitori.core.policy import Policy
 from kajitori.core.snapshot import NodeFacts, NodeTable
 from kajitori.core.suggest import did_you_mean
@@ -34,6 +36,7 @@ from kajitori.core.validation import read, show
 from kajitori.errors import InvalidInput, NotFound
 from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES
+from kajitori.kube.usage import NodeUsage
 
 router = APIRouter(tags=["cluster"])
 
@@ -108,6 +111,7 @@ async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:
     known = api.cluster.table().index
     if wanted.every:
         await user.require("patch", "", resource=NODES)
+        check_there_is_a_test(api)
         chosen = [name for name in known if can_be_tested(api, name)]
     else:
         chosen = list(dict.fromkeys(wanted.nodes))
@@ -136,11 +140,11 @@ async def _may_change(api: Api, user: User, name: str) -> NodeTable:
 
 def node_views(api: Api) -> Iterator[NodeView]:
     """All nodes, in topology order."""
-    going_on = tests_that_go_on(api)
+    going_on, promised = tests_that_go_on(api), api.cluster.promised_uses()
     for facts in api.cluster.table().nodes:
         node = api.mirror.nodes.get(facts.name)
         if node is not None:
-            yield _view(api, facts, node, going_on)
+            yield _view(api, facts, node, going_on, promised.get(facts.name, ()))
 
 
 def why_no_work(facts: NodeFacts, node: Node, policy: Policy) -> str:
@@ -152,9 +156,8 @@ def why_no_work(facts: NodeFacts, node: Node, policy: Policy) -> str:
                 said = condition.message or condition.reason
                 return f"not ready: {said}" if said else "not ready"
         return "not ready"
-    if facts.schedulable:
-        return why_out(node, policy)
-    return f"drained for {node.drained_by}" if node.drained_by else "cordoned"
+    cordoned = f"drained for {node.drained_by}" if node.drained_by else "cordoned"
+    return "; ".join(filter(None, (why_out(node, policy), "" if facts.schedulable else cordoned)))
 
 
 def members_on(api: Api, name: str) -> list[MemberOnNode]:
@@ -183,14 +186,21 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
 
 
 def _detail(api: Api, facts: NodeFacts, node: Node) -> NodeDetail:
-    view = _view(api, facts, node, tests_that_go_on(api))
+    promised = api.cluster.promised_uses().get(facts.name, ())
+    view = _view(api, facts, node, tests_that_go_on(api), promised)
     fields = {field: getattr(view, field) for field in view.__struct_fields__}
     return NodeDetail(**fields, members=members_on(api, facts.name), health=health_of(node))
 
 
-def _view(api: Api, facts: NodeFacts, node: Node, going_on: Mapping[str, RunObject]) -> NodeView:
+def _view(
+    api: Api, facts: NodeFacts, node: Node, going_on: Mapping[str, RunObject], promised: Sequence[Use]
+) -> NodeView:
+    """promised: what members will take that are still starting and not bound yet."""
     policy = api.cluster.policy
-    usage = api.mirror.usage_of(facts.name)
+    usage = api.mirror.usage_of(facts.name) or NodeUsage()
+    gpus = usage.other(policy.gpu.resource) + sum(use.gpus for use in promised)
+    cpu = usage.cpu_millis + sum(use.cpu_millis for use in promised)
+    memory = usage.memory_bytes + sum(use.memory_bytes for use in promised)
     labels = node.metadata.labels
     return NodeView(
         name=facts.name,
@@ -204,10 +214,10 @@ def _view(api: Api, facts: NodeFacts, node: Node, going_on: Mapping[str, RunObje
             for taint in node.spec.taints
         ],
         gpu_type=facts.gpu_type,
-        gpus=Amount(total=facts.gpus, used=usage.other(policy.gpu.resource) if usage else 0),
-        cpu_millis=Amount(total=facts.cpu_millis, used=usage.cpu_millis if usage else 0),
-        memory_bytes=Amount(total=facts.memory_bytes, used=usage.memory_bytes if usage else 0),
-        pods=Amount(total=facts.pods, used=usage.pods if usage else 0),
+        gpus=Amount(total=facts.gpus, used=gpus),
+        cpu_millis=Amount(total=facts.cpu_millis, used=cpu),
+        memory_bytes=Amount(total=facts.memory_bytes, used=memory),
+        pods=Amount(total=facts.pods, used=usage.pods + len(promised)),
         domains={label: labels[label] for label in policy.topology if label in labels},
         testable=policy.preflight.covers(labels),
         test=trial_of(node, policy, going_on),

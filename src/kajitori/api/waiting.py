@@ -12,8 +12,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
+from kajitori.api.board import guarantee_view
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
+from kajitori.api.node_views import GuaranteeView
 from kajitori.api.pools import tell_of_pools
 from kajitori.api.queue import kept_view, place_view
 from kajitori.api.standing import Standing, is_assumed, standing, stop_watch
@@ -115,11 +117,21 @@ async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) 
     view = _view(api, now.asked, applicant, found, phase)
     view.place = place_view(now.line, applicant.request.key)
     view.behind = list(found.shortage.behind) if found.shortage is not None else []
-    view.asks = []
+    view.asks, view.guarantees = [], _guarantees_of(api, applicant)
     if found.shortage is not None and api.cluster.table() is now.settled.state.table:  # else nodes changed meanwhile
         view.asks = _would_ask(api, now, found, applicant.request.key)
         tell_of_pools(api, view, applicant, found.shortage, now.asked.snapshot)
     return view, found
+
+
+def _guarantees_of(api: Api, applicant: Applicant) -> list[GuaranteeView]:
+    """What its team is guaranteed of what it asks for, and how much of that the team uses."""
+    namespace, member = applicant.run.metadata.namespace, applicant.request.member
+    return [
+        guarantee_view(each)
+        for each in api.giving_way.guarantees(api.now())
+        if each.guarantee.namespace == namespace and each.guarantee.is_about(gpus=member.gpus, alone=member.alone)
+    ]
 
 
 def _would_ask(api: Api, now: Standing, found: Answer, key: str) -> list[str]:
@@ -173,7 +185,7 @@ def _gave_way(run: RunObject) -> str:
 def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase: Phase) -> ExplanationView:
     request = applicant.request
     if found.placement is not None:
-        nodes = nodelist.compress(list(dict.fromkeys(found.placement.nodes)))
+        nodes = nodelist.brief(nodelist.compress(list(dict.fromkeys(found.placement.nodes))))
         message = f"there is room for it on {nodes}"
         told = Explanation(Reason.NONE, message, message, request.least, len(found.placement.ranks))
     else:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from kajitori.api.node_views import GuaranteeView
 from kajitori.api.views import ControllerView, RunView, Time, View
 from kajitori.core.node_request import NodeRequest
 from kajitori.core.status import Finding
@@ -189,6 +190,8 @@ class ExplanationView(View):
     ahead: int | msgspec.UnsetType = msgspec.UNSET
     """Waiting runs that are looked at before this one."""
     place: PlaceView | msgspec.UnsetType = msgspec.UNSET
+    guarantees: list[GuaranteeView] | msgspec.UnsetType = msgspec.UNSET
+    """What its team is guaranteed of what it asks for, and how much of that the team's runs use."""
     behind: list[str] | msgspec.UnsetType = msgspec.UNSET
     """There is room for it, and these runs (`namespace/name`), for which nodes are kept, would be delayed by it."""
     asks: list[str] | msgspec.UnsetType = msgspec.UNSET

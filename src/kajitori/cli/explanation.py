@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kajitori.cli import words
@@ -10,7 +10,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.output import Column, print_pairs, print_table
 from kajitori.cli.queue_words import in_words, place_pairs
 from kajitori.cli.terminal import echo, heading, plain
-from kajitori.core.nodelist import compress, compress_ranks
+from kajitori.core.nodelist import brief, compress, compress_ranks
 from kajitori.core.quantity import round_memory
 
 SHOWN = 8
@@ -57,14 +57,24 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
     blocked = answer.get("blocked") or ()
     if blocked:
         heading("Nodes that take no work")
-        print_pairs(((each["why"], f"{each['count']}: {each['nodes']}") for each in blocked), indent=2)
+        print_pairs(((each["why"], f"{each['count']}: {brief(each['nodes'])}") for each in blocked), indent=2)
     sooner = answer.get("sooner") or ()
     if sooner:
         heading("It would start now with one of")
         for each in sooner:
             echo(f"  {each}")
+    guarantees = answer.get("guarantees") or ()
+    if guarantees:
+        heading(f"What policy guarantees {guarantees[0]['namespace']}")
+        print_pairs(_used_of(guarantees), indent=2)
     heading("Queue")
     print_pairs(place_pairs(cli, answer), indent=2)
+
+
+def _used_of(guarantees: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """`h100 GPUs`, `24 of 16 in use, 8 borrowed`."""
+    for _, what, total, used, shown, borrowed in words.guarantee_rows(guarantees):
+        yield what, f"{shown(used)} of {shown(total)} in use{f', {borrowed}' if borrowed else ''}"
 
 
 def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:

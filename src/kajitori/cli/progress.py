@@ -8,6 +8,7 @@ from collections.abc import Callable
 from kajitori.cli.context import Cli
 from kajitori.cli.terminal import StatusLine, one_line
 from kajitori.cli.words import View, counts_as_restart, failed_starts, node_words, phase_of, progress_words, status_of
+from kajitori.core.nodelist import brief
 
 HOPELESS_AFTER = 3
 """Starts that failed the same way so often rarely succeed by themselves: the way out is told."""
@@ -52,7 +53,7 @@ class Progress:
                         self._warned = True
                         self._say("note: a program that fails is started again; with --restarts 0 it is not")
                 elif phase == "Running":
-                    self._tell_running(text, node_words(view))
+                    self._tell_running(text, brief(node_words(view)))
                 elif stage not in self._told:
                     self._tell_if_it_lasts(stage, text)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kajitori.cli.context import Cli
 from kajitori.cli.words import human_duration, moment, plural
+from kajitori.core.nodelist import brief
 
 _FROM = {
     "similar": "as long as similar runs of its user took lately",
@@ -70,6 +71,6 @@ def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]
         yield "score", f"{place['score']:.3g}"
     kept = answer.get("kept")
     if kept:
-        yield "kept for it", f"{kept['nodes']}; others start there only if they do not delay it"
+        yield "kept for it", f"{brief(kept['nodes'])}; others start there only if they do not delay it"
     expected = in_words(cli, answer.get("expectedAt"))
     yield "expected to start", f"{expected}, if all takes as long as expected" if expected else "nobody can tell"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,6 +59,26 @@ def age(text: str | None, now: datetime) -> str:
 def status_of(run: View) -> Mapping[str, Any]:
     """Its status, empty before the controller has written one."""
     return run.get("status") or {}
+
+
+def guarantee_rows(
+    guarantees: Iterable[Mapping[str, Any]],
+) -> Iterator[tuple[str, str, int, int, Callable[[int], str], str]]:
+    """Of each resource that a team is guaranteed: team, what it is, how much, how much is used, how such an amount is
+    written, and what is used beyond it, in words."""
+    for each in guarantees:
+        kinds: tuple[tuple[str, str, Callable[[int], str]], ...] = (
+            ("gpus", f"{each.get('gpuType') or 'any'} GPUs", str),
+            ("cpuMillis", "cores", cpu_words),
+            ("memoryBytes", "memory", round_memory),
+            ("nodes", "whole nodes", str),
+        )
+        for key, what, shown in kinds:
+            amount = each.get(key)
+            if amount is not None:
+                beyond = amount["used"] - amount["total"]
+                borrowed = f"{shown(beyond)} borrowed" if beyond > 0 else ""
+                yield each["namespace"], what, amount["total"], amount["used"], shown, borrowed
 
 
 def controller_words(controller: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,6 +20,8 @@ from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS
 from kajitori.monitoring.controller import ControllerMetrics
+
+log = logging.getLogger(__name__)
 
 STATUS_INTERVAL = timedelta(seconds=1)
 """A Run is written at most this often while only its counts change (rule 8)."""
@@ -105,9 +108,13 @@ class Statuses:
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
         if _told(status) != _told(old) or run.status is None:
             setbacks = status.interruptions > old.interruptions or status.restarts > old.restarts
-            kind = "Warning" if status.phase is Phase.FAILED or setbacks else "Normal"
+            is_bad = status.phase is Phase.FAILED or setbacks or status.reason is Reason.PREEMPTED
             reason = status.reason.value or status.phase.value
-            self._events.say(about, kind, reason, status.message or status.phase.value)
+            message = status.message or status.phase.value
+            self._events.say(about, "Warning" if is_bad else "Normal", reason, message)
+            extra = {"run": f"{meta.namespace}/{meta.name}", "phase": status.phase.value, "reason": reason}
+            level = logging.INFO if is_bad else logging.DEBUG
+            log.log(level, "run %s/%s: %s: %s", meta.namespace, meta.name, reason, message, extra=extra)
         request, last = status.node_request, old.node_request
         if request is not None and request.state in _REQUESTS and (last is None or last.state is not request.state):
             self._events.say(about, *_REQUESTS[request.state], says(request))
@@ -224,9 +231,12 @@ def _reason_of(status: RunStatus) -> str:
 
 
 def _told(status: RunStatus) -> tuple[object, ...]:
-    """What of a status is told in an Event where it changes; of members that give way to another run, too."""
+    """What of a status is told in an Event when it changes. A preemption is told once, when it is decided: that members
+    end for it, and that the run waits then, is the same news. Members of a sweep may give way to several runs."""
     asked = status.gives_way if status.reason is Reason.PREEMPTED else None
-    return status.phase, status.reason, asked.uid if asked is not None else ""
+    if asked is not None:
+        return "", status.reason, asked.uid
+    return status.phase, status.reason, ""
 
 
 def _turning_point(status: RunStatus) -> tuple[object, ...]:

@@ -28,12 +28,24 @@ Amounts = tuple[int, ...]
 _NOTHING: Amounts = (0, 0, 0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A guarantee, and how much its team uses of what it is about."""
+
+    guarantee: Guarantee
+    held: Amounts
+    within: Amounts
+    """The part of it that stands within the guarantee; the rest is borrowed."""
+
+
 @dataclass(slots=True)
 class _Held:
     """One guarantee, and what its team holds of what it is about."""
 
     of: Guarantee
     amounts: Amounts = _NOTHING
+    within: Amounts = _NOTHING
+    """The part of it that stands within."""
 
     def reaches_for(self, more: Amounts) -> bool:
         """Whether the team stays within it with so much more."""
@@ -64,13 +76,16 @@ class Guaranteed:
                 self._count(held, team.running)
 
     def _count(self, held: _Held, running: Iterable[Running]) -> None:
-        within = _NOTHING
         for gang in running:
             amounts = self._held_by(gang, held.of)
             held.amounts = _sum(held.amounts, amounts)
-            if any(amounts) and _is_within(_sum(within, amounts), held.of):
-                within = _sum(within, amounts)
+            if any(amounts) and _is_within(_sum(held.within, amounts), held.of):
+                held.within = _sum(held.within, amounts)
                 self._within.add((gang.key, gang.rank))
+
+    def holdings(self) -> list[Holding]:
+        """Return what each team holds of each of its guarantees, in policy's order of teams."""
+        return [Holding(each.of, each.amounts, each.within) for t in self._teams.values() for each in t.guarantees]
 
     def is_borrowed(self, gang: Running) -> bool:
         """Whether it holds what its team is not guaranteed."""

@@ -11,6 +11,7 @@ Unlike theirs, the list is in order and may name a node several times: position 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -33,6 +34,20 @@ def compress(names: Iterable[str]) -> str:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a node's name")
     return ",".join(_items(counted))
+
+
+BRIEF_LENGTH = 80
+"""Characters of a node list in the middle of a sentence."""
+
+
+def brief(text: str, *, length: int = BRIEF_LENGTH) -> str:
+    """A compact list cut to about this many characters, with how many more nodes there are: `a,b,c and 61 more`."""
+    if len(text) <= length:
+        return text
+    names = list(dict.fromkeys(expand(text)))
+    fit = bisect_right(range(1, len(names)), length, key=lambda count: len(compress(names[:count])))
+    shown = max(1, fit)
+    return f"{compress(names[:shown])} and {len(names) - shown} more" if shown < len(names) else compress(names)
 
 
 def expand(text: str, *, limit: int = EXPANSION_LIMIT) -> list[str]:

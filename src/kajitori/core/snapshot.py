@@ -86,13 +86,13 @@ class NodeFacts:
 
     @property
     def out_of_order(self) -> str:
-        """Why it takes no work, in a word or two; empty where it does."""
+        """Why it takes no work, in a word or two; empty where it does. Broken goes before cordoned."""
         if not self.ready:
             return "not ready"
-        if not self.schedulable:
-            return "cordoned"
         if unhealthy := [taint for taint in self.out if taint.key == TAINT_UNHEALTHY]:
             return f"unhealthy: {unhealthy[0].value}" if unhealthy[0].value else "unhealthy"
+        if not self.schedulable:
+            return "cordoned"
         return "not tested yet" if self.out else ""
 
 

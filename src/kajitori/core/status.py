@@ -175,6 +175,15 @@ class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_on
     """When the last of these attempts ended."""
 
 
+class Setback(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """The last time that an attempt, or of a sweep a member, ended otherwise than wanted and the run went on."""
+
+    reason: str
+    message: str = ""
+    attempt: int = 0
+    at: str = ""
+
+
 class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
     """How the members of a sweep stand, as ranges of indices (`0-511,600`). Who is in none of these was not started
     yet, or runs. At worst a member takes twelve bytes."""
@@ -220,6 +229,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     findings: list[Finding] = []
     memory: MemoryPeak | None = None
     """What members needed; None until somebody has seen it."""
+    setback: Setback | None = None
+    """Why it was interrupted or started again last; it stays when the run runs again."""
     gives_way: GivesWay | None = None
     """Whom it was asked to give way to; until it starts again. Members of a sweep may give way to several."""
     resize: Resize | None = None

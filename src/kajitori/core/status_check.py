@@ -88,6 +88,10 @@ def _faults(status: RunStatus) -> Iterator[str]:
             yield f"members.{name} is {getattr(status.members, name)}"
     for name in _TIMES:
         yield from _time_faults(name, getattr(status, name))
+    if status.setback is not None:
+        if not 0 <= status.setback.attempt < _LARGEST:
+            yield f"setback.attempt is {status.setback.attempt}"
+        yield from _time_faults("setback.at", status.setback.at)
     if status.memory is not None:
         yield from _memory_faults(status.memory)
     for asked in status.gives_way.each if status.gives_way is not None else ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _ELSEWHERE = {
@@ -62,8 +62,13 @@ def did_you_mean(word: str, known: Iterable[str], *, shown: int = 20) -> str:
         return f"did you mean {near}?"
     if not names:
         return ""
+    return f"known: {first_few(names, shown)}"
+
+
+def first_few(names: Sequence[str], shown: int = 5) -> str:
+    """The first of them, and how many more there are: `a, b, c and 12 more`."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return f"known: {', '.join(names[:shown])}{more}"
+    return f"{', '.join(names[:shown])}{more}"
 
 
 def _letters(word: str) -> str:

@@ -264,6 +264,29 @@ class ClusterView:
                 since=pod.status.start_time or meta.creation_timestamp,
             )
 
+    def promised_uses(self) -> dict[str, list[Use]]:
+        """What members that are still starting will take, by node: nobody else can have it, though no bound Pod shows
+        it yet. What an elastic gang's next attempt will have is among it."""
+        found: dict[str, list[Use]] = {}
+        for promise in self.promises():
+            namespace, _, name = promise.run.partition("/")
+            run = self._mirror.runs.get((namespace, name))
+            status = run.status if run is not None else None
+            since = status.attempt.planned_at if status is not None and status.attempt is not None else ""
+            for node in promise.nodes:
+                use = Use(
+                    node=node,
+                    holder=promise.run,
+                    owner=run.owner if run is not None else "",
+                    is_run=True,
+                    cpu_millis=promise.member.cpu_millis,
+                    memory_bytes=promise.member.memory_bytes,
+                    gpus=promise.member.gpus,
+                    since=since,
+                )
+                found.setdefault(node, []).append(use)
+        return found
+
     def earlier(
         self, spec: RunSpec | None, namespace: str, owner: str, *, than: RunObject | None = None
     ) -> tuple[EarlierRun, ...]:

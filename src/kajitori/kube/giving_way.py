@@ -18,6 +18,7 @@ from kajitori.core.choosing import Rows
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.progress import members_of, was_asked
 from kajitori.core.giving_way import Request, Requests, Settled, Wanting, ask, settle
+from kajitori.core.guarantees import Guaranteed, Holding
 from kajitori.core.limit_policy import PriorityWord
 from kajitori.core.nodelist import compress_ranks
 from kajitori.core.planner import MemberRequest, occupy
@@ -172,6 +173,11 @@ class GivingWay:
         for placement in look.schedule.placements:
             occupy(state, runs[placement.key].request.member, placement.nodes)
         return ask(state, queue, gangs, policy.preemption, policy.guarantees)
+
+    def guarantees(self, now: datetime) -> list[Holding]:
+        """Return policy's guarantees, each with what its team uses of it now."""
+        promised = self._cluster.policy.guarantees
+        return Guaranteed(promised, self._cluster.table(), self.running(now)).holdings() if promised else []
 
     def words_for(self, key: str) -> str:
         """What is said of those who give way to a run; nothing where nobody does."""

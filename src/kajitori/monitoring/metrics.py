@@ -26,6 +26,8 @@ NODES = "kajitori_nodes"
 NODES_SUSPECTED = "kajitori_nodes_suspected"
 NODE_TESTS = "kajitori_node_tests"
 GPUS = "kajitori_gpus"
+GUARANTEED = "kajitori_guaranteed"
+GUARANTEED_USED = "kajitori_guaranteed_used"
 
 TRAFFIC_POD = "kajitori_traffic_pod"
 TRAFFIC_RUN = "kajitori_traffic_run"
@@ -136,6 +138,22 @@ def node_tests() -> GaugeMetricFamily:
     """Nodes by how their test stands."""
     return GaugeMetricFamily(
         NODE_TESTS, "Nodes, by their test (asked, testing, passed, failed, untested).", labels=("state",)
+    )
+
+
+def guaranteed() -> GaugeMetricFamily:
+    """What teams are guaranteed: as many series as policy has guarantees, times the resources that they name."""
+    return GaugeMetricFamily(
+        GUARANTEED,
+        "What policy guarantees, by team, GPU type (empty: any) and resource (gpus, cores, memory_bytes, nodes).",
+        labels=("team", "type", "resource"),
+    )
+
+
+def guaranteed_used() -> GaugeMetricFamily:
+    """Above what is guaranteed, the rest is borrowed."""
+    return GaugeMetricFamily(
+        GUARANTEED_USED, "How much of that the team's runs use; more is borrowed.", labels=("team", "type", "resource")
     )
 
 

@@ -8,7 +8,10 @@ from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import attempts, node, pod, run
 
 from kajitori.api.context import Remembered
+from kajitori.core.policy import parse_policy
 from kajitori.core.status import template_text
+
+GPUS_8 = {"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}}
 
 
 async def get(world: World, path: str) -> Any:
@@ -258,6 +261,71 @@ async def test_metrics_follow_the_cluster_and_name_nobody(world: World) -> None:
     )
     assert "bert" not in text
     assert "ada" not in text
+
+
+async def test_an_unhealthy_node_counts_as_one_whatever_else_it_is(world: World) -> None:
+    """It needs somebody; that it is cordoned as well, or not ready, is told with it."""
+    unhealthy = {"key": "kajitori.dev/unhealthy", "value": "GpuLost", "effect": "NoSchedule"}
+    for name, cordoned, ready in (("g1", True, True), ("g2", False, False), ("g3", False, True)):
+        sick = node(name, gpus=8, gpu_type="h100", cordoned=cordoned, ready=ready)
+        sick["spec"] = {**sick.get("spec", {}), "taints": [unhealthy]}
+        world.kubernetes.put("nodes", sick)
+    await world.caught_up()
+    text = (await world.http.get("/metrics")).text
+    assert 'kajitori_nodes{state="unhealthy"} 3.0' in text
+    assert 'kajitori_nodes{state="cordoned"} 0.0' in text
+    assert 'kajitori_nodes{state="notReady"} 0.0' in text
+    found = {each["name"]: each["why"] for each in (await get(world, "/v1/nodes"))["items"]}
+    assert found["g1"] == "unhealthy: GpuLost; cordoned"
+
+
+async def test_gpus_of_members_that_are_still_starting_are_used(world: World) -> None:
+    """From the moment that the attempt is stored: on the board, of the node, in metrics; each once when it is bound."""
+    template = template_text({"spec": {"containers": [{"name": "main", "resources": GPUS_8}]}})
+    attempt = {"number": 1, "nodes": "g[1-2]", "template": template, "plannedAt": "2026-11-21T10:00:00Z"}
+    starting = {"phase": "Starting", "attempts": 1, "attempt": attempt, "members": {"total": 2}}
+    gang = run("bert", owner="ada", replicas=2, resources={"gpu": 8}) | {"status": starting}
+    made = world.kubernetes.put("runs", gang)
+    for bound in (0, 1):
+        if bound:
+            world.kubernetes.put("pods", pod(made, node="g1", phase="Pending", gpus=8))
+        await world.caught_up()
+        world.clock.now += 10
+        board = await get(world, "/v1/gpus")
+        assert board["types"] == [{"type": "h100", "total": 16, "used": 16, "free": 0, "broken": 0}], bound
+        (user,) = board["users"]
+        assert (user["owner"], user["gpus"], user["runs"][0]["nodes"]) == ("ada", 16, "g[1-2]")
+        nodes = {each["name"]: each["gpus"]["used"] for each in (await get(world, "/v1/nodes"))["items"]}
+        assert nodes == {"g1": 8, "g2": 8, "n1": 0}
+        assert (await get(world, "/v1/nodes/g2"))["gpus"] == {"total": 8, "used": 8}
+        text = (await world.http.get("/metrics")).text
+        assert 'kajitori_gpus{state="free",type="h100"} 0.0' in text
+
+
+async def test_what_teams_are_guaranteed_and_use_of_it(world: World) -> None:
+    """On the board, by team, in metrics, and for whoever waits for it."""
+    rules = {"guarantees": [{"namespace": "team", "gpuType": "h100", "gpus": 4}, {"namespace": "nlp", "cpu": 16}]}
+    world.api.policy.complete(lambda _: parse_policy(rules))
+    status: dict[str, Any] = {"phase": "Running", "members": {"total": 1, "running": 1}}
+    status["startedAt"] = "2026-11-21T10:00:05Z"
+    template = template_text({"spec": {"containers": [{"name": "main", "resources": GPUS_8}]}})
+    held = attempts(1, **status)
+    held["attempt"] |= {"nodes": "g1", "template": template}
+    made = world.kubernetes.put("runs", run("bert", owner="ada", resources={"gpu": 8}) | {"status": held})
+    world.kubernetes.put("pods", pod(made, node="g1", gpus=8))
+    world.kubernetes.put("runs", run("next", replicas=2, resources={"gpu": 8}))
+    await world.caught_up()
+    board = await get(world, "/v1/gpus")
+    mine = {"namespace": "team", "gpuType": "h100", "gpus": {"total": 4, "used": 8}}
+    nothing_of = {"cpuMillis": None, "memoryBytes": None, "nodes": None}
+    assert board["guarantees"][0] == mine | nothing_of
+    assert board["guarantees"][1]["cpuMillis"] == {"total": 16_000, "used": 0}
+    assert [(each["namespace"], each["gpus"], each["types"]) for each in board["teams"]] == [("team", 8, {"h100": 8})]
+    text = (await world.http.get("/metrics")).text
+    assert 'kajitori_guaranteed{resource="gpus",team="team",type="h100"} 4.0' in text
+    assert 'kajitori_guaranteed_used{resource="gpus",team="team",type="h100"} 8.0' in text
+    assert 'kajitori_guaranteed{resource="cores",team="nlp",type=""} 16.0' in text
+    assert (await get(world, "/v1/runs/team/next/explain"))["guarantees"] == [mine | nothing_of]
 
 
 async def test_how_far_the_mirror_lags_is_measured(world: World) -> None:

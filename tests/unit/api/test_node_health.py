@@ -127,14 +127,15 @@ async def test_all_that_can_be_tested_are_asked_at_once(world: World) -> None:
 async def test_what_cannot_be_tested_is_said_with_the_way_out(world: World) -> None:
     """Of every node that was named; then none is tested."""
 
-    async def said(*nodes: str) -> list[tuple[str, str]]:
-        response = await world.http.post("/v1/preflight", json={"nodes": nodes})
+    async def said(*nodes: str, every: bool = False) -> list[tuple[str, str]]:
+        response = await world.http.post("/v1/preflight", json={"all": True} if every else {"nodes": nodes})
         assert (response.status_code, response.json()["code"]) == (422, "Invalid")
         return [(fault["message"], fault["hint"]) for fault in response.json()["faults"]]
 
-    ((message, hint),) = await said("g1")
-    assert message == "g1 can't be tested: policy names no image for tests"
-    assert hint == "ask the operators to name one under preflight in it"
+    for answer in (await said("g1", "g2"), await said(every=True)):
+        ((message, hint),) = answer
+        assert message == "policy names no image for tests, so no node can be tested"
+        assert hint.startswith("add to the policy: preflight: {image: REGISTRY/IMAGE")
     use_test(world, nodes={"pool": "gpu"})
     ((message, _),) = await said("g1")
     assert message == "g1 can't be tested: policy tests only nodes with pool=gpu"

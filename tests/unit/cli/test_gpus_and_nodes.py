@@ -48,9 +48,34 @@ def test_gpus_wide_tells_since_when() -> None:
     """Wide lists the runs that hold GPUs, where and since when."""
     result = invoke(FakeWebApi(answers={"GET /v1/gpus": BOARD}), "gpus", "-o", "wide")
     assert printed(result.stdout)[-2:] == [
-        "RUN    USER    GPUS   TYPE   SINCE      NODES",
-        "bert   alice     32   h100   24 hours   gpu-[1-4]",
+        "RUN    USER    TEAM     GPUS   TYPE   SINCE      NODES",
+        "bert   alice   vision     32   h100   24 hours   gpu-[1-4]",
     ]
+
+
+GUARANTEES = [
+    {"namespace": "vision", "gpuType": "h100", "gpus": {"total": 16, "used": 32}},
+    {"namespace": "data", "cpuMillis": {"total": 64000, "used": 500}, "memoryBytes": {"total": 2**38, "used": 0}},
+]
+
+
+def test_gpus_by_team_and_what_teams_are_guaranteed() -> None:
+    """What a team uses beyond its guarantee is borrowed; long lists of runs are cut, unless all are wanted."""
+    runs = [{"name": f"run-{number}", "namespace": "vision", "gpus": 4, "type": "h100"} for number in range(8)]
+    team = {"namespace": "vision", "gpus": 32, "types": {"h100": 32}, "runs": runs}
+    board = BOARD | {"teams": [team], "guarantees": GUARANTEES}
+    result = invoke(FakeWebApi(answers={"GET /v1/gpus": board}), "gpus", "--by", "team")
+    assert printed(result.stdout)[4:] == [
+        "TEAM     GPUS                TYPES     RUNS",
+        "vision     32   ██░░░░░░░░   32 h100   run-0, run-1, run-2, run-3, run-4 and 3 more",
+        "",
+        "TEAM     IS GUARANTEED   AMOUNT   IN USE                BEYOND IT",
+        "vision   h100 GPUs           16       32   ██████████   16 borrowed",
+        "data     cores               64      0.5   █░░░░░░░░░",
+        "data     memory           256Gi        0   ░░░░░░░░░░",
+    ]
+    wide = invoke(FakeWebApi(answers={"GET /v1/gpus": board}), "gpus", "--by", "team", "-o", "wide")
+    assert "run-6, run-7" in wide.stdout
 
 
 def test_gpus_of_a_cluster_without() -> None:

@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving
 
 from kajitori.controllers.statuses import BUSY_INTERVAL, STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
-from kajitori.core.gang import give_way
+from kajitori.core.gang import give_way, keep_waiting
 from kajitori.core.node_request import NodeRequest, RequestState
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus
@@ -197,7 +197,7 @@ async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) ->
             (second, msgspec.structs.replace(second, message="x")),
         ):
             await statuses.write(run_of("9", before), after)
-        assert told == [("Normal", "Preempted"), ("Normal", "Preempted")]
+        assert told == [("Warning", "Preempted"), ("Warning", "Preempted")]
 
 
 async def test_what_is_written_is_counted_by_its_reason() -> None:
@@ -224,3 +224,24 @@ def counted(metrics: ControllerMetrics, name: str) -> dict[str, float]:
     """A counter's values by its only label."""
     samples = (sample for family in metrics.registry.collect() for sample in family.samples if sample.name == name)
     return {next(iter(sample.labels.values())): sample.value for sample in samples}
+
+
+async def test_a_preemption_is_one_event_and_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is decided, with whom it is for; not again when its members end for it, nor when the run waits."""
+    scene, told = Scene(), list[tuple[str, str]]()
+    monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: told.append((reason, message)))
+    asked = GivesWay(to="nlp/gpt", uid="u2", who="nlp/gpt (high, of bob)")
+    first = give_way(RUNNING, asked)
+    ending = msgspec.structs.replace(first, phase=Phase.RESTARTING, interruptions=1)
+    waits = keep_waiting(ending, Reason.WAITING_FOR_GPU, "needs 8 h100")
+    assert waits.reason is Reason.PREEMPTED and waits.message.startswith("gave way to nlp/gpt (high, of bob)")
+    async with scene.statuses() as (statuses, _):
+        with caplog.at_level("INFO", "kajitori"):
+            for before, after in ((RUNNING, first), (first, ending), (ending, waits)):
+                await statuses.write(run_of("9", before), after)
+    assert told == [("Preempted", "gives way to nlp/gpt (high, of bob)")]
+    (record,) = caplog.records
+    assert record.getMessage() == "run vision/bert: Preempted: gives way to nlp/gpt (high, of bob)"
+    assert vars(record)["run"] == "vision/bert"

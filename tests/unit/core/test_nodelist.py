@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.nodelist import compress, compress_ranks, expand, expand_ranks
+from kajitori.core.nodelist import BRIEF_LENGTH, brief, compress, compress_ranks, expand, expand_ranks
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,23 @@ def test_a_negative_rank() -> None:
     """No rank is negative."""
     with pytest.raises(ValueError):
         compress_ranks([1, -1])
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([f"gpu-{number}" for number in range(7000)], "gpu-[0-6999]"),
+        (["a", "b"], "a,b"),
+        ([f"ip-{number * 7919 % 997}" for number in range(64)], None),
+        (["x" * 100, "y" * 100], "x" * 100 + " and 1 more"),
+    ],
+)
+def test_a_long_list_is_cut_in_the_middle_of_a_sentence(names: list[str], text: str | None) -> None:
+    """By characters, not by nodes; how many more there are is told."""
+    cut = brief(compress(names))
+    if text is not None:
+        assert cut == text
+    else:
+        shown, _, more = cut.partition(" and ")
+        assert len(shown) <= BRIEF_LENGTH
+        assert len(expand(shown)) + int(more.removesuffix(" more")) == len(names)

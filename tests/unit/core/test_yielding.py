@@ -25,7 +25,7 @@ from kajitori.core.gang import (
     place_on,
 )
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState
+from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, Setback, SweepState
 
 ASKED = GivesWay(to="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z")
 WORDS = "gives way to vision/urgent (high, of ana)"
@@ -94,6 +94,23 @@ def test_however_its_members_answer_it_goes_back_to_its_place(members: Sequence[
     back = step(told)
     assert back.actions == (NeedsNodes((0, 1), {0: "n0", 1: "n1"}, frozenset()),)
     assert back.status.queued_at == "2026-11-21T10:00:00Z"
+
+
+def test_why_it_was_interrupted_is_known_when_it_runs_again() -> None:
+    """In its status: the reason, in words, which attempt, and when. The next interruption takes its place."""
+    told = after(asked(), step(asked(), member(0, terminating=True), member(1)))
+    placed = place_on(told.status, (0, 1), "n[2-3]", {}, 0, 2, NOW + timedelta(minutes=5))
+    assert placed.attempt is not None
+    made = msgspec.structs.replace(placed, attempt=msgspec.structs.replace(placed.attempt, created=True))
+    runs = step(replace(told, status=made), member(0, attempt=2), member(1, attempt=2))
+    assert (runs.status.phase, runs.status.gives_way) == (Phase.RUNNING, None)
+    expected = Setback(reason="Preempted", message=WORDS, attempt=1, at="2026-11-21T12:00:00Z")
+    assert runs.status.setback == expected
+    lost = member(1, FAILED, attempt=2, reason=Reason.NODE_LOST, message="node n3 is gone")
+    again = step(after(replace(told, status=made), runs), member(0, attempt=2), lost)
+    assert again.status.setback is not None
+    assert (again.status.setback.reason, again.status.setback.attempt) == ("NodeLost", 2)
+    assert again.status.setback.message == "member 1: node n3 is gone"
 
 
 def test_what_ends_it_anyway_does() -> None:

@@ -12,6 +12,7 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
 from kajitori.cli.terminal import echo, heading
+from kajitori.core.suggest import first_few
 
 if TYPE_CHECKING:
     from kajitori.cli.http import Api
@@ -89,15 +90,26 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
             ("Expected", expected),
             ("Ended", _ago(words.age(status.get("finishedAt"), now))),
             ("Restarts", restarts),
+            ("Interrupted", _setback(status.get("setback") or {}, now)),
             ("Last attempt" if is_queued else "Attempt", str(attempt.get("number") or "")),
             ("Last nodes" if is_queued else "Nodes", words.node_words(view)),
-            ("Avoids", ", ".join(f"{node} ({count} failures)" for node, count in _avoided(status).items())),
+            ("Avoids", first_few([f"{node} ({count} failures)" for node, count in _avoided(status).items()])),
             ("GPUs", words.gpu_words(view)),
             ("Memory", _peak(view, now)),
             ("Network", _network(status)),
             ("Asked for", words.command_line(view)),
         )
     )
+
+
+def _setback(setback: Mapping[str, Any], now: datetime) -> str:
+    """Why it was interrupted or started again last."""
+    from kajitori.cli import words
+
+    if not setback:
+        return ""
+    why = ", ".join(filter(None, (str(setback.get("reason") or ""), str(setback.get("message") or ""))))
+    return f"{_ago(words.age(setback.get('at'), now))}, attempt {setback.get('attempt', 0)}: {why}"
 
 
 def _network(status: Mapping[str, Any]) -> str:

@@ -81,11 +81,13 @@ def _asks(item: dict[str, Any]) -> str:
 
 def _note(item: dict[str, Any]) -> str:
     """What is special about it."""
+    from kajitori.core.nodelist import brief
+
     notes = []
     if item["place"]["overdue"]:
         notes.append("waited longest, too long")
     if item.get("kept"):
-        notes.append(f"{item['kept']['nodes']} kept for it")
+        notes.append(f"{brief(item['kept']['nodes'])} kept for it")
     if item["behind"]:
         more = f" and {len(item['behind']) - 1} more" if len(item["behind"]) > 1 else ""
         notes.append(f"would delay {item['behind'][0]}{more}")

@@ -89,6 +89,7 @@ def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) ->
     from kajitori.cli.explanation import print_explanation
     from kajitori.cli.words import plural
     from kajitori.core.array import parse_array
+    from kajitori.core.nodelist import brief
 
     start = answer.get("start") or {}
     if not answer.get("starts"):
@@ -102,7 +103,7 @@ def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) ->
         members = f"{fit} of {size or most} members"
     spread = [plural(count, label.rpartition("/")[2]) for label, count in (answer.get("domains") or {}).items()]
     when = "as soon as a controller is back" if start.get("controller") else "now"
-    echo(f"It would start {when}: {members} on {answer['nodes']}{f', in {_listed(spread)}' if spread else ''}")
+    echo(f"It would start {when}: {members} on {brief(answer['nodes'])}{f', in {_listed(spread)}' if spread else ''}")
 
 
 def _listed(words: list[str]) -> str:

@@ -29,6 +29,7 @@ from kajitori.core.gang.progress import (
     start_patience_seconds,
     started,
     starting,
+    with_setback,
     worst_of,
 )
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMembers, Member, MemberState, Run, Step
@@ -241,6 +242,7 @@ def failed_to_create(run: Run, status: RunStatus, reason: Reason, message: str, 
     Of a service, members of earlier attempts are left alone.
     """
     step = failed_start(run, msgspec.structs.replace(status), reason, message, now)
+    step = replace(step, status=with_setback(status, step.status, now))
     attempt = status.attempt
     if run.type != "service" or attempt is None:
         return step

@@ -21,6 +21,7 @@ from kajitori.core.gang.progress import (
     finish,
     say,
     stop_members,
+    with_setback,
     with_time_ran,
 )
 from kajitori.core.gang.service import service_step
@@ -34,7 +35,7 @@ from kajitori.core.times import format_time, parse_time
 def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     """What a run needs next. `members` are all Pods whose owner is this run, of whatever attempt."""
     step = _next_step(run, members, now)
-    return replace(step, status=with_time_ran(run, step.status, now))
+    return replace(step, status=with_setback(run.status, with_time_ran(run, step.status, now), now))
 
 
 def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
@@ -99,6 +100,7 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
         restarts=0,
         failed_starts=0,
         not_before="",
+        setback=None,
         gives_way=None,
         resize=None,
         exit_code=None,

@@ -22,6 +22,7 @@ from kajitori.core.status import (
     Notable,
     Ran,
     RunStatus,
+    Setback,
     template_text,
 )
 from kajitori.core.times import format_time, parse_time
@@ -37,6 +38,9 @@ _REMEMBERED_NODES = 64
 _REMEMBERED_STARTS = 8
 
 _ASKS_SHOWN = 3
+
+SETBACK_LENGTH = 300
+"""Characters that are kept of why a run was interrupted."""
 
 _RANKS_SHOWN = 40
 """Characters of a list of members; of a longer one their number is told."""
@@ -81,6 +85,20 @@ def place_on(
         gives_way=None,
         resize=None,
     )
+
+
+def with_setback(before: RunStatus, status: RunStatus, now: datetime) -> RunStatus:
+    """The status with why the run was interrupted or is started again, if that has just happened."""
+    happened = status.restarts + status.interruptions > before.restarts + before.interruptions
+    if not happened or status.reason is Reason.GROWS:
+        return status
+    reason, message = status.reason.value, status.message
+    if status.sweep is not None and status.notable and status.reason is not Reason.PREEMPTED:
+        newest = max(status.notable, key=lambda each: each.since)
+        reason, message = newest.reason, f"member {newest.rank}: {newest.message or newest.reason}"
+    number = status.attempt.number if status.attempt is not None else 0
+    setback = Setback(reason=reason, message=message[:SETBACK_LENGTH], attempt=number, at=format_time(now))
+    return msgspec.structs.replace(status, setback=setback)
 
 
 def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
