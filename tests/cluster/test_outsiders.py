@@ -90,6 +90,7 @@ class Scene:
         bodies: dict[str, dict[str, Any]] = {
             "/v1/runs": asked,
             "/v1/what-if": asked,
+            "/v1/secrets": {"namespace": self.world.namespace, "name": "intruder", "data": {"key": "eA=="}},
             "/v1/preflight": {"nodes": [next(iter(self.world.nodes_of(RUN)))]},
             "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},

@@ -29,6 +29,7 @@ PEOPLE = {
     "vera": ("kajitori-viewer",),
     "ada": ("kajitori-user", "kajitori-user-checkpoints"),
     "grace": ("kajitori-user",),
+    "sofia": ("kajitori-user", "kajitori-user-secrets"),
 }
 """Who has which roles, in the namespace of the tests."""
 SPEC: dict[str, Any] = {
@@ -143,9 +144,29 @@ async def test_a_checkpoint_goes_only_with_who_may_delete_it(town: Town) -> None
         await world.until(lambda name=run: world.run(name) is None, f"{run} gone")  # type: ignore[misc]
     assert not await _is_going(town, names.checkpoint_claim("of-grace")), "it outlives its run"
     async with town.client("ada") as ada:
-        for forbidden in (ada.list(CLAIMS, world.namespace), ada.delete(PODS, "theirs-1-0", world.namespace)):
+        for forbidden in (ada.list(SECRETS, world.namespace), ada.delete(PODS, "theirs-1-0", world.namespace)):
             with pytest.raises(Forbidden):
                 await forbidden
+
+
+async def test_secrets_are_for_who_may_have_them(town: Town) -> None:
+    """With the role a secret is made, replaced, seen without its value, used and deleted; without it none of that."""
+    world, file = town.stage.world, town.stage.world.folder / "value"
+    file.write_text("s3cr3t")
+    made = ("secret", "create", "wandb", "--from-file", f"key={file}")
+    refused = [await town.kaji("grace", *words) for words in (made, ("secret", "ls"), ("secret", "rm", "wandb"))]
+    assert [answer.code for answer in refused] == [2, 2, 2], refused
+    assert (await town.kaji("sofia", *made)).code == 0
+    assert (await town.kaji("sofia", *made)).code == 2, "it is there"
+    assert (await town.kaji("sofia", *made, "--replace")).code == 0
+    listed = await town.kaji("sofia", "secret", "ls")
+    assert "wandb" in listed.out and "key" in listed.out and "s3cr3t" not in listed.out, listed
+    used = await town.kaji("sofia", "run", "-d", "--name", "tracked", "--secret", "wandb", "bert:3", "train")
+    assert used.code == 0, used
+    await world.until(lambda: world.run("tracked") is not None, "the run is known")
+    assert "used by tracked" in (await town.kaji("sofia", "secret", "rm", "wandb")).err
+    assert (await town.kaji("sofia", "rm", "-f", "tracked")).code == 0
+    assert (await town.kaji("sofia", "secret", "rm", "wandb")).code == 0
 
 
 async def _is_going(town: Town, claim: str) -> bool:

@@ -140,8 +140,62 @@ class EventList(View, omit_defaults=True):
     """Send it back for older ones; absent on the last page."""
 
 
+class SecretView(View):
+    """A secret, without its values."""
+
+    name: str
+    namespace: str
+    type: str
+    """`Opaque`, or what Kubernetes uses it for."""
+    keys: list[str] | None
+    """Its keys; null if nobody knows them, since another tool made or changed it."""
+    key_count: int
+    created_at: Time
+    used_by: list[str]
+    """Runs of its namespace that have not ended and name it; empty for somebody who may not list runs there."""
+
+
+class SecretList(View):
+    """The secrets of a namespace, by name."""
+
+    namespace: str
+    items: list[SecretView]
+
+
+VolumeKind = Literal["claim", "hostPath", "nfs", "configMap", "secret", "emptyDir", "folder", "checkpoint"]
+
+
+class VolumeView(View, kw_only=True):
+    """Something that runs can mount, or a checkpoint."""
+
+    name: str
+    """What stands behind `-v`: the name of a volume that policy offers, or a folder of the nodes; of a checkpoint its
+    claim."""
+    kind: VolumeKind
+    source: str
+    """Where it lies, in words."""
+    read_only: bool = False
+    state: str = ""
+    """Of claims: Bound, Pending, or Missing if the namespace has none of that name."""
+    size_bytes: int | None = None
+    run: str = ""
+    """Of a checkpoint: its run, which may be gone."""
+    created_at: str = ""
+    used_by: list[str]
+    """Runs of the namespace that have not ended and use it."""
+
+
+class VolumeList(View):
+    """What runs of a namespace can mount."""
+
+    namespace: str
+    items: list[VolumeView]
+    note: str
+    """What is not listed, and why; empty if everything is."""
+
+
 class Deleted(View):
-    """A run that is on its way out."""
+    """Something that is on its way out."""
 
     name: str
     namespace: str

@@ -47,6 +47,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "top": "Show the processes of a member.",
         "port": "Show where members of a run listen.",
     },
+    "What runs use": {
+        "secret": "Make, list and delete secrets for runs.",
+        "volumes": "Show what runs can mount, and their checkpoints.",
+    },
     "The cluster": {
         "gpus": "Show which GPUs are free, and who uses the others.",
         "queue": "Show who waits for nodes, in order.",

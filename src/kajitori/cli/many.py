@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import quote
 
 from kajitori.cli.ending import KILL_SECONDS, NotCarriedOut, deadline, wait_until_gone
 from kajitori.cli.http import Api, Params, run_path
@@ -117,3 +118,19 @@ def delete_each(
         finish=(lambda view: wait_until_gone(api, view, deadline(asked_at, view, KILL_SECONDS))) if wait else None,
         missing_is_fine=force,
     )
+
+
+def delete_named(api: Api, path: str, names: Iterable[str], params: Params) -> int:
+    """Deletes objects that are no runs and prints the name of each; gives the exit code of the first that failed."""
+    errors: list[KajitoriError] = []
+    for name in dict.fromkeys(names):
+        try:
+            api.delete(f"{path}/{quote(name, safe='')}", params)
+        except (Unavailable, Unauthenticated):
+            raise
+        except KajitoriError as error:
+            print_error(error)
+            errors.append(error)
+        else:
+            echo(name)
+    return errors[0].exit_code if errors else 0

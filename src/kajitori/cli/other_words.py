@@ -68,7 +68,7 @@ WORDS: dict[str, Word] = {
     "service": Word(DOCKER, "kaji run -d --type service -n 2 IMAGE"),
     "stack": Word(DOCKER, "kaji run -d -f FILE for each run"),
     "swarm": Word(DOCKER, "kaji nodes, kaji gpus"),
-    "volume": Word(DOCKER, "kaji policy show (which there are), kaji run -v NAME:/data IMAGE"),
+    "volume": Word(DOCKER, "kaji volumes; kaji run -v NAME:/data IMAGE (uses one)"),
     "system": Word(DOCKER, "kaji gpus, kaji nodes, kaji prune (cleans up)"),
     "info": Word(DOCKER, "kaji version, kaji nodes, kaji gpus"),
     "config": Word(DOCKER, "kaji context; kaji policy show (what the operators decided)"),

@@ -238,7 +238,7 @@ def _secrets(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
             yield Fault(f"{field}.name", message, use.name, hint, "SecretRefused")
         elif facts.secrets is not None and use.name not in facts.secrets:
             message = f"this namespace has no Secret {use.name}"
-            hint = did_you_mean(use.name, facts.secrets) or f"kubectl create secret generic {use.name} …"
+            hint = did_you_mean(use.name, facts.secrets) or f"make it: kaji secret create {use.name} KEY"
             yield Fault(f"{field}.name", message, use.name, hint, "SecretNotFound")
         if use.path is not None and policy.mounts.own_path_only:
             message = f"nothing can be mounted at {use.path} here: this machine's processes have no mounts of their own"

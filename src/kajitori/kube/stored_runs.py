@@ -82,6 +82,13 @@ def code_digests(run: RunObject) -> set[str]:
     return found - {""}
 
 
+def secret_names(run: RunObject) -> set[str]:
+    """The Secrets that a stored Run names."""
+    with suppress(msgspec.DecodeError, KeyError, TypeError):  # the spec is refused anyway
+        return {str(use["name"]) for use in msgspec.json.decode(run.spec).get("secrets") or ()}
+    return set()
+
+
 def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus) -> gang.Run:
     """A stored Run as `gang.next_step` takes it."""
     return gang.Run(

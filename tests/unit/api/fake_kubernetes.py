@@ -125,6 +125,7 @@ class FakeKubernetes:
                 app.router.add_post(collection, self._create)
                 app.router.add_get(collection + "/{name}", self._get)
                 app.router.add_patch(collection + "/{name}", self._patch)
+                app.router.add_put(collection + "/{name}", self._put)
                 app.router.add_delete(collection + "/{name}", self._delete)
         return app
 
@@ -182,6 +183,8 @@ class FakeKubernetes:
             each for key, each in self.objects.items() if key[0] == plural and (not namespace or key[1] == namespace)
         ]
         meta = {"resourceVersion": str(next(self._version))}
+        if "as=Table" in request.headers.get("Accept", ""):
+            return web.json_response(_table(items, int(request.query["limit"]), request.query.get("continue", "")))
         return web.json_response({"kind": "List", "metadata": meta, "items": items})
 
     async def _watch(self, request: web.Request, plural: str, namespace: str) -> web.StreamResponse:
@@ -256,10 +259,18 @@ class FakeKubernetes:
             return _status(409, "Conflict", "changed meanwhile")
         return web.json_response(self.put(request.match_info["plural"], _merge(found, patch)))
 
+    async def _put(self, request: web.Request) -> web.Response:
+        plural = request.match_info["plural"]
+        if not self._may(request, "update", plural, request.match_info["namespace"]):
+            return _status(403, "Forbidden", f"may not update {plural}")
+        return web.json_response(self.put(plural, await request.json()))
+
     async def _delete(self, request: web.Request) -> web.Response:
         found = self._found(request)
         if found is None:
             return _status(404, "NotFound", "not found")
+        if not self._may(request, "delete", request.match_info["plural"], request.match_info["namespace"]):
+            return _status(403, "Forbidden", "may not delete")
         self.remove(request.match_info["plural"], request.match_info["name"], request.match_info["namespace"])
         return web.json_response(found)
 
@@ -388,6 +399,22 @@ def _merge(old: Object, patch: Object) -> Object:
         else:
             merged[key] = value
     return merged
+
+
+def _table(items: list[Object], limit: int, after: str) -> Object:
+    """A page of Secrets as `kubectl get` is told of them: titles on the first page only."""
+    begin = int(after or "0")
+    page, rest = items[begin : begin + limit], items[begin + limit :]
+    rows = [
+        {
+            "cells": [each["metadata"]["name"], each.get("type", ""), len(each.get("data") or {}), "5d"],
+            "object": {"kind": "PartialObjectMetadata", "metadata": each["metadata"]},
+        }
+        for each in page
+    ]
+    columns = [{"name": name} for name in ("Name", "Type", "Data", "Age")]
+    meta = {"continue": str(begin + limit)} if rest else {}
+    return {"kind": "Table", "columnDefinitions": columns if not begin else None, "rows": rows, "metadata": meta}
 
 
 def _status(code: int, reason: str, message: str) -> web.Response:

@@ -14,7 +14,7 @@ from kajitori.cli.other_words import DOCKER, SLURM, WORDS, answer
 DOCKERS = """
 attach build builder buildx commit compose config container context cp create diff events exec export history image
 images import info inspect kill load login logout logs manifest network node pause plugin port ps pull push rename
-restart rm rmi run save search service stack start stats stop swarm system tag top trust unpause update version
+restart rm rmi run save search secret service stack start stats stop swarm system tag top trust unpause update version
 volume wait
 """
 SLURMS = """

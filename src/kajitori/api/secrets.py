@@ -1,0 +1,224 @@
+"""Secrets of a namespace: what there is, and new ones. Everything is done in the caller's own name.
+
+No value is ever answered. A list is asked for as a table, in which the API server itself shows no values: so this
+server does not hold them either. Which keys a Secret has stands in an annotation, if it was made here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field, field_validator
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.bodies import json_body
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.paging import Parameters
+from kajitori.api.views import Deleted, SecretList, SecretView, phase_of
+from kajitori.core import names
+from kajitori.core.fields import DnsLabel, ObjectName
+from kajitori.core.texts import dns_subdomain
+from kajitori.core.validation import Document, read, show
+from kajitori.errors import AlreadyExists, Fault, FieldError, Forbidden, InvalidInput, NotFound, WrongState
+from kajitori.kube.client import METADATA_ONLY
+from kajitori.kube.resources import SECRETS
+from kajitori.kube.stored_runs import secret_names
+from kajitori.kube.tables import Row, list_table
+
+router = APIRouter(tags=["secrets"])
+
+OPAQUE = "Opaque"
+MAX_VALUES_BYTES = 512 * 1024
+"""Of all values together; Kubernetes takes 1 MiB."""
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_SHOWN = 5
+
+
+class SecretRequest(Document):
+    """A Secret that somebody makes."""
+
+    name: ObjectName
+    namespace: DnsLabel | None = None
+    """The server's own default if it is left out."""
+    data: dict[str, str] = Field(min_length=1, max_length=1000)
+    """The values by their keys, each in base64."""
+
+    @field_validator("data")
+    @classmethod
+    def _readable(cls, data: dict[str, str]) -> dict[str, str]:
+        """Refuses without saying a value: whoever reads the answer or a log of it may be somebody else."""
+        size_bytes = 0
+        for key, value in data.items():
+            if not _KEY.fullmatch(key) or key in (".", ".."):
+                raise FieldError(f"{show(key)!r} is no key", "use letters, digits, dots, dashes and underscores")
+            try:
+                size_bytes += len(base64.b64decode(value, validate=True))
+            except (binascii.Error, ValueError):
+                raise FieldError(f"the value of {key} is not base64", "encode it: base64 -w0") from None
+        if size_bytes > MAX_VALUES_BYTES:
+            message = f"the values have {size_bytes} bytes together; {MAX_VALUES_BYTES} are allowed"
+            raise FieldError(message, "put large files on a volume", "TooLarge")
+        return data
+
+
+class CreateParameters(Parameters):
+    replace: bool = False
+    """One of this name that is there is replaced, with all of its keys."""
+
+
+class SecretParameters(Parameters):
+    namespace: DnsLabel | None = None
+    """The server's own default if it is left out."""
+
+
+class RemoveParameters(SecretParameters):
+    force: bool = False
+    """Also if a run that has not ended uses it: its next attempt will not start."""
+
+
+@router.get("/v1/secrets", responses=describes(SecretList), summary="The secrets of a namespace, without their values")
+async def list_secrets(api: Shared, user: Caller, query: Annotated[SecretParameters, Query()]) -> Response:
+    """Needs the right to list Secrets: the API server knows no weaker one. `keys` is null if another tool has made the
+    Secret or changed it."""
+    namespace = query.namespace or api.namespace
+    rows = await list_table(user.client, SECRETS, namespace)
+    users = _users(api, namespace) if await user.may("list", namespace) else {}
+    views = [_view(row, namespace, users.get(row.metadata.name, [])) for row in rows]
+    return answer(SecretList(namespace=namespace, items=sorted(views, key=lambda view: view.name)))
+
+
+@router.post(
+    "/v1/secrets",
+    status_code=201,
+    responses=describes(SecretView, status=201),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SecretRequest"}}},
+        }
+    },
+    summary="Make a secret",
+)
+async def create_secret(
+    api: Shared, user: Caller, request: Request, query: Annotated[CreateParameters, Query()]
+) -> Response:
+    """409 if there is one of this name, unless it is to be replaced. No answer holds a value."""
+    wanted, faults, _ = read(SecretRequest, await json_body(request), "")
+    if faults or wanted is None:
+        raise InvalidInput([_silent(fault) for fault in faults])
+    namespace = wanted.namespace or api.namespace
+    document = {
+        "apiVersion": SECRETS.api_version,
+        "kind": SECRETS.kind,
+        "metadata": {
+            "name": wanted.name,
+            "namespace": namespace,
+            "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
+            "annotations": {names.ANNOTATION_SECRET_KEYS: ",".join(sorted(wanted.data))},
+        },
+        "type": OPAQUE,
+        "data": wanted.data,
+    }
+    made = await _write(user, document, replace=query.replace)
+    created_at = str(made["metadata"].get("creationTimestamp") or "")
+    view = SecretView(
+        name=wanted.name,
+        namespace=namespace,
+        type=OPAQUE,
+        keys=sorted(wanted.data),
+        key_count=len(wanted.data),
+        created_at=created_at,
+        used_by=[],
+    )
+    return answer(view, 201)
+
+
+def _silent(fault: Fault) -> Fault:
+    """The fault without what stood there, which may be a value whatever its field is called."""
+    if fault.field in ("name", "namespace"):
+        return fault
+    hint = fault.hint if fault.field == "data" else ""
+    return Fault(fault.field, fault.message, hint=hint, code=fault.code)
+
+
+async def _write(user: User, document: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+    name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
+    try:
+        return await user.client.create(SECRETS, document, namespace)
+    except AlreadyExists:
+        if not replace:
+            hint = f"choose another name, or replace it: kaji secret create --replace {name} …"
+            raise AlreadyExists(f"there is a secret {name!r} in namespace {namespace} already", hint=hint) from None
+    except NotFound as error:
+        raise NotFound(f"there is no namespace {namespace!r}", hint="name one that you may use") from error
+    return await user.client.replace(SECRETS, document)
+
+
+@router.delete(
+    "/v1/secrets/{name}",
+    status_code=202,
+    responses=describes(Deleted, status=202),
+    summary="Delete a secret",
+)
+async def delete_secret(api: Shared, user: Caller, name: str, query: Annotated[RemoveParameters, Query()]) -> Response:
+    """409 if a run that has not ended uses it, unless it is forced."""
+    namespace = query.namespace or api.namespace
+    missing = NotFound(
+        f"there is no secret {show(name)!r} in namespace {namespace}", hint="see them all: kaji secret ls"
+    )
+    if dns_subdomain(name):
+        raise missing
+    if not query.force and await user.may("list", namespace):
+        runs = _users(api, namespace).get(name)
+        if runs and await _is_there(user, namespace, name):
+            more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+            message = f"the secret {name!r} is used by {', '.join(runs[:_SHOWN])}{more}"
+            raise WrongState(message, hint=f"wait until they have ended, or: kaji secret rm -f {name}")
+    try:
+        await user.client.delete(SECRETS, name, namespace)
+    except NotFound:
+        raise missing from None
+    return answer(Deleted(name=name, namespace=namespace), 202)
+
+
+async def _is_there(user: User, namespace: str, name: str) -> bool:
+    """Whether there is such a Secret; True for somebody who may not look."""
+    try:
+        await user.client.request("GET", SECRETS.path(namespace, name), headers={"Accept": METADATA_ONLY})
+    except NotFound:
+        return False
+    except Forbidden:
+        return True
+    return True
+
+
+def _users(api: Api, namespace: str) -> dict[str, list[str]]:
+    """The runs of a namespace that have not ended, by the Secrets that they use."""
+    found: dict[str, list[str]] = {}
+    for (where, run_name), run in sorted(api.mirror.runs.items()):
+        if where == namespace and not phase_of(run).is_final:
+            for name in secret_names(run):
+                found.setdefault(name, []).append(run_name)
+    return found
+
+
+def _view(row: Row, namespace: str, used_by: list[str]) -> SecretView:
+    count = row.cells.get("data")
+    key_count = count if isinstance(count, int) else 0
+    noted = row.metadata.annotations.get(names.ANNOTATION_SECRET_KEYS, "")
+    keys = noted.split(",") if noted else []
+    return SecretView(
+        name=row.metadata.name,
+        namespace=namespace,
+        type=str(row.cells.get("type") or ""),
+        keys=keys if len(keys) == key_count else None,  # else somebody changed it with another tool
+        key_count=key_count,
+        created_at=row.metadata.creation_timestamp,
+        used_by=used_by,
+    )
