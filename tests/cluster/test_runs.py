@@ -146,6 +146,20 @@ async def test_pods_whose_run_is_gone_are_taken_away(world: World) -> None:
     await world.until(lambda: not world.pods("bert"), "its Pods are gone")
 
 
+async def test_a_deleted_run_is_there_until_its_last_pod_is_gone(world: World) -> None:
+    """Whoever hears that the Run is gone finds none of its Pods on the API server."""
+    world.start_controller()
+    await world.submit("wide", replicas=48, resources={"cpu": "10m", "memory": "16Mi"})
+    await world.reaches("wide", Phase.RUNNING)
+    await world.behave("wide-1-3", exit_code="0")
+    await world.until(lambda: world.mirror.pods[world.namespace, "wide-1-3"].is_finished, "one member has ended")
+    uid = world.pods("wide")[0].owner_run_uid
+    await world.client.delete(RUNS, "wide", world.namespace)
+    await world.until(lambda: world.run("wide") is None, "the Run is gone")
+    left = await world.client.list(PODS, world.namespace, label_selector=f"{names.LABEL_RUN_UID}={uid}")
+    assert [pod["metadata"]["name"] for pod in left.items] == []
+
+
 async def test_what_policy_refuses_ends_refused(world: World) -> None:
     """A Run that came by kubectl gains nothing by it: final, with every reason at once, and no Pod."""
     world.start_controller()

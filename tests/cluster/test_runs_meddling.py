@@ -120,6 +120,35 @@ async def test_what_was_edited_while_nobody_looked_goes_with_its_run(world: Worl
     assert not [attempts for attempts in alive if len(attempts) > 1]
 
 
+@pytest.mark.parametrize("led_on", [True, False])
+async def test_a_wiped_status_uses_no_attempt_twice(world: World, led_on: bool) -> None:
+    """Its Pods say how many attempts there were; the members that still run are ended before the next begins. Without
+    Pods whoever led all the time knows it."""
+    first = world.start_controller()
+    await world.submit("bert", replicas=2)
+    await world.reaches("bert", Phase.RUNNING)
+    alive: set[frozenset[int]] = set()
+
+    def note(resource: Resource, namespace: str, name: str) -> None:
+        there = [names.read_pod_name(pod.metadata.name) for pod in pods(world) if not pod.is_finished]
+        alive.add(frozenset(member.attempt for member in there if member is not None))
+
+    world.mirror.on_change(note)
+    if not led_on:
+        await world.kill_controller(first)
+    await world.client.patch(RUNS, "bert", {"status": None}, world.namespace, subresource="status")
+    if not led_on:
+        await world.until(lambda: (run := world.run("bert")) and run.status is None, "its status is gone")
+        first = world.start_controller()
+    status = await world.reaches("bert", Phase.RUNNING, attempt=2)
+    assert (status.attempts, status.members.running) == (2, 2)
+    if led_on:
+        await world.client.delete_collection(PODS, world.namespace, label_selector="", grace_seconds=0)
+        await world.client.patch(RUNS, "bert", {"status": None}, world.namespace, subresource="status")
+        await world.until(lambda: world.status("bert").attempts >= 3, "it begins anew")
+    assert not [attempts for attempts in alive if len(attempts) > 1]
+
+
 async def test_somebody_deletes_all_of_our_pods(world: World) -> None:
     """`kubectl delete pods --all`: the gang comes back as one, and it costs no restart."""
     world.start_controller()

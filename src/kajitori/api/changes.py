@@ -16,7 +16,7 @@ from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
-from kajitori.api.views import Deleted, RunView, StopView, phase_of, run_view
+from kajitori.api.views import Deleted, RunView, StopView, nodes_of, phase_of, run_view
 from kajitori.core import names
 from kajitori.core.fields import Duration
 from kajitori.core.quantity import format_duration
@@ -76,7 +76,7 @@ async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, 
 
     run = await _change(api, user, namespace, name, stopped)
     life, _ = api.cluster.outline(run, run.standing)
-    view = msgspec.structs.asdict(run_view(run))
+    view = msgspec.structs.asdict(run_view(run, nodes_of(api.mirror, run)))
     return answer(StopView(**view, grace_seconds=life.limits.last_grace_seconds))
 
 

@@ -141,7 +141,7 @@ class Api:
         self.host_lists = HostLists(deps.mirror, self.hub, deps.clock)
         self.tickets = TicketReader(deps.client, deps.controller_namespace, deps.clock, deps.mirror.believe)
         self.events = EventFeeds(deps.client)
-        self.renderer = RunRenderer()
+        self.renderer = RunRenderer(self.mirror)
         self.remembered = Remembered(deps.clock, BOARD_SHARE, BOARD_SECONDS)
         self.agents = AgentTokens(deps.client, deps.mirror, deps.agent_account, deps.clock)
         self.leader = deps.leader or LeaderWatch(deps.client, deps.controller_namespace, clock=deps.clock)

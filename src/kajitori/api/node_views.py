@@ -72,6 +72,7 @@ class NodeView(View):
 
     name: str
     ready: bool
+    """Its kubelet says that it is, as `kubectl get nodes` shows it."""
     schedulable: bool
     draining: bool
     """An operator wants it emptied: runs are moved away."""

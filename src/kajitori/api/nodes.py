@@ -150,6 +150,8 @@ def node_views(api: Api) -> Iterator[NodeView]:
 def why_no_work(facts: NodeFacts, node: Node, policy: Policy) -> str:
     """Why nothing new is placed on a node; empty where it takes work. Taints keep only those out that do not tolerate
     them, so they are no reason of this kind, but for those that keep a node out of the pool."""
+    if facts.stale_taint:
+        return f"Ready, but {facts.out_of_order}"
     if not facts.ready:
         for condition in node.status.conditions:
             if condition.type == "Ready" and condition.status != "True":
@@ -204,7 +206,7 @@ def _view(
     labels = node.metadata.labels
     return NodeView(
         name=facts.name,
-        ready=facts.ready,
+        ready=node.is_ready,
         schedulable=facts.schedulable,
         draining=bool(node.drained_by),
         why=why_no_work(facts, node, policy),

@@ -10,13 +10,17 @@ import msgspec
 from kajitori.core import names
 from kajitori.core.gang import Member
 from kajitori.core.leadership import Standing
+from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.results import MemberResult
 from kajitori.core.run import parse_spec, to_document
+from kajitori.core.snapshot import natural_key
 from kajitori.core.status import Finding, MemberCounts, RunStatus
 from kajitori.core.status import to_document as status_document
 from kajitori.errors import Fault, InvalidInput
+from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.stored_runs import type_of
 
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
@@ -43,6 +47,9 @@ class RunView(View):
         dict[str, Any],
         msgspec.Meta(description="As RunStatus.", extra_json_schema={"$ref": "#/components/schemas/RunStatus"}),
     ]
+    nodes: str = ""
+    """Where its members are, as a compact node list: of a gang and a service in rank order, of a sweep each node once.
+    The nodes in the status' attempt are those of the members that were started last."""
     deleting: bool = False
     """It is on its way out: its members are being ended."""
 
@@ -312,8 +319,9 @@ def controller_view(standing: Standing) -> ControllerView:
     return ControllerView(leader=standing.holder, age_seconds=age, absent=standing.is_absent, says=standing.says)
 
 
-def run_view(run: RunObject) -> RunView:
-    """The view of a Run. A spec that nobody can read, from `kubectl`, is shown as it stands."""
+def run_view(run: RunObject, nodes: str = "") -> RunView:
+    """The view of a Run, whose members are on these nodes. A spec that nobody can read, from `kubectl`, is shown as it
+    stands."""
     meta = run.metadata
     document = msgspec.json.decode(run.spec)
     try:
@@ -334,6 +342,7 @@ def run_view(run: RunObject) -> RunView:
         created_at=meta.creation_timestamp,
         spec=shown if isinstance(shown, dict) else {},
         status=status_document(status),
+        nodes=nodes,
         deleting=bool(meta.deletion_timestamp),
     )
 
@@ -341,21 +350,43 @@ def run_view(run: RunObject) -> RunView:
 class RunRenderer:
     """Run views as JSON, each version of a run worked out once however many look at it."""
 
-    def __init__(self, size: int = 2048) -> None:
+    def __init__(self, mirror: Mirror, size: int = 2048) -> None:
+        self._mirror = mirror
         self._size = size
-        self._known: OrderedDict[tuple[str, str], msgspec.Raw] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str, str], msgspec.Raw] = OrderedDict()
 
     def render(self, run: RunObject) -> msgspec.Raw:
         """The view's JSON, on one line."""
-        key = (run.metadata.uid, run.metadata.resource_version)
+        nodes = nodes_of(self._mirror, run)
+        key = (run.metadata.uid, run.metadata.resource_version, nodes)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = msgspec.Raw(msgspec.json.encode(run_view(run)))
+            known = self._known[key] = msgspec.Raw(msgspec.json.encode(run_view(run, nodes)))
             if len(self._known) > self._size:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
         return known
+
+
+def nodes_of(mirror: Mirror, run: RunObject) -> str:
+    """Where a run's members are, as a compact node list; once it has ended, where they were.
+
+    A gang's attempt says it of all members. Members of services and sweeps outlive the attempt that started them, so
+    their Pods say it.
+    """
+    status = run.status
+    if status is None or status.attempt is None:
+        return ""
+    if status.sweep is None and type_of(run) == "batch":
+        return status.attempt.nodes
+    newest: dict[int, tuple[int, str]] = {}
+    for pod in mirror.pods_of_run(run):
+        if pod.member is not None and pod.spec.node_name and (status.phase.is_final or not pod.is_finished):
+            found = pod.member.attempt, pod.spec.node_name
+            newest[pod.member.rank] = max(newest.get(pod.member.rank, found), found)
+    nodes = [node for _, (_, node) in sorted(newest.items())]
+    return compress(nodes if status.sweep is None else sorted(set(nodes), key=natural_key))
 
 
 def phase_of(run: RunObject) -> Phase:

@@ -273,8 +273,8 @@ def gpu_words(run: View) -> str:
 
 
 def node_words(run: View) -> str:
-    """Where the present attempt runs, as a compact node list."""
-    return str((status_of(run).get("attempt") or {}).get("nodes") or "")
+    """Where its members are, as a compact node list."""
+    return str(run.get("nodes") or (status_of(run).get("attempt") or {}).get("nodes") or "")
 
 
 def restart_words(run: View) -> str:

@@ -85,6 +85,14 @@ class LogKeeper:
                 self._listening.add(task)
                 task.add_done_callback(self._listening.discard)
 
+    async def last_attempt(self, namespace: str, run_uid: str) -> int:
+        """The highest attempt of which a log is kept; 0 if there is none, or the store does not answer."""
+        try:
+            return max((kept.attempt for kept in await self._kept.of_run(namespace, run_uid)), default=0)
+        except KajitoriError as error:
+            log.info("kept logs of run %s in %s could not be looked at: %s", run_uid, namespace, error)
+            return 0
+
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
         """Removes what was kept of a run, or of its oldest attempts."""
         try:

@@ -271,6 +271,8 @@ class RunController:
             else:
                 await self._add_finalizer(run)
             return
+        if run.status is None and not self._statuses.knows(run):
+            await self._recall_attempts(run)
         status = self._statuses.standing(run)
         admitted = await self._admit(key, run, status)
         if admitted is None:
@@ -297,7 +299,7 @@ class RunController:
             status=self._peaks.noted(run, admitted.life.status, counted),
             unwanted=frozenset(each.waiting for each in gang.asks_of(status) if not still_waits(self._mirror, each)),
         )
-        if gang.lacks_its_ledger(life):
+        if gang.lacks_its_ledger(life, members):
             kept = await self._results.succeeded(run.metadata.namespace, run.metadata.uid)
             life = gang.with_kept_results(life, kept)
         step = gang.next_step(life, members, self._mirror.shown_until(self._now()))
@@ -422,6 +424,15 @@ class RunController:
             }
         }
         await self._client.patch(RUNS, meta.name, patch, meta.namespace)
+        if run.status is None:
+            self._statuses.note_attempts(run, 0)
+
+    async def _recall_attempts(self, run: RunObject) -> None:
+        """Somebody led before and took this run on, and it has no status: it is new, or somebody took the status away.
+        Then kept logs may say how many attempts it has had."""
+        meta = run.metadata
+        kept = await self._logs.last_attempt(meta.namespace, meta.uid) if self._logs is not None else 0
+        self._statuses.note_attempts(run, kept)
 
     async def _release(self, run: RunObject) -> None:
         meta = run.metadata

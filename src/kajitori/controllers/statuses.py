@@ -47,6 +47,8 @@ class _Written:
 
     version: int = 0
     at: datetime | None = None
+    attempts: tuple[str, int] = ("", 0)
+    """UID of the run, and the highest number of an attempt that it is known to have had."""
     made: tuple[str, int] | None = None
     """UID of the run and number of the attempt of which all Pods were made last."""
     unseen_pods: set[str] = field(default_factory=set)
@@ -83,6 +85,7 @@ class Statuses:
         written = self._written.setdefault((meta.namespace, meta.name), _Written())
         written.version = int(version)
         written.at = self._now()
+        self.note_attempts(run, status.attempts)
         if status.attempt is not None and not status.attempt.created:
             written.made = None  # of the same number, where an API server was given a backup's data
         self._announce(run, before or run.status, status)
@@ -139,6 +142,18 @@ class Statuses:
         written = self._written.get(key)
         return written.at if written is not None else None
 
+    def note_attempts(self, run: RunObject, attempts: int) -> None:
+        """The run is known to have had attempts up to this number, whatever its status will say: none comes twice."""
+        meta = run.metadata
+        written = self._written.setdefault((meta.namespace, meta.name), _Written())
+        known = written.attempts[1] if written.attempts[0] == meta.uid else 0
+        written.attempts = meta.uid, max(known, attempts)
+
+    def knows(self, run: RunObject) -> bool:
+        """Whether it is known here how many attempts the run has had."""
+        written = self._written.get((run.metadata.namespace, run.metadata.name))
+        return written is not None and written.attempts[0] == run.metadata.uid
+
     def note_made(self, key: Key, uid: str, attempt: int, pods: Iterable[str]) -> None:
         """All Pods of a run's attempt were made: the mirror is to show these before anything is decided."""
         written = self._written.setdefault(key, _Written())
@@ -153,9 +168,12 @@ class Statuses:
             written.unseen_pods.discard(pod)
 
     def standing(self, run: RunObject) -> RunStatus:
-        """The run's status; as one whose Pods were all made where that is known here, and maybe not written yet."""
+        """The run's status, with what is known here beside it: that all Pods of its attempt were made, which may not be
+        written yet, and how many attempts it has had, if somebody took its status away."""
         status, meta = run.standing, run.metadata
         written, attempt = self._written.get((meta.namespace, meta.name)), status.attempt
+        if written is not None and written.attempts[0] == meta.uid and written.attempts[1] > status.attempts:
+            status = msgspec.structs.replace(status, attempts=written.attempts[1])
         if written is None or attempt is None or attempt.created or written.made != (meta.uid, attempt.number):
             return status
         return msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))

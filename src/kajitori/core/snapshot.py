@@ -68,6 +68,9 @@ class NodeFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     ready: bool = True
+    """Its kubelet is well, and no taint says otherwise."""
+    stale_taint: str = ""
+    """The taint by which it counts as not ready although its kubelet is well: whoever set it has not removed it yet."""
     schedulable: bool = True
     """False where somebody cordoned the node."""
     draining: bool = False
@@ -87,6 +90,8 @@ class NodeFacts:
     @property
     def out_of_order(self) -> str:
         """Why it takes no work, in a word or two; empty where it does. Broken goes before cordoned."""
+        if self.stale_taint:
+            return f"still tainted {self.stale_taint}"
         if not self.ready:
             return "not ready"
         if unhealthy := [taint for taint in self.out if taint.key == TAINT_UNHEALTHY]:

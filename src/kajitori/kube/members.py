@@ -109,6 +109,7 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) 
         started_at=started_at_of(pod),
         ended_at=ended_at,
         terminating=bool(pod.metadata.deletion_timestamp),
+        held=bool(pod.metadata.finalizers),
         grace_seconds=pod.metadata.deletion_grace_period_seconds,
         node_ready=not node_name or (node is not None and node.is_ready),
         node_draining=node is not None and bool(node.drained_by),

@@ -23,6 +23,7 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
     gpus = amount_of(policy.gpu.resource, amounts.get(policy.gpu.resource, "0"))
     out = (names.TAINT_UNHEALTHY, policy.preflight.taint)
     taints = [Taint(t.key, t.value, t.effect) for t in node.spec.taints if t.key not in _NOT_READY_TAINTS]
+    blocking = next((t.key for t in node.spec.taints if t.key in _NOT_READY_TAINTS[:2]), "")
     return NodeFacts(
         name=node.metadata.name,
         cpu_millis=amount_of("cpu", amounts.get("cpu", "0")),
@@ -33,7 +34,8 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
         labels=dict(labels),
         taints=tuple(taint for taint in taints if taint.key not in out),
         out=tuple(taint for taint in taints if taint.key in out),
-        ready=node.is_ready and not any(t.key in _NOT_READY_TAINTS[:2] for t in node.spec.taints),
+        ready=node.is_ready and not blocking,
+        stale_taint=blocking if node.is_ready else "",
         schedulable=not node.spec.unschedulable,
         draining=bool(node.drained_by),
         domains=tuple(labels.get(label, "") for label in policy.topology),

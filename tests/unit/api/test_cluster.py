@@ -37,6 +37,21 @@ async def test_nodes_say_what_is_used_and_why_they_take_no_work(world: World) ->
     assert [found[name]["why"] for name in ("n1", "g1", "g2", "g3")] == ["", "", "cordoned", "not ready: silent"]
 
 
+async def test_a_fresh_node_that_is_still_tainted_says_so(world: World) -> None:
+    """`kubectl get nodes` shows it as Ready before the taint is removed: nobody is told that it is not ready."""
+    fresh = node("g2", gpus=8, gpu_type="h100")
+    fresh["spec"]["taints"] = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+    world.kubernetes.put("nodes", fresh)
+    world.kubernetes.put("runs", run("bert", phase="Queued", resources={"gpu": 8, "gpuType": "h100"}, replicas=2))
+    await world.caught_up()
+    shown = await get(world, "/v1/nodes/g2")
+    assert (shown["ready"], shown["why"]) == (True, "Ready, but still tainted node.kubernetes.io/not-ready")
+    explained = await get(world, "/v1/runs/team/bert/explain")
+    assert [(each["why"], each["nodes"]) for each in explained["blocked"]] == [
+        ("still tainted node.kubernetes.io/not-ready", "g2")
+    ]
+
+
 async def test_a_node_is_drained_in_the_callers_name(world: World) -> None:
     """Asked twice it is the first who wanted it; letting it take work again undoes both."""
     response = await world.http.post("/v1/nodes/g1/drain")

@@ -224,6 +224,31 @@ async def test_members_by_rank_in_their_newest_attempt(world: World) -> None:
     assert "continue" not in rest
 
 
+async def test_nodes_of_members_that_were_started_earlier_are_shown(world: World) -> None:
+    """After a drain the attempt of a service covers the member that was replaced. Its other members are where they
+    were; so it is with a sweep. Of a gang the attempt says it of all."""
+    replaced = attempts(2, ranks=3, phase="Running")
+    replaced["attempt"] |= {"nodes": "n7", "ranks": "1", "worldSize": 3}
+    service = world.kubernetes.put("runs", run("web", type="service", replicas=3) | {"status": replaced})
+    swept = attempts(2, phase="Running", sweep={"succeeded": "0"})
+    swept["attempt"] |= {"nodes": "n10", "ranks": "2", "worldSize": 1}
+    sweep = world.kubernetes.put("runs", run("grid", array="0-3") | {"status": swept})
+    gang = attempts(2, ranks=3, phase="Running")
+    world.kubernetes.put("runs", run("gang", replicas=3) | {"status": gang})
+    for attempt, rank, node in ((1, 0, "n5"), (1, 1, "n1"), (2, 1, "n7"), (1, 2, "n5")):
+        world.kubernetes.put("pods", pod(service, attempt=attempt, rank=rank, node=node))
+    world.kubernetes.put("pods", pod(sweep, rank=0, node="n1", phase="Succeeded"))
+    for attempt, rank, node in ((1, 1, "n9"), (2, 2, "n10"), (1, 3, "n9")):
+        world.kubernetes.put("pods", pod(sweep, attempt=attempt, rank=rank, node=node))
+    await world.caught_up()
+    listed = (await world.http.get("/v1/runs")).json()["items"]
+    nodes = {each["name"]: each["nodes"] for each in listed}
+    assert nodes == {"web": "n[5,7,5]", "grid": "n[9-10]", "gang": "n1*3"}
+    world.kubernetes.put("pods", pod(service, attempt=1, rank=0, node="n6"))
+    await world.caught_up()
+    assert (await world.http.get("/v1/runs/team/web")).json()["nodes"] == "n[6-7,5]", "though its Run is the same"
+
+
 async def read_lines(http: httpx2.AsyncClient, path: str, **params: Any) -> list[str]:
     async with http.stream("GET", path, params=params) as response:
         assert response.status_code == 200

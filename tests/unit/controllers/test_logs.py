@@ -124,6 +124,22 @@ async def test_a_store_that_takes_nothing_is_told_of_once(
     await keeper.close()
 
 
+async def test_kept_logs_tell_how_many_attempts_there_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of another run's; and nothing where the store does not answer."""
+    kept = await kept_in(tmp_path)
+    keeper = LogKeeper(cast(KubeClient, Logs()), kept)
+    for uid, attempt in (("u1", 1), ("u1", 4), ("u2", 9)):
+        await kept.keep(MemberLogName("vision", uid, attempt, 0), b"x")
+    assert await keeper.last_attempt("vision", "u1") == 4
+    assert await keeper.last_attempt("vision", "u3") == 0
+
+    async def refuse(namespace: str, run_uid: str) -> list[Any]:
+        raise Unavailable("no store")
+
+    monkeypatch.setattr(kept, "of_run", refuse)
+    assert await keeper.last_attempt("vision", "u1") == 0
+
+
 @pytest.mark.parametrize(("of_sweep", "left"), [(False, [(30, 1)]), (True, [(2, 5), (30, 1)])])
 async def test_old_attempts_are_let_go_but_not_a_sweeps(
     tmp_path: Path, of_sweep: bool, left: list[tuple[int, int]]

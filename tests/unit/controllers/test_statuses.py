@@ -71,6 +71,23 @@ async def test_a_write_that_a_backup_took_back_is_not_waited_for(stored: str, is
         assert statuses.is_shown(old) == is_believed
 
 
+async def test_how_many_attempts_a_run_had_is_known_without_its_status() -> None:
+    """Whoever wrote it remembers, if somebody takes the status away; another run of the name begins at the first."""
+    scene, three = Scene(), msgspec.structs.replace(RUNNING, attempts=3)
+    async with scene.statuses() as (statuses, _):
+        assert not statuses.knows(run_of("5"))
+        await statuses.write(run_of("5"), three)
+        wiped = run_of("10", None)
+        assert statuses.knows(wiped)
+        assert statuses.standing(wiped).attempts == 3
+        statuses.note_attempts(wiped, 2)
+        assert statuses.standing(wiped).attempts == 3
+        later = run_of("11", msgspec.structs.replace(RUNNING, attempts=4))
+        assert statuses.standing(later).attempts == 4
+        other = msgspec.structs.replace(wiped, metadata=msgspec.structs.replace(wiped.metadata, uid="u2"))
+        assert not statuses.knows(other) and statuses.standing(other).attempts == 0
+
+
 async def test_pods_that_were_made_are_waited_for_but_not_for_ever() -> None:
     """Those that the mirror shows already are not; whatever became of one, it was seen."""
     scene, run = Scene(), run_of("9")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.gangs import NOW, PENDING, SUCCEEDED, failed, kinds, member, run, step
+from tests.helpers.gangs import NOW, PENDING, SUCCEEDED, after, failed, kinds, member, run, step
 
 from kajitori.core import gang
 from kajitori.core.gang import (
@@ -215,6 +216,42 @@ def test_deleting_ends_members_first_and_then_lets_go() -> None:
     assert step(subject, member(0, terminating=True)).actions == ()
     assert step(subject, member(0, terminating=True, node_ready=False)).actions == (Release(),)
     assert step(subject).actions == (Release(),)
+
+
+def test_a_run_goes_when_its_last_pod_is_gone() -> None:
+    """Also of a Pod that has ended and was told to go: 272 of 3,000 were still there after `kubectl delete run`. Only a
+    finalizer of somebody else's, which may never go, is not waited for."""
+    subject = replace(run(), deleting=True)
+    assert step(subject, failed(0, terminating=True)).actions == ()
+    assert step(subject, member(0, SUCCEEDED, terminating=True)).actions == ()
+    assert step(subject, member(0, SUCCEEDED)).actions == (DeleteMembers(30),)
+    assert step(subject, failed(0, terminating=True, held=True)).actions == (Release(),)
+    assert step(subject, member(0, terminating=True, held=True)).actions == ()
+
+
+@pytest.mark.parametrize("kind", ["batch", "service"])
+def test_a_lost_status_uses_no_attempt_twice(kind: Any) -> None:
+    """Somebody wiped it: members that still run are ended, then the attempt after theirs begins."""
+    wiped = replace(run(type=kind), status=RunStatus(queued_at="2026-11-21T11:59:00Z"))
+    answer = step(wiped, member(0, attempt=3), member(1, attempt=3))
+    assert answer.actions == (DeleteMembers(30, unfinished_only=True),)
+    status = answer.status
+    assert (status.phase, status.reason, status.attempts) == (Phase.QUEUED, Reason.STATUS_DAMAGED, 3)
+    assert (status.interruptions, status.message) == (1, "its status was lost; attempt 3 is ended (2 members)")
+    waits = step(after(wiped, answer), member(0, attempt=3, terminating=True), failed(1, attempt=3))
+    assert (waits.actions, waits.status.interruptions) == ((), 1)
+    goes_on = step(after(wiped, waits), failed(0, attempt=3), failed(1, attempt=3))
+    assert NeedsNodes in kinds(goes_on) and goes_on.status.attempts == 3
+    assert step(after(wiped, goes_on)).status.attempts == 3
+
+
+def test_a_lost_status_of_a_run_that_succeeded_is_found_again() -> None:
+    """Nothing runs twice that its Pods say is done."""
+    wiped = replace(run(), status=RunStatus(queued_at="2026-11-21T11:59:00Z"))
+    answer = step(wiped, *(member(rank, SUCCEEDED, attempt=2) for rank in range(2)), failed(0))
+    assert (answer.status.phase, answer.status.attempts, answer.actions) == (Phase.SUCCEEDED, 2, ())
+    unsure = step(wiped, member(0, SUCCEEDED, attempt=2), failed(1))
+    assert NeedsNodes in kinds(unsure) and unsure.status.attempts == 2
 
 
 def test_what_is_left_of_earlier_attempts_goes_once_the_next_exists() -> None:

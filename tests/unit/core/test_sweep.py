@@ -254,12 +254,28 @@ def test_where_its_status_was_damaged_what_is_kept_of_its_members_counts() -> No
     """Those that are known to have succeeded are not run again when it is resumed."""
     damaged = RunStatus(phase=Phase.FAILED, reason=Reason.STATUS_DAMAGED, attempts=3)
     run = replace(sweep(4), status=damaged, resumes=1)
-    assert gang.lacks_its_ledger(run)
-    assert not gang.lacks_its_ledger(replace(run, resumes=0))
-    assert not gang.lacks_its_ledger(replace(run, sweep=None))
+    assert gang.lacks_its_ledger(run, ())
+    assert not gang.lacks_its_ledger(replace(run, resumes=0), ())
+    assert not gang.lacks_its_ledger(replace(run, sweep=None), ())
     answer = step(gang.with_kept_results(run, [0, 2]))
     assert answer.status.sweep == SweepState(succeeded="0,2")
     assert asked_of(answer) == (1, 3)
+
+
+def test_where_its_status_was_lost_what_is_kept_of_its_members_counts() -> None:
+    """Somebody wiped it: by its Pods, or by the number of its attempts, it is known to have begun."""
+    wiped = replace(sweep(4), status=RunStatus(queued_at="2026-11-21T11:59:00Z"))
+    assert not gang.lacks_its_ledger(wiped, ()), "it is new"
+    assert gang.lacks_its_ledger(wiped, (member(1, attempt=3),))
+    begun = replace(wiped, status=msgspec.structs.replace(wiped.status, attempts=3))
+    assert gang.lacks_its_ledger(begun, ())
+    assert not gang.lacks_its_ledger(replace(begun, stopped=True), ())
+    known = gang.with_kept_results(wiped, [0, 2])
+    answer = step(known, member(1, attempt=3))
+    assert answer.status.sweep == SweepState(succeeded="0,2") and answer.status.attempts == 3
+    assert not gang.lacks_its_ledger(after(known, answer), (member(1, attempt=3),))
+    goes_on = step(after(known, answer), failed(1, attempt=3))
+    assert goes_on.status.sweep is not None and goes_on.status.sweep.succeeded == "0,2"
 
 
 def test_how_long_it_ran_is_told_though_nobody_was_seen_running() -> None:

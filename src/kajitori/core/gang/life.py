@@ -26,14 +26,14 @@ from kajitori.core.gang.progress import (
 )
 from kajitori.core.gang.service import service_step
 from kajitori.core.gang.sweep import resumed, sweep_is_over, sweep_step
-from kajitori.core.gang.types import DeleteMembers, Member, Release, Remove, Run, Step
+from kajitori.core.gang.types import DeleteMembers, Member, MemberState, Release, Remove, Run, Step
 from kajitori.core.reasons import Phase, Reason
 from kajitori.core.status import Attempt, RunStatus
 from kajitori.core.times import format_time, parse_time
 
 
 def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
-    """What a run needs next. `members` are all Pods whose owner is this run, of whatever attempt."""
+    """What a run needs next. `members` are all Pods that belong to this run, of whatever attempt."""
     step = _next_step(run, members, now)
     return replace(step, status=with_setback(run.status, with_time_ran(run, step.status, now), now))
 
@@ -54,6 +54,9 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
         status = _resumed(run, status, now)
         if run.sweep is not None:
             status = resumed(status, members)
+    regained = _lost_track(run, status, members, now)
+    if regained is not None:
+        return regained
     if run.sweep is not None:
         return sweep_step(run, run.sweep, status, members, now)
     if run.stopped:
@@ -65,8 +68,34 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     return _wake_for_time_limit(run, step)
 
 
+def _lost_track(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step | None:
+    """What a run does whose status was lost while it had members: it begins anew with the attempt after theirs.
+
+    The numbers of attempts are those in the names of its Pods, so none comes twice (rule 1). Nobody knows any more how
+    many members belonged together, or on which port they met, so those that still run are ended. If all of the last
+    attempt have succeeded, so has the run. None if its status says what there was.
+    """
+    if status.attempt is not None or not members:
+        return None
+    last = max(member.attempt for member in members)
+    if last > status.attempts:
+        status.interruptions += 1
+    status.attempts = max(status.attempts, last)
+    done = {member.rank for member in members if member.attempt == last and member.state is MemberState.SUCCEEDED}
+    alive = [member for member in members if member.blocks_restart]
+    if run.type == "batch" and run.sweep is None and not alive and len(done) >= run.replicas:
+        return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0))
+    if not alive:
+        return None
+    message = f"its status was lost; attempt {last} is ended ({counted(len(alive))})"
+    status = say(status, Reason.STATUS_DAMAGED, message)
+    return Step(count_members(run, status, members), end_members(alive, run.limits.grace_seconds))
+
+
 def _delete(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
-    if any(member.blocks_restart or not member.terminating for member in members):
+    """The run goes once its last Pod is gone. Not waited for: Pods on dead nodes (rule 6), and Pods that have ended and
+    are only kept by somebody else's finalizer."""
+    if any(not member.terminating or (member.node_ready and not member.is_held) for member in members):
         status = say(status, Reason.DELETING, "its members are being ended")
         grace = run.limits.last_grace_seconds
         untold = any(member.has_longer_than(grace) for member in members)

@@ -191,11 +191,15 @@ def resumed(status: RunStatus, members: Iterable[Member]) -> RunStatus:
     return msgspec.structs.replace(status, sweep=ledger.state())
 
 
-def lacks_its_ledger(run: Run) -> bool:
-    """Whether a sweep is resumed whose status was damaged: what is kept of its members' results has to tell how they
-    stand."""
-    resumes = run.resumes > run.status.resumes and not (run.stopped or run.deleting)
-    return run.sweep is not None and resumes and run.status.reason is Reason.STATUS_DAMAGED
+def lacks_its_ledger(run: Run, members: Sequence[Member]) -> bool:
+    """Whether a sweep goes on whose status was lost, or damaged before it was resumed: what is kept of its members'
+    results has to tell how they stand."""
+    if run.sweep is None or run.stopped or run.deleting:
+        return False
+    status = run.status
+    if status.phase.is_final:
+        return run.resumes > status.resumes and status.reason is Reason.STATUS_DAMAGED
+    return status.sweep is None and status.attempt is None and bool(status.attempts or members)
 
 
 def with_kept_results(run: Run, succeeded: Iterable[int]) -> Run:

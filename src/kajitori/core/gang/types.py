@@ -40,6 +40,8 @@ class Member:
     """When its program did."""
     ended_at: str = ""
     terminating: bool = False
+    held: bool = False
+    """Somebody else's finalizer keeps its Pod."""
     grace_seconds: int | None = None
     """How long it has between SIGTERM and SIGKILL, once it is terminating; None where nobody knows."""
     node_ready: bool = True
@@ -53,6 +55,11 @@ class Member:
     def is_over(self) -> bool:
         """Its processes have ended, as its kubelet reported."""
         return self.state in (MemberState.SUCCEEDED, MemberState.FAILED)
+
+    @property
+    def is_held(self) -> bool:
+        """It has ended, and would be gone but for somebody else's finalizer."""
+        return self.is_over and self.held
 
     @property
     def blocks_restart(self) -> bool:
