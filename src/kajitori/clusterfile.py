@@ -27,6 +27,8 @@ class ClusterFile:
     pid: int
     namespace: str
     kubeconfig: Path | None = None
+    ca: Path | None = None
+    """Who vouches for its certificate (PEM); None: it serves plain HTTP."""
 
 
 @contextmanager
@@ -37,6 +39,7 @@ def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
         "url": cluster.url,
         "token": cluster.token,
         "kubeconfig": str(cluster.kubeconfig) if cluster.kubeconfig else None,
+        "ca": str(cluster.ca) if cluster.ca else None,
         "pid": cluster.pid,
         "namespace": cluster.namespace,
     }

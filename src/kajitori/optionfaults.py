@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from kajitori.core import names, texts
+from kajitori.core.texts import is_loopback
 from kajitori.errors import Fault, InvalidInput
 
 MAX_SIMULATED_NODES = 65_000
@@ -61,11 +62,23 @@ def certificate_faults(certificate: Path | None, key: Path | None) -> list[Fault
     return faults
 
 
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def plain_http_faults(host: str, certificate: Path | None, insecure_http: bool) -> list[Fault]:
+    """A server that would take callers' tokens over plain HTTP from other machines, without having been told to."""
+    if certificate is not None or insecure_http or is_loopback(host):
+        return []
+    hint = "add --tls-cert and --tls-key; or, if something else encrypts (a proxy before it), --insecure-http"
+    return [Fault("--host", "callers' tokens would cross the network in plain text", host, hint)]
+
+
+def plain_url_faults(*options: tuple[str, Iterable[str]]) -> list[Fault]:
+    """Servers on other machines that would be shown a token over plain HTTP."""
+    hint = "write https://…; or, if something else encrypts, add --insecure-http"
+    return [
+        Fault(option, "the token would cross the network in plain text", url, hint)
+        for option, urls in options
+        for url in urls
+        if urlsplit(url).scheme == "http" and not is_loopback(urlsplit(url).hostname or "")
+    ]
 
 
 def namespace_faults(namespace: str) -> list[Fault]:

@@ -10,15 +10,17 @@ from typing import Any
 
 from kajitori.core import names
 from kajitori.core.suggest import did_you_mean
+from kajitori.core.texts import is_loopback
 from kajitori.errors import Fault, InvalidInput
 from kajitori.optionfaults import (
     CLUSTER_CIDR,
     account_faults,
     certificate_faults,
     file_faults,
-    is_loopback,
     mask_faults,
     namespace_faults,
+    plain_http_faults,
+    plain_url_faults,
     port_faults,
     quantity_faults,
     raise_all,
@@ -122,6 +124,8 @@ class UpOptions:
     """Where runs are made that name no namespace."""
     blobs: str | None = None
     """URL of the store for code and kept logs; None: the folder `blobs` under `data`."""
+    insecure_http: bool = False
+    """Serve plain HTTP where other machines reach it, too; else TLS, with an authority of the data folder's own."""
     limit: tuple[str, ...] = ()
     """`NAME=VALUE`, of WebLimits."""
     log_level: str = "warning"
@@ -184,7 +188,9 @@ class ServerOptions(ClusterOptions):
     """The service account of node agents, `namespace/name`: each tells the traffic of its own node."""
     certificate: Path | None = None
     key: Path | None = None
-    """PEM files for TLS; neither: plain HTTP, for a proxy before it or for this machine only."""
+    """PEM files for TLS; neither: plain HTTP."""
+    insecure_http: bool = False
+    """Plain HTTP at an address that other machines reach: where something else encrypts, such as a proxy before it."""
     blobs: str | None = None
     """URL of the store for code and kept logs, the same as the controller's; None: neither is there."""
     limit: tuple[str, ...] = ()
@@ -196,6 +202,7 @@ class ServerOptions(ClusterOptions):
         faults += file_faults(("--networks", self.networks))
         faults += account_faults(self.agent_account)
         faults += certificate_faults(self.certificate, self.key)
+        faults += plain_http_faults(self.host, self.certificate, self.insecure_http)
         faults += _limit_faults(self.limit)
         raise_all(faults)
 
@@ -212,6 +219,7 @@ class RelayOptions(ClusterOptions):
     """Instead: holds one bearer token for all agents; neither: whoever reaches it may read it."""
     certificate: Path | None = None
     key: Path | None = None
+    insecure_http: bool = False
     """As in ServerOptions."""
 
     def __post_init__(self) -> None:
@@ -225,6 +233,8 @@ class RelayOptions(ClusterOptions):
         if self.token_file is None and self.agent_account is None and not is_loopback(self.host):
             hint = f"add --agent-account {names.AGENT_ACCOUNT}, or listen at 127.0.0.1"
             faults.append(Fault("--host", "whoever reaches it could read all Pods' names", self.host, hint))
+        else:
+            faults += plain_http_faults(self.host, self.certificate, self.insecure_http)
         raise_all(faults)
 
 
@@ -342,6 +352,8 @@ class AgentOptions:
     """Holds what shows them who this is; read again each time, since kubelets replace it."""
     report_ca: Path | None = None
     """As relay_ca."""
+    insecure_http: bool = False
+    """Show tokens over plain HTTP, where something else encrypts."""
     policy: Path | None = None
     host: str = "127.0.0.1"
     port: int = 9465
@@ -353,8 +365,11 @@ class AgentOptions:
         faults = [*port_faults(("--port", self.port)), *file_faults(("--policy", self.policy))]
         faults += file_faults(("--relay-token", self.relay_token), ("--relay-ca", self.relay_ca))
         faults += file_faults(("--report-token", self.report_token), ("--report-ca", self.report_ca))
-        faults += url_faults("--relay", self.relay, "http://relay.kajitori:8601")
-        faults += url_faults("--report", self.report, "http://server.kajitori:8600")
+        faults += url_faults("--relay", self.relay, "https://relay.kajitori:8601")
+        faults += url_faults("--report", self.report, "https://server.kajitori:8600")
+        if not self.insecure_http:
+            told = self.relay if self.relay_token is not None else ()
+            faults += plain_url_faults(("--relay", told), ("--report", self.report))
         if bool(self.relay) == (self.pods is not None):
             hint = "name a folder with --pods, or relays with --relay"
             faults.append(Fault("--relay", "one of both tells of this node's Pods", " ".join(self.relay), hint))

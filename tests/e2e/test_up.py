@@ -322,6 +322,27 @@ def test_kaji_up_says_which_policy_is_in_force(laptop: Laptop, tmp_path: Path) -
         it.kill()
 
 
+def test_what_other_machines_reach_is_served_with_tls(tmp_path: Path) -> None:
+    """With an authority of the folder's own, which commands and members trust; no token goes in plain text."""
+    laptop = Laptop(tmp_path)
+    laptop.up("--host", "0.0.0.0")
+    try:
+        said = json.loads((laptop.data / "kaji.json").read_text())
+        assert said["url"].startswith("https://127.0.0.1:")
+        assert laptop.kaji("run", "--rm", "--replicas", "2", "x", "sh", "-c", "cat $KAJI_HOSTS").returncode == 0
+        url = next(word for word in laptop.log.read_text().split() if word.startswith("KAJI_SERVER=https://"))
+        token = (laptop.data / "token").read_text().strip()
+        elsewhere = {"KAJI_SERVER": url.partition("=")[2], "KAJI_TOKEN": token}
+        trusted = laptop.environment | elsewhere | {"KAJI_CA": str(laptop.data / "pki" / "ca.crt")}
+        assert kaji("ps", env=trusted, cwd=laptop.home).returncode == 0
+        assert "can't be trusted" in kaji("ps", env=laptop.environment | elsewhere, cwd=laptop.home).stderr
+        plain = {"KAJI_SERVER": elsewhere["KAJI_SERVER"].replace("https", "http")}
+        refused = kaji("ps", env=trusted | plain, cwd=laptop.home)
+        assert (refused.returncode, "plain text" in refused.stderr) == (2, True)
+    finally:
+        laptop.kill()
+
+
 def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
     """SIGKILL of the whole platform: the member runs on, is adopted, and its end and its log are known."""
     it = Laptop(tmp_path)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from kajitori.settings import WebLimits
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -44,3 +48,13 @@ def test_no_place_of_this_machine_is_in_it(pages: dict[str, str]) -> None:
     for text in pages.values():
         assert str(Path.home()) not in text
         assert str(DOCS.parent) not in text
+
+
+def test_every_limit_of_the_web_api_is_told_with_its_default() -> None:
+    """Operators find each where they look, and nothing that is no limit."""
+    text = (DOCS / "deploying.md").read_text(encoding="utf-8").partition("## What callers may take")[2]
+    told = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+) \|", text, re.MULTILINE))
+    limits = WebLimits()
+    assert told == {
+        each.name.replace("_", "-"): str(int(getattr(limits, each.name))) for each in dataclasses.fields(limits)
+    }

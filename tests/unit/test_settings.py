@@ -42,7 +42,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
         {"--relay", "--report", "--report-token", "--node"},
     ),
     "an agent that shows nobody who it is": (
-        lambda: AgentOptions(data=HERE, pods=HERE, node="n1", report=("http://x",)),
+        lambda: AgentOptions(data=HERE, pods=HERE, node="n1", report=("https://x",)),
         {"--report"},
     ),
     "agents that show nothing": (lambda: RelayOptions(host="0.0.0.0"), {"--host"}),
@@ -52,6 +52,22 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
         {"--token-file"},
     ),
     "a server's agents": (lambda: ServerOptions(agent_account="a/b/c"), {"--agent-account"}),
+    "tokens over plain HTTP to other machines": (lambda: ServerOptions(host="0.0.0.0", port=-1), {"--host", "--port"}),
+    "agents' tokens over plain HTTP": (
+        lambda: RelayOptions(host="10.0.0.1", agent_account="kajitori/kajitori-agent"),
+        {"--host"},
+    ),
+    "an agent's token over plain HTTP": (
+        lambda: AgentOptions(
+            data=HERE,
+            relay=("http://relay:8601", "https://other:8601"),
+            relay_token=Path(__file__),
+            report=("http://server:8600",),
+            report_token=Path(__file__),
+            node="n1",
+        ),
+        {"--relay", "--report"},
+    ),
     "a server's limits": (
         lambda: ServerOptions(limit=("conections=3", "header-seconds=0", "body-bytes=1.5"), port=-1),
         {"--limit", "--port"},
@@ -145,6 +161,17 @@ def test_defaults_are_right() -> None:
     assert ControllerOptions().namespace == "kajitori"
     assert NodeOptions(data=HERE).pod_network == "host"
     assert SimOptions(nodes=7500).heartbeat_seconds == 10.0
+
+
+def test_plain_http_is_served_and_used_where_that_was_said() -> None:
+    """Or where no other machine hears it."""
+    ServerOptions(host="0.0.0.0", insecure_http=True)
+    ServerOptions(host="::1")
+    ServerOptions(host="0.0.0.0", certificate=Path(__file__), key=Path(__file__))
+    RelayOptions(host="0.0.0.0", agent_account="kajitori/kajitori-agent", insecure_http=True)
+    AgentOptions(data=HERE, relay=("http://relay:8601",), node="n1")  # shows no token
+    report = {"report": ("http://server:8600",), "report_token": Path(__file__)}
+    AgentOptions(data=HERE, pods=HERE, node="n1", insecure_http=True, **report)  # type: ignore[arg-type]
 
 
 def test_limits_are_named_one_by_one() -> None:

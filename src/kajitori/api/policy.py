@@ -21,7 +21,8 @@ async def get_policy(api: Shared, user: Caller) -> Response:
     current = api.policy.current()
     document = current.policy.model_dump(mode="json", by_alias=True, exclude_none=True)
     path = str(current.path) if current.path is not None else ""
-    findings = beyond(current.policy.guarantees, api.cluster.table(), current.policy.gpu.cpu_runs_on_gpu_nodes)
+    findings = current.policy.start.findings
+    findings += beyond(current.policy.guarantees, api.cluster.table(), current.policy.gpu.cpu_runs_on_gpu_nodes)
     faults = list(current.faults)
     return answer(PolicyView(path=path, version=current.version, policy=document, faults=faults, findings=findings))
 

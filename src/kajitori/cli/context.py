@@ -55,13 +55,16 @@ class Cli:
     """Columns of the page; None asks the terminal."""
     debug: bool = False
     cluster: Path | None = None
+    insecure_http: bool = False
+    """The token may be sent over plain HTTP to another machine."""
 
     def find_target(self) -> Target:
         """The server to talk to. Raises Unavailable or Unauthenticated, with the way out."""
         if self.target is None:
             from kajitori.cli.target import find_target
 
-            self.target = find_target(self.environment, self.cluster, self.runtime_dir)
+            given = {"KAJI_INSECURE_HTTP": "1"} if self.insecure_http else {}
+            self.target = find_target({**self.environment, **given}, self.cluster, self.runtime_dir)
         return self.target
 
     def api(self) -> Api:

@@ -70,6 +70,7 @@ def _connect(url: str, target: Target) -> ClientConnection:
             subprotocols=[PROTOCOL],
             additional_headers={"Authorization": f"Bearer {target.token}"},
             proxy=None if target.is_local else True,
+            ssl=target.tls() if url.startswith("wss") else None,
             open_timeout=_OPEN_SECONDS,
             max_size=None,
             compression=None,

@@ -15,9 +15,19 @@ from kajitori import __version__
 from kajitori.cli.notices import NOTICE, Notices
 from kajitori.cli.target import Target
 from kajitori.cli.terminal import say
-from kajitori.client.connection import HttpTransport, Lost, NotReached, Request, Response, Transport, with_query
+from kajitori.client.connection import (
+    HttpTransport,
+    Lost,
+    NotReached,
+    NotTrusted,
+    Request,
+    Response,
+    Transport,
+    with_query,
+)
 from kajitori.errors import (
     AlreadyExists,
+    Busy,
     Conflict,
     Fault,
     Forbidden,
@@ -27,9 +37,11 @@ from kajitori.errors import (
     Refused,
     StorageFull,
     TooLarge,
+    TooSlow,
     Unauthenticated,
     Unavailable,
     Unsupported,
+    WrongMediaType,
     WrongState,
 )
 
@@ -50,7 +62,10 @@ _CLASSES: dict[int, type[KajitoriError]] = {
     401: Unauthenticated,
     403: Forbidden,
     404: NotFound,
+    408: TooSlow,
     413: TooLarge,
+    415: WrongMediaType,
+    429: Busy,
     501: Unsupported,
     507: StorageFull,
 }
@@ -78,7 +93,7 @@ class Api:
         self.debug = debug
         self.sleep = sleep
         self.now = now
-        self._transport = transport or HttpTransport(target.url, use_proxies=not target.is_local)
+        self._transport = transport or HttpTransport(target.url, use_proxies=not target.is_local, tls=target.tls)
         self._headers = {"Authorization": f"Bearer {target.token}", "User-Agent": f"kaji/{__version__}"}
 
     def __enter__(self) -> Self:
@@ -231,6 +246,10 @@ class Api:
             response = self._transport.send(request)
             if not stream:
                 _ = response.content
+        except NotTrusted as error:
+            self._say(f"< {error}")
+            hint = "check its address; a certificate of one's own authority is trusted through a PEM file in $KAJI_CA"
+            raise Unavailable(f"{self.target.url} can't be trusted: {error}", hint=hint) from error
         except NotReached as error:
             self._say(f"< {error}")
             shown = Unavailable(f"nothing answers at {self.target.url}", hint=self.target.way_out)

@@ -16,7 +16,8 @@ _COMPLETION_SECONDS = 1.0
 
 
 def server_options(function: F) -> F:
-    """`--cluster` and `--debug`, for whatever talks to a server; they may stand before the verb or behind it."""
+    """`--cluster`, `--insecure-http` and `--debug`, for whatever talks to a server; they may stand before the verb or
+    behind it."""
 
     def set_cluster(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -25,6 +26,10 @@ def server_options(function: F) -> F:
     def set_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:
             ctx.ensure_object(Cli).debug = True
+
+    def set_insecure(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.ensure_object(Cli).insecure_http = True
 
     cluster = click.option(
         "--cluster",
@@ -41,7 +46,15 @@ def server_options(function: F) -> F:
         callback=set_debug,
         help="Print the HTTP calls, without secrets.",
     )
-    return cluster(debug(function))
+    insecure = click.option(
+        "--insecure-http",
+        is_flag=True,
+        expose_value=False,
+        callback=set_insecure,
+        hidden=True,  # whoever needs it is told of it when plain HTTP is refused
+        help="Send the token over plain HTTP, to another machine too.",
+    )
+    return cluster(insecure(debug(function)))
 
 
 def namespace_option(text: str = "Look in this namespace only.") -> Callable[[F], F]:

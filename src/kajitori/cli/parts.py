@@ -65,6 +65,11 @@ def blobs_option(default: str) -> Callable[[F], F]:
     )
 
 
+def insecure_http_option(text: str) -> Callable[[F], F]:
+    """`--insecure-http`."""
+    return click.option("--insecure-http", is_flag=True, help=text)
+
+
 def limit_option(function: F) -> F:
     """`--limit`, which may be repeated."""
     return click.option(

@@ -9,11 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kajitori.clusterfile import CLUSTER_FILE, links_folder
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unauthenticated, Unavailable
 from kajitori.privatefile import write_private
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 ENVIRONMENT = "environment"
 """The name of the context of $KAJI_SERVER."""
@@ -29,6 +33,8 @@ class Target:
     """Where runs are made that name no namespace; empty lets the server decide."""
     data: Path | None = None
     """The data folder, of a local cluster."""
+    ca: Path | None = None
+    """Who vouches for an https server (PEM); None: whom this machine trusts."""
 
     @property
     def is_local(self) -> bool:
@@ -38,6 +44,16 @@ class Target:
             return ip_address(host).is_loopback
         except ValueError:
             return host == "localhost"
+
+    def tls(self) -> SSLContext:
+        """What connections to an https server trust. Raises InvalidInput if the file of `ca` is of no use."""
+        import ssl
+
+        try:
+            return ssl.create_default_context(cafile=self.ca)
+        except (OSError, ssl.SSLError) as error:
+            said = f"{self.ca} can't be read as certificates: {error}"
+            raise InvalidInput.one("$KAJI_CA", said, value=str(self.ca), hint="name a PEM file") from error
 
     @property
     def way_out(self) -> str:
@@ -206,7 +222,14 @@ def _from_environment(url: str, environment: Mapping[str, str]) -> Target:
     token = environment.get("KAJI_TOKEN", "").strip()
     if not token:
         raise Unauthenticated("$KAJI_SERVER is set, but $KAJI_TOKEN is not", hint="put your token into $KAJI_TOKEN")
-    return Target(url.rstrip("/"), token, environment.get("KAJI_NAMESPACE", ""))
+    ca = environment.get("KAJI_CA", "")
+    namespace = environment.get("KAJI_NAMESPACE", "")
+    target = Target(url.rstrip("/"), token, namespace, ca=Path(ca).expanduser() if ca else None)
+    if parts.scheme == "http" and not target.is_local and environment.get("KAJI_INSECURE_HTTP", "") in ("", "0"):
+        said = "your token would cross the network in plain text"
+        hint = "write https://…; or, if something else encrypts, add --insecure-http or set KAJI_INSECURE_HTTP=1"
+        raise InvalidInput.one("$KAJI_SERVER", said, value=url, hint=hint)
+    return target
 
 
 def _in_folder(folder: Path) -> Target:
@@ -223,7 +246,8 @@ def _read(file: Path) -> Target:
         if file.stat().st_uid != os.geteuid() and os.geteuid() != 0:
             raise Unavailable(f"the cluster in {file.parent} belongs to somebody else", hint="start your own: kaji up")
         said = json.loads(file.read_text())
-        target = Target(str(said["url"]).rstrip("/"), str(said["token"]), str(said.get("namespace", "")), file.parent)
+        url, token, namespace = str(said["url"]).rstrip("/"), str(said["token"]), str(said.get("namespace", ""))
+        target = Target(url, token, namespace, file.parent, Path(said["ca"]) if said.get("ca") else None)
         pid = int(said["pid"])
     except OSError as error:
         raise Unavailable(f"{file} can't be read: {error.strerror}", hint=restart) from error

@@ -31,6 +31,10 @@ class NotReached(Exception):
     """The request was not sent: no connection to the server, or to the proxy before it, could be made."""
 
 
+class NotTrusted(NotReached):
+    """Nobody whom this client trusts vouches for the server's certificate, or it is another server's."""
+
+
 class Lost(Exception):
     """The connection broke, or the server fell silent, after the request may have been sent."""
 
@@ -196,7 +200,8 @@ class HttpTransport:
             connection.connect()
         except (OSError, HTTPException) as error:
             connection.close()
-            raise NotReached(_words(error)) from error
+            refused = getattr(error, "verify_message", "")  # of ssl.SSLCertVerificationError
+            raise NotTrusted(refused) if refused else NotReached(_words(error)) from error
         if self._keeps_alive and connection.sock is not None:
             _notice_dead_peers(connection.sock)
         return connection

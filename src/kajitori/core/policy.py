@@ -38,18 +38,19 @@ def own_machine_policy(home: str, *, mounts: bool, checkpoint_root: str, folders
     return parse_policy(document)
 
 
-def with_first_step(policy: Policy, image: str, server: str) -> Policy:
+def with_first_step(policy: Policy, image: str, server: str, server_ca: str | None = None) -> Policy:
     """The policy, where it says nothing of the first step of members with one: from this image, asking this server."""
     if policy.start.image is not None:
         return policy
-    return policy.model_copy(update={"start": policy.start.model_copy(update={"image": image, "server": server})})
+    step = {"image": image, "server": server, "server_ca": server_ca}
+    return policy.model_copy(update={"start": policy.start.model_copy(update=step)})
 
 
-def on_own_cluster(policy: Policy, image: str, server: str) -> Policy:
+def on_own_cluster(policy: Policy, image: str, server: str, server_ca: str | None = None) -> Policy:
     """The policy on the cluster of `kaji up` itself: with a first step, and without a network plugin, so that nobody
     heeds NetworkPolicies."""
     network = policy.network.model_copy(update={"enforced": False})
-    return with_first_step(policy, image, server).model_copy(update={"network": network})
+    return with_first_step(policy, image, server, server_ca).model_copy(update={"network": network})
 
 
 def parse_policy(text_or_document: str | bytes | Mapping[str, Any]) -> Policy:

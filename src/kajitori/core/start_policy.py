@@ -5,10 +5,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kajitori.core.fields import Duration, DurationAboveZero, Image, LabelKey, LabelValue, ServerUrl
+from kajitori.core.texts import is_loopback
 from kajitori.core.validation import Document
 from kajitori.errors import FieldError
 
@@ -35,6 +37,17 @@ class Starting(Document):
     """The pause does not grow beyond this."""
     restart_grace_seconds: Duration = Field(default=5, alias="restartGrace")
     """What the survivors of a broken gang get between SIGTERM and SIGKILL."""
+
+    @property
+    def findings(self) -> list[str]:
+        """What may not be meant so."""
+        where = urlsplit(self.server or "")
+        if where.scheme != "http" or is_loopback(where.hostname or ""):
+            return []
+        said = (
+            f"start.server is {self.server}: tickets, code and the SSH keys of MPI runs cross the network in plain text"
+        )
+        return [f"{said}; https, with serverCA, encrypts them"]
 
     @field_validator("server_ca")
     @classmethod

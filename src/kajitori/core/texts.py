@@ -205,3 +205,11 @@ def _go_character(one: str) -> str:
         return _ESCAPES[one]
     code = ord(one)
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, by name or address, is this machine as only it itself reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

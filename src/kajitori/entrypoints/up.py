@@ -24,6 +24,7 @@ from kajitori.core.policy import Policy, on_own_cluster, own_machine_policy
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
+from kajitori.entrypoints.serving import Serving, serving_of
 from kajitori.entrypoints.sim import pools_of
 from kajitori.entrypoints.stores import code_limits
 from kajitori.errors import Unavailable
@@ -99,6 +100,7 @@ async def _up_embedded(options: UpOptions) -> None:
             parts,
             stop,
             metrics,
+            serving_of(options, cluster.certificates),
             token=cluster.token,
             kubeconfig=cluster.kubeconfig,
             kubelet=kubelet,
@@ -150,6 +152,7 @@ async def _up_existing(options: UpOptions) -> None:
                 [],
                 stop,
                 metrics,
+                serving_of(options, None),
                 token=token,
                 kubeconfig=options.kubeconfig,
                 run_controller=run_controller,
@@ -164,6 +167,7 @@ async def _serve(
     parts: list[tuple[str, Part]],
     stop: asyncio.Event,
     metrics: ControllerMetrics,
+    serving: Serving,
     *,
     token: str,
     kubeconfig: Path | None,
@@ -190,19 +194,25 @@ async def _serve(
         await _until(mirror.wait_synced(), working)
         node = OwnNode(mirror, kubelet) if kubelet is not None else None
         awaited = node.awaited if node is not None else lambda: ""
-        web = await _web_api(client, mirror, policy, options, user_client, blobs, own, awaited)
+        web = await _web_api(client, mirror, policy, options, serving, user_client, blobs, own, awaited)
         web.registry.register(metrics.registry)  # one process, one page of metrics
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
-            policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=web.url))
+            url, authorities = serving.public_url(web.port), serving.authorities()
+            policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=url, server_ca=authorities))
         served.set()
         if node is not None:
             await _until(node.wait(), working)
         described = clusterfile.ClusterFile(
-            url=web.url, token=token, kubeconfig=kubeconfig, pid=os.getpid(), namespace=options.namespace
+            url=serving.local_url(web.port),
+            token=token,
+            kubeconfig=kubeconfig,
+            pid=os.getpid(),
+            namespace=options.namespace,
+            ca=serving.ca,
         )
         with clusterfile.announced(options.data, described):
-            _say_how_to_use(options, web.url, kubeconfig, policy.current().path)
+            _say_how_to_use(options, serving, web.port, kubeconfig, policy.current().path)
             await working
 
 
@@ -298,6 +308,7 @@ async def _web_api(
     mirror: Mirror,
     policy: PolicyFile,
     options: UpOptions,
+    serving: Serving,
     user_client: Callable[[str], KubeClient] | None,
     blobs: Blobs,
     leader: _OwnController | None,
@@ -325,7 +336,7 @@ async def _web_api(
                 limits=WebLimits.parse(options.limit),
             )
         )
-        web = WebApi(app, host=options.host, port=port)
+        web = WebApi(app, host=options.host, port=port, certificate=serving.certificate, key=serving.key)
         try:
             await web.start()
         except Unavailable:
@@ -338,15 +349,23 @@ async def _web_api(
     raise AssertionError("the last port to try is 0")
 
 
-def _say_how_to_use(options: UpOptions, url: str, kubeconfig: Path | None, policy: Path | None) -> None:
+def _say_how_to_use(
+    options: UpOptions, serving: Serving, port: int, kubeconfig: Path | None, policy: Path | None
+) -> None:
     own_machine = options.kubeconfig is None
     lines = [
-        f"Kajitori is up. Web API: {url}",
+        f"Kajitori is up. Web API: {serving.public_url(port)}",
         "  kaji run python:3.12 python3 -c 'print(6 * 7)'     run something (in another terminal)",
         "  kaji ps -a        kaji gpus        kaji nodes        what there is",
     ]
     if kubeconfig is not None:
         lines.append(f"  export KUBECONFIG={kubeconfig}     for kubectl and every other client")
+    if serving.is_open:
+        trust = f" KAJI_CA={serving.ca}" if serving.ca is not None else " KAJI_INSECURE_HTTP=1"
+        lines.append("  on other machines, with copies of the files named here:")
+        lines.append(f"  KAJI_SERVER={serving.public_url(port)}{trust} KAJI_TOKEN=$(cat {options.data / 'token'})")
+    if serving.is_open and serving.ca is None:
+        lines.append("Tokens cross the network in plain text, as --insecure-http says.")
     if policy is not None:
         instead = ", instead of the policy for one's own machine" if own_machine else ""
         lines.append(f"The policy is {policy}{instead}.")

@@ -13,6 +13,7 @@ import pytest
 
 from kajitori.cli.target import Target, choose, contexts, find_target
 from kajitori.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
+from kajitori.local.apiserver.certificates import ensure_certificates
 
 
 def cluster(folder: Path, runtime: Path, **more: Any) -> Path:
@@ -40,6 +41,44 @@ def test_the_environment_comes_first(tmp_path: Path) -> None:
     target = find_target(environment, None, tmp_path / "run")
     assert target == Target("https://kaji.example.org", "x", "team")
     assert not target.is_local
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("http://kaji.example.org", False),
+        ("http://10.0.0.1:8600", False),
+        ("http://127.0.0.1:8600", True),
+        ("http://localhost:8600", True),
+        ("http://[::1]:8600", True),
+        ("https://kaji.example.org", True),
+    ],
+)
+def test_a_token_goes_over_plain_http_to_this_machine_only(url: str, allowed: bool) -> None:
+    """Unless somebody says that it may."""
+    environment = {"KAJI_SERVER": url, "KAJI_TOKEN": "x"}
+    if allowed:
+        assert find_target(environment, None).url == url
+        return
+    for said in ("", "0"):
+        with pytest.raises(InvalidInput) as caught:
+            find_target({**environment, "KAJI_INSECURE_HTTP": said}, None)
+        assert "--insecure-http" in caught.value.faults[0].hint
+    assert find_target({**environment, "KAJI_INSECURE_HTTP": "1"}, None).url == url
+
+
+def test_who_vouches_for_a_server_is_named_by_a_file(tmp_path: Path) -> None:
+    """By $KAJI_CA, or by `kaji up` itself; a file without certificates is named."""
+    made = ensure_certificates(tmp_path / "pki")
+    folder = cluster(tmp_path / "a", tmp_path / "run", url="https://10.0.0.1:1", ca=str(made.ca))
+    environment = {"KAJI_SERVER": "https://x.example", "KAJI_TOKEN": "x", "KAJI_CA": str(made.ca)}
+    for target in (find_target({}, folder, tmp_path / "run"), find_target(environment, None)):
+        assert target.ca == made.ca
+        assert len(target.tls().get_ca_certs()) == 1
+    for wrong in (tmp_path / "nothing", made.ca_key):
+        target = find_target({**environment, "KAJI_CA": str(wrong)}, None)
+        with pytest.raises(InvalidInput, match="KAJI_CA"):
+            target.tls()
 
 
 def test_a_folder_that_was_named_wins(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from kajitori.client.connection import HttpTransport, Lost, NotReached, Request, Response, with_query
+from kajitori.client.connection import HttpTransport, Lost, NotReached, NotTrusted, Request, Response, with_query
+from kajitori.local.apiserver.certificates import ensure_certificates
 
 Script = Callable[[socket.socket, bytes], bool]
 """Answers one request (its head and body so far); whether the connection stays open."""
@@ -221,3 +226,38 @@ def test_a_server_may_lie_below_a_path() -> None:
     with serving(always(OK)) as (url, asked):
         HttpTransport(f"{url}/kaji/", environment={}).send(get("/v1/runs"))
     assert asked[0].startswith(b"GET /kaji/v1/runs HTTP/1.1\r\n")
+
+
+def test_a_certificate_that_nobody_vouches_for_is_told_from_a_server_that_is_away(tmp_path: Path) -> None:
+    """And one whose authority is named is trusted, for the names in it."""
+    made = ensure_certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.server, made.server_key)
+
+    listener = socket.create_server(("", 0))
+    port = listener.getsockname()[1]
+
+    def accept() -> None:
+        while True:
+            try:
+                raw, _ = listener.accept()
+            except OSError:
+                return
+            with contextlib.suppress(OSError), context.wrap_socket(raw, server_side=True) as connection:
+                connection.recv(65536)
+                connection.sendall(OK)
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    trusting = partial(ssl.create_default_context, cafile=str(made.ca))
+    try:
+        with pytest.raises(NotTrusted, match="unable to get local issuer"):
+            HttpTransport(f"https://127.0.0.1:{port}", environment={}).send(get())
+        with pytest.raises(NotTrusted, match=r"mismatch|not valid"):
+            HttpTransport(f"https://127.0.0.2:{port}", environment={}, tls=trusting).send(get())
+        assert HttpTransport(f"https://127.0.0.1:{port}", environment={}, tls=trusting).send(get()).content == b"ok"
+    finally:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)

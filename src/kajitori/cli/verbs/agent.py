@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from kajitori.cli.parts import FILE, log_options, policy_option
+from kajitori.cli.parts import FILE, insecure_http_option, log_options, policy_option
 from kajitori.cli.terminal import say
 
 DATA = Path("/var/lib/kajitori-agent")
 
 _EXAMPLES = "\b\nExamples:\n  kaji agent --pods /var/lib/kaji-node/network --policy policy.yaml\n"
-_EXAMPLES += "  kaji agent --relay http://relay.kajitori:8601 --node gpu-00012\n  kaji agent uninstall"
+_EXAMPLES += "  kaji agent --relay https://relay.kajitori:8601 --node gpu-00012\n  kaji agent uninstall"
 
 
 def _data_option(function: Any) -> Any:
@@ -31,6 +31,7 @@ def _data_option(function: Any) -> Any:
 @click.option("--report", multiple=True, metavar="URL", help="A Web API that is told totals; may be repeated.")
 @click.option("--report-token", type=FILE, metavar="FILE", help="What shows it whose agent this is.")
 @click.option("--report-ca", type=FILE, metavar="FILE", help="Who signed its certificate (PEM); else the system's.")
+@insecure_http_option("Show tokens over plain HTTP: something else encrypts.")
 @policy_option
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")
 @click.option("--port", type=int, default=9465, show_default=True, metavar="P", help="0 takes a free one.")

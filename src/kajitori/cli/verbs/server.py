@@ -9,6 +9,7 @@ import click
 from kajitori.cli.parts import (
     FILE,
     blobs_option,
+    insecure_http_option,
     kubeconfig_options,
     limit_option,
     log_options,
@@ -44,6 +45,7 @@ from kajitori.core.names import AGENT_ACCOUNT
 )
 @click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
 @click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+@insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")
 @limit_option
 @log_options("info")
 def command(**options: Any) -> int | None:

@@ -12,6 +12,7 @@ from kajitori.cli.parts import (
     blobs_option,
     data_default,
     gpu_type_option,
+    insecure_http_option,
     limit_option,
     log_options,
     networks_option,
@@ -46,6 +47,7 @@ from kajitori.cli.parts import (
 @click.option(
     "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."
 )
+@insecure_http_option("With --host: plain HTTP instead of TLS.")
 @limit_option
 @log_options("warning")
 def command(data: Path | None, no_kubelet: bool, memory: bool, gpu_type: tuple[str, ...], **options: Any) -> int | None:

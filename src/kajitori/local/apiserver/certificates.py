@@ -90,6 +90,19 @@ def issue_serving(certificates: Certificates, folder: Path, node: str, addresses
     return certificate, key
 
 
+def issue_web(certificates: Certificates, folder: Path, names: tuple[str, ...]) -> tuple[Path, Path]:
+    """The Web API's serving certificate and key, as files in `folder`; the present ones if they are still good.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    certificate, key = folder / "web.crt", folder / "web.key"
+    with _locked(folder):
+        _ensure_leaf(certificates, certificate, key, "kajitori", "", names, server=True)
+    return certificate, key
+
+
 def ensure_token(path: Path) -> str:
     """The administrator's bearer token: random, 0600, made once.
 
