@@ -14,12 +14,13 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run, require_definition
-from kajitori.api.paging import PageParameters, decode_token, encode_token
+from kajitori.api.paging import PageParameters, Parameters, decode_token, encode_token
 from kajitori.api.streams import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.tracking import RunTracker
-from kajitori.api.views import RunList, RunView, phase_of
+from kajitori.api.views import RunList, RunNames, RunView, phase_of
 from kajitori.core import names
 from kajitori.core.reasons import Phase
+from kajitori.core.run_names import branches
 from kajitori.core.selectors import LabelSelector, SelectorError, parse_labels
 from kajitori.errors import InvalidInput
 from kajitori.kube.objects import RunObject
@@ -30,6 +31,9 @@ WATCH_INTERVAL_SECONDS = 0.2
 """A reader is told of a run's changes at most this often."""
 
 REVIEWS_AT_ONCE = 16
+
+MOST_NAMES = 60
+"""That a shell is offered to complete one: more than anybody reads."""
 
 Place = tuple[str, str, str, str]
 """Where a run stands in the list: second of creation, time of submission, namespace, name."""
@@ -48,6 +52,28 @@ class ListParameters(PageParameters):
     """The run of this name, else runs whose name begins so."""
     label_selector: str = Field(default="", max_length=4096)
     """Such as `team=vision,stage in (train,tune)`."""
+
+
+class NamesParameters(Parameters):
+    beginning: str = Field(default="", max_length=253)
+    """What the names begin with."""
+    namespace: str = Field(default="", max_length=253)
+    """Only this namespace; else all that the caller may read."""
+    phase: list[Phase] = Field(default_factory=list, max_length=16)
+    """Only runs in one of these phases."""
+    started: bool = False
+    """Only runs whose members were started at least once."""
+    sweep: bool = False
+    """Only sweeps."""
+
+    def fits(self, run: RunObject) -> bool:
+        """Whether the run is one of those that are asked for."""
+        status = run.status
+        return (
+            (not self.phase or phase_of(run) in self.phase)
+            and (not self.started or (status is not None and status.attempts > 0))
+            and (not self.sweep or (status is not None and status.sweep is not None))
+        )
 
 
 @router.get("/v1/runs", responses=describes(RunList), summary="List runs, newest first")
@@ -73,6 +99,22 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
     page, following = _page(found, after, query.limit)
     items = [api.renderer.render(run) for run in page]
     return answer({"items": items} | ({"continue": following} if following else {}))
+
+
+@router.get("/v1/run-names", responses=describes(RunNames), summary="Names of runs that begin with a text")
+async def run_names(api: Shared, user: Caller, query: Annotated[NamesParameters, Query()]) -> Response:
+    """For completion in a shell: the caller's own runs, or everybody's where he has none that fit."""
+    readable = await readable_namespaces(api, user, query.namespace)
+    fitting = [
+        run
+        for run in api.mirror.runs.values()
+        if run.metadata.name.startswith(query.beginning)
+        and (readable is None or run.metadata.namespace in readable)
+        and query.fits(run)
+    ]
+    own = [run for run in fitting if run.owner == user.name]
+    names, beginnings = branches((run.metadata.name for run in own or fitting), MOST_NAMES)
+    return answer(RunNames(names=names, beginnings=beginnings))
 
 
 def _labels(text: str) -> LabelSelector:

@@ -69,6 +69,15 @@ class RunList(View, omit_defaults=True):
     """Send it back for the next page; absent on the last."""
 
 
+class RunNames(View):
+    """What a shell can offer to complete the name of a run."""
+
+    names: list[str]
+    """Whole names."""
+    beginnings: list[str]
+    """Where there are too many names to list: what several of them begin with, up to where they part."""
+
+
 class MemberView(View):
     """One member of a run, in the newest of its attempts that has a Pod for it."""
 

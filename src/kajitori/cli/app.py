@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -19,6 +19,9 @@ from kajitori.cli.problems import print_error, print_usage_error, write_bug_repo
 from kajitori.cli.terminal import echo, say
 from kajitori.core.suggest import nearest
 from kajitori.errors import KajitoriError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Runs": {
@@ -77,10 +80,13 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Else": {
         "context": "Choose the cluster that commands use.",
         "version": "Print the versions of client and server.",
-        "completion": "Print a script that completes names in your shell.",
+        "completion": "Print a script that completes words in your shell.",
     },
 }
 """The verbs by purpose, with their one-line helps: the main page needs them without loading any verb."""
+
+COMPLETING = "_KAJI_COMPLETING"
+"""The variable by which a shell's script asks what may stand where the cursor is: the name of the shell."""
 
 _PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 
@@ -111,6 +117,13 @@ class Kaji(click.Group):
             raise click.UsageError(f"there is no verb {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """The verbs, of which none has to be loaded for that, and the options before them."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(verb, help=text) for verb, text in VERBS.items() if verb.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, verbs in SECTIONS.items():
             with formatter.section(title):
@@ -130,6 +143,11 @@ class Kaji(click.Group):
             extra["obj"] = Cli()
         cli: Cli = extra["obj"]
         extra["color"] = cli.colour
+        if shell := os.environ.get(COMPLETING):
+            from kajitori.cli.completing import answer_shell
+
+            words = sys.argv[1:] if args is None else list(args)
+            sys.exit(_run(cli, lambda: answer_shell(self, cli, shell, words)))
         sys.exit(_run(cli, lambda: super(Kaji, self).main(args, prog_name, standalone_mode=False, **extra)))
 
 

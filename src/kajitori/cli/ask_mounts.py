@@ -94,7 +94,7 @@ def _add_volume(
     volumes = spec.items("volumes")
     spec.sources[f"spec.volumes[{len(volumes)}]"] = said
     use: dict[str, Any] = {"path": path}
-    if source.startswith(_FOLDERS):
+    if source.startswith(_FOLDERS) or "/" in source:
         use["hostPath"] = _absolute(source, folder, environment)
     else:
         use["name"] = source

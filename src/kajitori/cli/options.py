@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kajitori.cli.context import Cli
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COMPLETION_SECONDS = 1.0
+_IMAGES_OF_RUNS = 50
+"""So many of the latest runs are looked through for images."""
 
 
 def server_options(function: F) -> F:
@@ -36,7 +41,7 @@ def server_options(function: F) -> F:
         metavar="NAME",
         expose_value=False,
         callback=set_cluster,
-        shell_complete=complete_context,
+        shell_complete=complete_cluster,
         help="The local cluster to use if several run: its context or its data folder.",
     )
     debug = click.option(
@@ -91,17 +96,104 @@ def seconds_of(text: str, option: str) -> int:
         raise InvalidInput.one(option, error.message, value=text, hint=error.hint) from None
 
 
-def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of runs that begin with what is typed. Never fails: a shell has no use for errors."""
+_FITTING: dict[str, dict[str, Any]] = {
+    "attach": {"phase": ["Queued", "Starting", "Running", "Restarting"]},
+    "exec": {"phase": ["Running"]},
+    "explain": {"phase": ["Queued", "Restarting"]},
+    "kill": {"phase": ["Queued", "Starting", "Running", "Restarting"]},
+    "logs": {"started": True},
+    "port": {"phase": ["Running"]},
+    "restart": {"started": True},
+    "results": {"sweep": True},
+    "resume": {"phase": ["Succeeded", "Failed", "Stopped"]},
+    "start": {"phase": ["Succeeded", "Failed", "Stopped"]},
+    "stop": {"phase": ["Queued", "Starting", "Running", "Restarting"]},
+    "top": {"phase": ["Running"]},
+    "wait": {"phase": ["Queued", "Starting", "Running", "Restarting"]},
+}
+"""The runs that a verb is for, by its name; other verbs are for all of them."""
+
+
+def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Names of runs that the verb is for and that begin with what is typed: of the user's own, or, where none of those
+    fits, of everybody's. Never fails: a shell has no use for errors."""
+    from click.shell_completion import CompletionItem
+
+    space, slash, beginning = incomplete.rpartition("/")
+    fitting = _FITTING.get(ctx.info_name or "", {})
+    if ctx.info_name == "rm" and not any(ctx.params.get(name) for name in ("force", "kill")):
+        fitting = _FITTING["resume"]
+    found = _ask(ctx, "/v1/run-names", fitting | {"beginning": beginning, "namespace": space or _namespace_of(ctx)})
+    typed = ctx.params.get("runs") or ()
+    items = [CompletionItem(f"{space}{slash}{name}") for name in found.get("names", ()) if name not in typed]
+    return items + [CompletionItem(f"{space}{slash}{name}", type="part") for name in found.get("beginnings", ())]
+
+
+def complete_copied(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """A file that is here, or a run, behind which a path of its members stands."""
+    from click.shell_completion import CompletionItem
+
+    if ":" in incomplete:
+        return []
+    runs = complete_run(ctx, parameter, incomplete)
+    named = [CompletionItem(f"{run.value}:" if run.type == "plain" else run.value, type="part") for run in runs]
+    return [*named, CompletionItem(incomplete, type="file")]
+
+
+def complete_file(_: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """A file of this machine."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_folder(_: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """A folder of this machine, behind which a colon and a path may stand."""
+    from click.shell_completion import CompletionItem
+
+    return [] if ":" in incomplete else [CompletionItem(incomplete, type="dir")]
+
+
+def complete_volume(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """A volume of the policy, or a folder of this machine; not the path that stands behind the colon."""
+    from click.shell_completion import CompletionItem
+
+    if ":" in incomplete:
+        return []
+    volumes = (_ask(ctx, "/v1/policy", {}).get("policy") or {}).get("volumes") or {}
+    named = [CompletionItem(f"{name}:", type="part") for name in sorted(volumes) if name.startswith(incomplete)]
+    return [*named, CompletionItem(incomplete, type="dir")]
+
+
+def complete_image(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """An image of the user's earlier runs, the latest first."""
+    from click.shell_completion import CompletionItem
+
+    runs = _ask(ctx, "/v1/runs", {"owner": "@me", "limit": _IMAGES_OF_RUNS}).get("items", ())
+    images = dict.fromkeys(str(run["spec"].get("image", "")) for run in runs)
+    return [CompletionItem(image) for image in images if image.startswith(incomplete)]
+
+
+def _namespace_of(ctx: click.Context) -> str | None:
+    return ctx.params.get("namespace")
+
+
+def _ask(ctx: click.Context, path: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The server's answer to a completion; empty where it has none in time."""
     cli = ctx.find_object(Cli) or Cli()
     try:
         with cli.api() as api:
-            found = api.get(
-                "/v1/runs", {"name": incomplete or None, "limit": 50}, timeout_seconds=_COMPLETION_SECONDS, tries=1
-            )
-            return [run["name"] for run in found["items"]]
+            answer: dict[str, Any] = api.get(path, params, timeout_seconds=_COMPLETION_SECONDS, tries=1)
+            return answer
     except Exception:
-        return []
+        return {}
+
+
+def complete_cluster(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str] | str]:
+    """A context, or the data folder of a cluster."""
+    return [*complete_context(ctx, parameter, incomplete), *complete_folder(ctx, parameter, incomplete)]
 
 
 def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

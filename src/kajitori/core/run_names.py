@@ -1,8 +1,9 @@
-"""Readable names for runs that nobody named."""
+"""Names of runs: readable ones for those that nobody named, and what a shell offers to complete one."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from kajitori.core.names import RUN_NAME_MAX_LENGTH
@@ -41,3 +42,49 @@ ocean octopus osprey otter oyster paddle pearl pelican pier pilot plover porpois
 sail salmon schooner seal sextant shoal skiff skipper sloop squid starfish stern stork strait tern tide tiller
 trawler tuna turtle walrus wave whale wharf yacht yawl
 """.split()  # noqa: SIM905
+
+
+def branches(names: Iterable[str], most: int) -> tuple[list[str], list[str]]:
+    """What a shell can offer of many names: the names themselves and, if there are more than `most`, beginnings of
+    them instead.
+
+    A beginning goes on to where the names that it stands for part, and no further: a shell that fills in what its
+    choices have in common never fills in too much. Both lists are sorted. There may be a few more than `most`, where
+    one beginning has that many ways to go on.
+    """
+    groups = {"": sorted(set(names))}
+    open_groups = [""]
+    while open_groups:
+        widest = max(open_groups, key=lambda beginning: len(groups[beginning]))
+        open_groups.remove(widest)
+        parts = _parted(groups[widest])
+        if len(groups) > 1 and len(groups) - 1 + len(parts) > most:
+            continue
+        del groups[widest]
+        groups |= parts
+        open_groups += [beginning for beginning, members in parts.items() if len(members) > 1]
+    whole = [members[0] for members in groups.values() if len(members) == 1]
+    return sorted(whole), sorted(beginning for beginning, members in groups.items() if len(members) > 1)
+
+
+def _parted(names: Sequence[str]) -> dict[str, list[str]]:
+    """The sorted names by how they go on behind what all of them begin with. The key of a single name ends with a
+    character that no name has, so that a name is never taken for the beginning of others."""
+    common = _common_length(names)
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name[: common + 1], []).append(name)
+    return {_key(group): group for group in found.values()}
+
+
+def _key(names: Sequence[str]) -> str:
+    return names[0][: _common_length(names)] if len(names) > 1 else f"{names[0]}\n"
+
+
+def _common_length(names: Sequence[str]) -> int:
+    """How many characters all of the sorted names begin with in common: as many as the first and the last."""
+    if not names:
+        return 0
+    pairs = zip(names[0], names[-1], strict=False)
+    shorter = min(len(names[0]), len(names[-1]))
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), shorter)

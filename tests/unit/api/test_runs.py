@@ -292,3 +292,40 @@ async def test_a_watch_of_a_run_that_the_mirror_does_not_show_yet(world: World, 
         world.kubernetes.release_watches()
         phases = [json.loads(line)["status"]["phase"] async for line in lines]
     assert phases[-1] == "Failed"
+
+
+async def test_names_for_a_shell(world: World) -> None:
+    """Those of the caller's own runs that fit; everybody's where he has none; beginnings where they are too many."""
+
+    async def offered(**params: Any) -> tuple[list[str], list[str]]:
+        found = (await world.http.get("/v1/run-names", params=params)).json()
+        return found["names"], found["beginnings"]
+
+    ended = {"status": attempts(1, phase="Succeeded", members={"total": 1})}
+    sweep = {"status": attempts(1, phase="Running", members={"total": 9}) | {"sweep": {}}}
+    for name, owner, status in (
+        ("bert", "ada", ended),
+        ("bert-2", "ada", {}),
+        ("grid", "ada", sweep),
+        ("bertha", "eve", {}),
+        ("theirs", "eve", {}),
+    ):
+        document = run(name) | status
+        document["metadata"]["annotations"] = {"kajitori.dev/owner": owner}
+        world.kubernetes.put("runs", document)
+    await world.caught_up()
+    assert await offered() == (["bert", "bert-2", "grid"], [])
+    assert await offered(beginning="bert") == (["bert", "bert-2"], [])
+    assert await offered(beginning="th") == (["theirs"], [])
+    assert await offered(phase="Succeeded") == (["bert"], [])
+    assert await offered(started="true") == (["bert", "grid"], [])
+    assert await offered(sweep="true") == (["grid"], [])
+    assert await offered(beginning="x") == ([], [])
+    for number in range(200):
+        document = run(f"many-{number}")
+        document["metadata"]["annotations"] = {"kajitori.dev/owner": "ada"}
+        world.kubernetes.put("runs", document)
+    await world.caught_up()
+    names, beginnings = await offered(beginning="many")
+    assert len(names) + len(beginnings) <= 60
+    assert "many-1" in names and "many-10" in beginnings

@@ -1,4 +1,4 @@
-"""The command as a whole: help, wrong usage, bugs, start-up, completion."""
+"""The command as a whole: help, wrong usage, bugs, start-up."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pytest
 from click.testing import CliRunner
-from tests.unit.cli.fake_web_api import NOW, TOKEN, FakeWebApi, cli_of, invoke, view
+from tests.unit.cli.fake_web_api import NOW, TOKEN, FakeWebApi, invoke, view
 
 from kajitori.cli.app import SECTIONS, VERBS, kaji
 
@@ -144,32 +143,6 @@ def test_version_needs_no_server() -> None:
     result = invoke(FakeWebApi(answers={"GET /v1/version": (503, {"title": "away"})}), "version")
     assert result.exit_code == 125
     assert result.stdout.startswith("Client ")
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str) -> None:
-    """A script for each shell, which asks kaji itself."""
-    result = invoke(FakeWebApi(), "completion", shell)
-    assert result.exit_code == 0
-    assert "_KAJI_COMPLETE" in result.stdout
-
-
-def complete(api: FakeWebApi, words: str, typed: str = "") -> list[str]:
-    environment = {"_KAJI_COMPLETE": "bash_complete", "COMP_WORDS": f"kaji {words} {typed}"}
-    environment["COMP_CWORD"] = str(len(words.split()) + 1)
-    result = CliRunner().invoke(kaji, [], obj=cli_of(api), env=environment, prog_name="kaji")
-    return [line.split(",")[1] for line in result.stdout.splitlines() if line]
-
-
-def test_completion_of_verbs_and_runs() -> None:
-    """Verbs by their beginning; runs by asking the server; nothing where it does not answer."""
-    assert complete(FakeWebApi(), "", "ru") == ["run"]
-    api = FakeWebApi([view("bert"), view("beluga"), view("gpt")])
-    assert complete(api, "logs", "be") == ["bert", "beluga"]
-    assert complete(api, "run --priority", "n") == ["normal"]
-    broken = FakeWebApi(answers={"GET /v1/runs": (503, {"title": "x"})})
-    assert complete(broken, "logs", "be") == []
-    assert len(broken.calls) == 1
 
 
 def test_policy_check_needs_no_server(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`kaji completion`: names of verbs, options and runs in the shell."""
+"""`kaji completion`: what may stand where the cursor is, in the shell."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import click
 
 from kajitori.cli.terminal import echo_as_is
 
-_VARIABLE = "_KAJI_COMPLETE"
 
-
-@click.command(epilog='\b\nExamples:\n  eval "$(kaji completion bash)"\n  kaji completion fish | source')
+@click.command(
+    epilog='\b\nExamples:\n  eval "$(kaji completion bash)"     # in ~/.bashrc\n'
+    '  eval "$(kaji completion zsh)"      # in ~/.zshrc\n'
+    "  kaji completion fish > ~/.config/fish/completions/kaji.fish"
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print a script that completes names in your shell.
+    """Print a script that completes words in your shell.
 
-    Verbs, options, and the names of runs.
+    Verbs, options and their words, the runs that a verb is for, images of earlier runs, volumes, files.
     """
-    from click.shell_completion import get_completion_class
+    from kajitori.cli.completing import SCRIPTS
 
-    from kajitori.cli.app import kaji
-
-    found = get_completion_class(shell)
-    assert found is not None
-    complete = found(kaji, {}, "kaji", _VARIABLE)
-    echo_as_is(complete.source_template % complete.source_vars())
+    echo_as_is(SCRIPTS[shell], nl=False)

@@ -7,15 +7,15 @@ from functools import partial
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_run, namespace_option, server_options
+from kajitori.cli.options import complete_copied, namespace_option, server_options
 
 
 @click.command(
     epilog="\b\nExamples:\n  kaji cp bert:/ckpt/last.pt .\n  kaji cp --rank 3 data/ bert:/tmp/data\n"
     "  kaji cp bert:/logs - | tar -x"
 )
-@click.argument("source", metavar="SOURCE", shell_complete=complete_run)
-@click.argument("target", metavar="TARGET", shell_complete=complete_run)
+@click.argument("source", metavar="SOURCE", shell_complete=complete_copied)
+@click.argument("target", metavar="TARGET", shell_complete=complete_copied)
 @click.option(
     "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="This member; else rank 0."
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, output_option, server_options
+from kajitori.cli.options import complete_file, namespace_option, output_option, server_options
 from kajitori.cli.terminal import echo, echo_data, say
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _count(cidr: str) -> str:
 
 
 @command.command(epilog="\b\nExample:\n  kaji network validate networks.yaml")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing where it is right.")
 def validate(file: str, quiet: bool) -> None:
     """Check a file of addresses; needs no server.
@@ -120,7 +120,7 @@ def validate(file: str, quiet: bool) -> None:
     "  kaji network render nat networks.yaml --host nat-1 | ssh root@nat-1 sh"
 )
 @click.argument("what", metavar="hub|nat", type=click.Choice(("hub", "nat")))
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
 @click.option("--host", metavar="NAME", help="Which of natHosts; not needed where there is one only.")
 @click.option("--rules", is_flag=True, help="Only the rules, for nft -f.")
 def render(what: str, file: str, host: str | None, rules: bool) -> None:
@@ -145,7 +145,7 @@ def render(what: str, file: str, host: str | None, rules: bool) -> None:
     epilog="\b\nExamples:\n  kaji network check                     # with the registry of the server\n"
     "  kaji network check networks.yaml --from hub"
 )
-@click.argument("file", metavar="[FILE]", required=False)
+@click.argument("file", metavar="[FILE]", required=False, shell_complete=complete_file)
 @click.option(
     "--from", "place", metavar="PLACE", help="researchers, hub, a NAT host or a cluster; else by own addresses."
 )

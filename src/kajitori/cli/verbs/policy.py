@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import output_option, server_options
+from kajitori.cli.options import complete_file, output_option, server_options
 from kajitori.cli.terminal import echo, say
 
 
@@ -43,7 +43,7 @@ def show(cli: Cli, output: str | None) -> None:
 
 
 @command.command(epilog="\b\nExample:\n  kaji policy check policy.yaml")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing where it is right.")
 def check(file: str, quiet: bool) -> None:
     """Check a policy file; needs no server.

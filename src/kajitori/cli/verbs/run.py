@@ -11,7 +11,14 @@ import click
 
 from kajitori.cli.borrowed_options import BorrowingCommand, borrowed_words
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, server_options
+from kajitori.cli.options import (
+    complete_file,
+    complete_folder,
+    complete_image,
+    complete_volume,
+    namespace_option,
+    server_options,
+)
 from kajitori.cli.terminal import echo, say
 
 if TYPE_CHECKING:
@@ -55,13 +62,22 @@ def _words(*known: str) -> Any:
     "      -v imagenet:/data:ro --checkpoint /ckpt registry/bert:3 train.py --lr 3e-4\n"
     "  kaji run --code . python:3.11 python train.py    # the folder you are in",
 )
-@click.argument("image", required=False)
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.argument("image", required=False, shell_complete=complete_image)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
 @click.option("-d", "--detach", is_flag=True, help="Print the name and leave.")
 @click.option("--name", help="Name of the run; one is made up otherwise.")
 @click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment variable.")
-@click.option("--env-file", multiple=True, metavar="FILE", help="Environment variables, one a line.")
-@click.option("-v", "--volume", multiple=True, metavar="SOURCE:PATH[:ro]", help="Volume by name, or a folder.")
+@click.option(
+    "--env-file", multiple=True, metavar="FILE", shell_complete=complete_file, help="Environment variables, one a line."
+)
+@click.option(
+    "-v",
+    "--volume",
+    multiple=True,
+    metavar="SOURCE:PATH[:ro]",
+    shell_complete=complete_volume,
+    help="Volume by name, or a folder.",
+)
 @click.option("--mount", multiple=True, metavar="type=…,…", help="The same in docker's long form.")
 @click.option("-w", "--workdir", metavar="PATH", help="Folder the program starts in.")
 @click.option("--entrypoint", metavar="PROGRAM", help="Instead of the image's own.")
@@ -74,7 +90,13 @@ def _words(*known: str) -> Any:
 @click.option("-m", "--memory", metavar="SIZE", help="Memory limit of each member, such as 64g.")
 @click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm, taken from memory.")
 @click.option("--privileged", is_flag=True, help="Where policy allows it.")
-@click.option("--network", "--net", metavar="host|none", help="The node's own; none: cut off from all.")
+@click.option(
+    "--network",
+    "--net",
+    metavar="host|none",
+    shell_complete=_words("host", "none"),
+    help="The node's own; none: cut off from all.",
+)
 @click.option("--restart", hidden=True, metavar="POLICY")
 @click.option("--ipc", hidden=True, metavar="MODE")
 @click.option("--expose", hidden=True, multiple=True, metavar="PORT")
@@ -103,7 +125,12 @@ def _words(*known: str) -> Any:
 @click.option(
     "--type", metavar="batch|service", shell_complete=_words("batch", "service"), help="service: kept running for good."
 )
-@click.option("--code", metavar="DIR[:PATH]", help="Folder, or sha256:… of one, that all members start in.")
+@click.option(
+    "--code",
+    metavar="DIR[:PATH]",
+    shell_complete=complete_folder,
+    help="Folder, or sha256:… of one, that all members start in.",
+)
 @click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
 @click.option("--checkpoint-every", metavar="TIME", help="How often the program writes it: 10m.")
 @click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
@@ -117,7 +144,13 @@ def _words(*known: str) -> Any:
 @click.option("--allow-to", multiple=True, metavar="CLASS,…", help="It goes only there, such as internal.")
 @click.option("--node-selector", multiple=True, metavar="LABEL=VALUE", help="Only nodes with this label.")
 @click.option("--toleration", multiple=True, metavar="KEY[=VALUE][:EFFECT]", help="A taint that may be ignored.")
-@click.option("-f", "--file", metavar="FILE", help="Run manifest or bare spec in YAML; options overrule it.")
+@click.option(
+    "-f",
+    "--file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Run manifest or bare spec in YAML; options overrule it.",
+)
 @namespace_option("Namespace of the run.")
 @click.option(
     "--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="Follow this member's log only."
