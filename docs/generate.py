@@ -1,4 +1,5 @@
-"""Writes the generated reference, docs/reference: command line, Run, operators' files, Web API. `make docs` runs it.
+"""Writes the generated reference, docs/reference: command line, Run, operators' files, Web API; and the manifests under
+deploy/ that the code has, too. `make docs` runs it.
 
 Everything comes from the code that the user meets: click's commands, the types of Run and policy, the definition of the
 custom resource, the OpenAPI document. The same code always gives the same text.
@@ -18,6 +19,7 @@ from typing import Any
 
 import click
 import msgspec
+import yaml
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -26,6 +28,7 @@ from kajitori.cli.borrowed_options import DOCKER, SLURM
 from kajitori.cli.other_words import WORDS
 from kajitori.core.crd import custom_resource_definition
 from kajitori.core.names import API_VERSION, KIND
+from kajitori.core.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.policy_docs import networks_reference, policy_reference
 from kajitori.core.reasons import COUNTS_AS_RESTART, NEVER_COUNTED, NEVER_RESTARTED, START_FAILURES, Phase, Reason
 from kajitori.core.run import RunSpec
@@ -36,7 +39,13 @@ from kajitori.kube.mirror import Mirror
 from kajitori.policyfile import PolicyFile
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
+DEPLOY = REFERENCE.parent.parent / "deploy"
 _WIDTH = 100
+_MADE_MANIFEST = "# Made by docs/generate.py (make docs); edits here are lost."
+_OWNER_POLICY = """\
+# Nobody submits a run in the name of another: the API server holds the annotation kajitori.dev/owner to the user that
+# it authenticated, and keeps it. Needs Kubernetes 1.30. `kajitori-installer` applies the same.
+"""
 _MADE = "<!-- Made by docs/generate.py (make docs); edits here are lost. -->"
 _METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -51,6 +60,13 @@ def pages() -> dict[str, str]:
         "networks.md": _page(networks_reference()),
         "api.md": api_page(openapi()),
     }
+
+
+def manifests() -> dict[str, str]:
+    """Every generated manifest by its file name."""
+    documents = (owner_policy(), owner_policy_binding())
+    text = yaml.safe_dump_all(documents, sort_keys=False, width=120)
+    return {"owner-policy.yaml": f"{_MADE_MANIFEST}\n{_OWNER_POLICY}{text}"}
 
 
 def cli_page() -> str:
@@ -293,6 +309,8 @@ def main() -> None:
     REFERENCE.mkdir(exist_ok=True)
     for name, text in pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
+    for name, text in manifests().items():
+        (DEPLOY / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

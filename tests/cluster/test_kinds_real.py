@@ -46,7 +46,7 @@ async def _ask(client: KubeClient, path: str, case: Case) -> tuple[int, list[str
     return 201, [], json.loads(answer)
 
 
-@pytest.mark.parametrize("file", ["pods", "others", "definitions"])
+@pytest.mark.parametrize("file", ["pods", "others", "definitions", "admission_policies"])
 async def test_recorded_answers_are_still_those_of_a_real_server(real_cluster: RealCluster, file: str) -> None:
     """A real server answers every recorded case as it is recorded."""
     registry = built_in()

@@ -20,7 +20,7 @@ from kajitori.core.health_trail import Entry, What, read_trail
 from kajitori.core.reasons import Phase
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Node, Pod
-from kajitori.kube.resources import EVENTS, NODES, RUNS
+from kajitori.kube.resources import EVENTS, NODES
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 QUICK = {"after": "0s", "backAfter": "1s", "provenAfter": "1s", "atMostPercent": 10}
@@ -165,9 +165,7 @@ async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(wo
                 )
                 await world.reaches(name, Phase.RUNNING)
                 await world.change(name, nodeSelector={"kubernetes.io/hostname": None})
-            await world.client.patch(
-                RUNS, name, {"metadata": {"annotations": {names.ANNOTATION_OWNER: owner}}}, world.namespace
-            )
+            await world.give(name, owner)
             assert names.TAINT_UNHEALTHY not in taints(world, sick)
             await fail_on(world, name, sick, exit_code)
         await world.until(lambda: names.TAINT_UNHEALTHY in taints(world, sick), f"{sick} is out")

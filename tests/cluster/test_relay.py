@@ -71,7 +71,7 @@ async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(
                 "metadata": {
                     "name": "bert",
                     "namespace": own_namespace,
-                    "annotations": {names.ANNOTATION_OWNER: "alice"},
+                    "annotations": {names.ANNOTATION_OWNER: "admin"},
                 },
                 "spec": {"image": "x"},
             },
@@ -96,7 +96,7 @@ async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(
 
                 await until(lambda: len(mine()) == 2 and bool(mine()["bert-1-0"].addresses), "both are known")
                 member, daemon = mine()["bert-1-0"], mine()["daemon"]
-                assert (member.run, member.run_uid, member.user) == ("bert", run["metadata"]["uid"], "alice")
+                assert (member.run, member.run_uid, member.user) == ("bert", run["metadata"]["uid"], "admin")
                 assert (member.addresses, member.interface) == (("10.1.0.5", "fd00::7"), "veth-5")
                 assert (daemon.addresses, daemon.interface, daemon.run) == ((), "", "")
 

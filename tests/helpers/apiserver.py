@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from kajitori.local.apiserver.auth import Authenticator
+from kajitori.local.apiserver.auth import Authenticator, User
 from kajitori.local.apiserver.certificates import Certificates, ensure_certificates, write_kubeconfig
 from kajitori.local.apiserver.server import ApiServer
 from kajitori.local.store import Store
@@ -55,6 +55,8 @@ class EmbeddedApiServer:
     server: ApiServer
     certificates: Certificates
     session: aiohttp.ClientSession
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    """Of users that are not the administrator."""
     user_agent: str = "tests/1"
     _headers: dict[str, str] = field(default_factory=dict)
 
@@ -136,11 +138,12 @@ class EventReader:
 
 @asynccontextmanager
 async def embedded_apiserver(
-    folder: Path | None = None, *, controllers: bool = True
+    folder: Path | None = None, *, controllers: bool = True, users: Sequence[str] = ()
 ) -> AsyncIterator[EmbeddedApiServer]:
     """An API server on a free port of the loopback interface; gone, with everything in it, at the end.
 
-    With a `folder` what is stored lies in it and stays. Without `controllers` nobody collects garbage.
+    With a `folder` what is stored lies in it and stays. Without `controllers` nobody collects garbage. `users`: who has
+    a token besides the administrator.
     """
     own = Path(tempfile.mkdtemp(prefix="kajitori-test-"))
     try:
@@ -149,6 +152,9 @@ async def embedded_apiserver(
         store = await Store.open(folder / "store" if folder else None)
         authenticator = Authenticator()
         authenticator.add_token(TOKEN)
+        tokens = {user: f"token-of-{user}" for user in users}
+        for user, token in tokens.items():
+            authenticator.add_token(token, User(user, ("researchers",)))
         server = ApiServer(store, certificates=certificates, authenticator=authenticator, controllers=controllers)
         await server.start()
         try:
@@ -157,7 +163,7 @@ async def embedded_apiserver(
             trust = ssl.create_default_context(cafile=str(certificates.ca))
             connector = aiohttp.TCPConnector(ssl=trust, limit=0)
             async with aiohttp.ClientSession(connector=connector) as session:
-                yield EmbeddedApiServer(server.url, TOKEN, kubeconfig, store, server, certificates, session)
+                yield EmbeddedApiServer(server.url, TOKEN, kubeconfig, store, server, certificates, session, tokens)
         finally:
             await server.stop()
             await store.close()

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,10 +51,11 @@ class AnyCluster:
     config: KubeConfig
     kubeconfig: Path
     is_real: bool
+    tokens: Mapping[str, str] = field(repr=False, default_factory=dict)
 
-    def client(self) -> KubeClient:
-        """A client as admin."""
-        return KubeClient(self.config)
+    def client(self, user: str | None = None) -> KubeClient:
+        """A client as admin, or as one of USERS."""
+        return KubeClient(self.config.with_token(self.tokens[user]) if user else self.config)
 
 
 @dataclass(frozen=True)
@@ -409,12 +410,13 @@ async def any_cluster(request: pytest.FixtureRequest) -> AsyncIterator[AnyCluste
     """
     if request.param == "real":
         real: RealCluster = request.getfixturevalue("real_cluster")
-        yield AnyCluster(real.config, real.kubeconfig, is_real=True)
+        yield AnyCluster(real.config, real.kubeconfig, is_real=True, tokens=real.tokens)
         return
     from tests.helpers.apiserver import embedded_apiserver
 
-    async with embedded_apiserver() as embedded:
-        yield AnyCluster(KubeConfig.from_file(embedded.kubeconfig), embedded.kubeconfig, is_real=False)
+    async with embedded_apiserver(users=USERS) as embedded:
+        config = KubeConfig.from_file(embedded.kubeconfig)
+        yield AnyCluster(config, embedded.kubeconfig, is_real=False, tokens=embedded.tokens)
 
 
 @pytest.fixture

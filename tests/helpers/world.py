@@ -25,17 +25,18 @@ from tests.helpers.real_cluster import CONTROLLER, RealCluster, require_binaries
 from kajitori.controllers.runs import RunController
 from kajitori.core import names
 from kajitori.core.nodelist import expand
+from kajitori.core.owner_policy import POLICY_NAME
 from kajitori.core.policy import own_machine_policy, parse_policy
 from kajitori.core.reasons import Phase
 from kajitori.core.status import RunStatus
-from kajitori.errors import AlreadyExists, KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.install import install
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, VALIDATING_BINDINGS, Resource
 from kajitori.kube.watch import WatchSettings
 from kajitori.local.apiserver.certificates import issue_serving
 from kajitori.local.kubelet.eviction import available_memory_bytes
@@ -248,6 +249,19 @@ class World:
     async def change(self, name: str, **spec: Any) -> None:
         """Changes a Run's spec."""
         await self.client.patch(RUNS, name, {"spec": spec}, self.namespace)
+
+    async def give(self, name: str, owner: str) -> None:
+        """Makes somebody the owner of a run, as if he had submitted it: what keeps owners is not in force meanwhile."""
+        with contextlib.suppress(NotFound):
+            await self.client.delete(VALIDATING_BINDINGS, POLICY_NAME)
+        change = {"metadata": {"annotations": {names.ANNOTATION_OWNER: owner}}}
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                with contextlib.suppress(Forbidden):  # a real API server notices a moment later
+                    await self.client.patch(RUNS, name, change, self.namespace)
+                    break
+                await asyncio.sleep(0.1)
+        await install(self.client)
 
     def run(self, name: str) -> RunObject | None:
         """The Run as the mirror shows it."""

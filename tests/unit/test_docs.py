@@ -38,6 +38,12 @@ def test_the_reference_is_up_to_date(pages: dict[str, str], name: str) -> None:
     assert written == pages[name], "the reference is out of date: make docs"
 
 
+def test_generated_manifests_are_up_to_date() -> None:
+    """What is applied from deploy/ is what the installer applies."""
+    for name, text in generator().manifests().items():
+        assert (DOCS.parent / "deploy" / name).read_text(encoding="utf-8") == text, "make docs"
+
+
 def test_making_it_twice_gives_the_same(pages: dict[str, str]) -> None:
     """Nothing in it depends on time, machine or the order of a set."""
     assert generator().pages() == pages

@@ -13,16 +13,6 @@ from kajitori.core.status import RunStatus
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
 
 
-UNDISTURBED = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
-"""Annotations by which autoscalers leave a Pod's node alone while the Pod runs. The budget alone would refuse the
-eviction, but only after the node was tainted. They concern no drain: that is an operator's decision."""
-
-
-def may_be_disturbed(run_type: Literal["batch", "service"], members: int) -> bool:
-    """Whether an autoscaler may move members of a run one after the other: only those of a service with several."""
-    return run_type == "service" and members > 1
-
-
 def budget_spec(
     run_type: Literal["batch", "service"], run_uid: str, status: RunStatus, members: Sequence[Member]
 ) -> dict[str, Any] | None:

@@ -54,7 +54,7 @@ class Failure:
     run: str
     """`namespace/name`."""
     owner: str
-    """Whose it is; where nobody knows, its namespace."""
+    """Whose it is; empty where nobody owns it."""
     at: datetime
     says: str
     at_start: bool = False
@@ -228,9 +228,10 @@ def _why_leave(
 
 
 def _are_enough(failures: Sequence[Failure], health: NodeHealth) -> bool:
-    """Several runs, of several people where possible: one person's may all have the same fault."""
-    runs, people = {each.run for each in failures}, {each.owner for each in failures}
-    alone = len(people) == 1 and health.failed_runs > 1
+    """Several runs, of several people where possible: one person's may all have the same fault. Runs that nobody owns
+    add nobody: they may be anybody's."""
+    runs, people = {each.run for each in failures}, {each.owner for each in failures if each.owner}
+    alone = len(people) < 2 and health.failed_runs > 1
     return bool(health.failed_runs) and len(runs) >= health.failed_runs + alone
 
 

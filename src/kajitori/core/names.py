@@ -20,6 +20,7 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY = "kajitori"
 
 ANNOTATION_OWNER = f"{GROUP}/owner"
+"""On a Run: who submitted it, as the API server authenticated him (`core.owner_policy`). On its Pods: the same."""
 ANNOTATION_SUBMITTED_AT = f"{GROUP}/submitted-at"
 """When the Web API was asked for a Run, to the microsecond: the API server notes the second of its creation only."""
 ANNOTATION_DELETE_CHECKPOINT = f"{GROUP}/delete-checkpoint"
@@ -33,7 +34,7 @@ ANNOTATION_DRAIN = f"{GROUP}/drain"
 ANNOTATION_HEALTH = f"{GROUP}/health"
 """On a Node: how it left the pool and came back, as `core.health_trail` writes it."""
 ANNOTATION_TEST_WANTED = f"{GROUP}/test-wanted"
-"""On a Node: who wants it tested; taken away when the test has ended."""
+"""On a Node: who wants it tested; taken away when the test has ended. On the Run that tests it: the same."""
 ANNOTATION_TESTED_NODE = f"{GROUP}/tested-node"
 """On a Run in the namespace of tests: the node that it tests."""
 TAINT_UNHEALTHY = f"{GROUP}/unhealthy"
@@ -70,6 +71,16 @@ RUN_NAME_MAX_LENGTH = 48
 
 
 _POD_NAME = re.compile(r"(.+)-(0|[1-9][0-9]*)-(0|[1-9][0-9]*)")
+
+
+def account_of(owner: str, namespace: str) -> str:
+    """Whose share a run counts against: its owner's, or that of all runs of its namespace which nobody owns."""
+    return owner or f"{namespace}/"
+
+
+def is_nobodys(account: str) -> bool:
+    """Whether an account is that of runs which nobody owns."""
+    return account.endswith("/")
 
 
 def pod_name(run: str, attempt: int, rank: int) -> str:

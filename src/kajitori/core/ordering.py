@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kajitori.core.formula import Formula, Values
+from kajitori.core.names import is_nobodys
 
 OrderWord = Literal["length", "fifo", "share", "formula"]
 
@@ -206,6 +207,9 @@ def rank(queue: Sequence[Candidate], users: Shares, teams: Shares, rules: Rules,
     priority = np.array([c.priority for c in queue], dtype=np.int64)
     user_shares = _shares([c.user for c in queue], users, now)
     team_shares = _shares([c.team for c in queue], teams, now)
+    # Who leaves the owner of his runs out gains nothing by it: they count as all that their namespace had.
+    unowned = np.array([is_nobodys(c.user) for c in queue], dtype=bool)
+    user_shares = np.where(unowned, np.maximum(user_shares, team_shares), user_shares)
 
     backlog_seconds = float((expected * size).sum())
     bound = rules.bound_seconds + min(rules.backlog_factor * backlog_seconds, rules.most_backlog_seconds)

@@ -117,10 +117,7 @@ class Policy(Document):
     disruption_budgets: bool = True
     """Each run has a PodDisruptionBudget, so that nobody evicts a gang member by member: no autoscaler that packs nodes
     tighter, no descheduler. Members on a cordoned node it does not protect: `kubectl drain` gets through, and the gang
-    leaves as a whole. Of a service with several members one after the other may be evicted anywhere. All other members
-    also carry the annotations by which Cluster Autoscaler and Karpenter leave their nodes alone while they run
-    (`cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, `karpenter.sh/do-not-disrupt: "true"`), unless
-    `inject.annotations` sets them otherwise."""
+    leaves as a whole. Of a service with several members one after the other may be evicted anywhere."""
     binding: Binding = Binding()
     rendezvous: Rendezvous = Rendezvous()
     code: StoredCode = StoredCode()

@@ -59,8 +59,11 @@ def spec_of_test(node: NodeFacts, policy: Policy) -> dict[str, Any]:
 
 
 def run_of_test(node: NodeFacts, policy: Policy, name: str, who: str) -> dict[str, Any]:
-    """The Run that tests a node, as it is created."""
-    annotations = {names.ANNOTATION_TESTED_NODE: node.name, names.ANNOTATION_OWNER: who or names.MANAGED_BY}
+    """The Run that tests a node, as it is created. It is the controller's, who may not submit in the name of others:
+    who wants the test is said beside."""
+    annotations = {names.ANNOTATION_TESTED_NODE: node.name}
+    if who:
+        annotations[names.ANNOTATION_TEST_WANTED] = who
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,

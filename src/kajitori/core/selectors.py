@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kajitori.core.texts import go_quoted, label_value, qualified_name
 
@@ -104,6 +105,18 @@ def holds(key: str, operator: str, values: Sequence[str], labels: Labels) -> boo
             return number > bound if operator == "Gt" else number < bound
         case _:
             return False
+
+
+def label_selector_of(document: Mapping[str, Any] | None) -> LabelSelector | None:
+    """A LabelSelector as objects hold it (meta.k8s.io/v1); None selects nothing, an empty one everything."""
+    if document is None:
+        return None
+    found = [Requirement(key, "In", (value,)) for key, value in (document.get("matchLabels") or {}).items()]
+    found += [
+        Requirement(one.get("key", ""), one.get("operator", ""), tuple(one.get("values") or ()))
+        for one in document.get("matchExpressions") or []
+    ]
+    return LabelSelector(tuple(found))
 
 
 def parse_labels(text: str) -> LabelSelector:

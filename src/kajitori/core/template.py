@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kajitori.core import first_step, mpi, names
 from kajitori.core.array import Array
-from kajitori.core.budgets import UNDISTURBED, may_be_disturbed
 from kajitori.core.image_names import full_image_name
 from kajitori.core.manifests import CHECKPOINT_ENV, Manifest, put
 from kajitori.core.pod_mounts import Mounts, mount_everything, mount_what_the_step_makes
@@ -93,8 +92,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         ours[names.ANNOTATION_OWNER] = run.owner
     if not resolved.reach.is_open:
         ours[names.ANNOTATION_NETWORK] = str(resolved.reach)
-    calm = policy.disruption_budgets and not may_be_disturbed(spec.type, spec.members)
-    put(metadata, "annotations", (UNDISTURBED if calm else {}) | inject.annotations | ours)
+    put(metadata, "annotations", inject.annotations | ours)
     return {"metadata": metadata, "spec": pod}
 
 

@@ -124,8 +124,7 @@ class HealthView:
             status = run.status
             if status is None or not status.avoid_nodes or self._cluster.tested_node(run):
                 continue
-            whose = run.owner or namespace
-            for node, failure in failures_of(f"{namespace}/{name}", whose, status, health, now):
+            for node, failure in failures_of(f"{namespace}/{name}", run.owner, status, health, now):
                 found[node].append(failure)
             unstarted += unstarted_on(status)
             proven = proven_at(status, health)

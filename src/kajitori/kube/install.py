@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
 from kajitori.core import manifests, names
 from kajitori.core.crd import custom_resource_definition
+from kajitori.core.owner_policy import owner_policy, owner_policy_binding
 from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.resources import CUSTOM_RESOURCES, PRIORITY_CLASSES
+from kajitori.kube.resources import (
+    CUSTOM_RESOURCES,
+    PRIORITY_CLASSES,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
+    Resource,
+)
 
 log = logging.getLogger(__name__)
 
@@ -22,16 +30,17 @@ _PAUSE_SECONDS = 0.1
 
 
 async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-    """Applies the custom resource and the PriorityClass of members, and waits until Runs are served.
+    """Applies the custom resource, the policy of its owners and the PriorityClass of members, and waits until Runs are
+    served.
 
     Safe to repeat, by several processes at once. Where the credentials do not suffice, what somebody else installed has
     to do; raises Forbidden where nobody has.
     """
-    definition, priority = custom_resource_definition(), manifests.priority_class()
+    definition = custom_resource_definition()
     try:
-        for resource, wanted in ((PRIORITY_CLASSES, priority), (CUSTOM_RESOURCES, definition)):
-            name = wanted["metadata"]["name"]
-            await client.patch(resource, name, wanted, kind=PatchKind.APPLY, field_manager=FIELD_MANAGER, force=True)
+        await _apply_owner_policy(client)
+        await _apply(client, PRIORITY_CLASSES, manifests.priority_class())
+        await _apply(client, CUSTOM_RESOURCES, definition)
     except Forbidden as error:
         if await _is_served(client):
             log.info("what Kajitori needs in the cluster is taken as it is: %s", error.message)
@@ -49,6 +58,20 @@ async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None
     raise Unavailable(
         "the cluster took the custom resource `runs` but does not serve it", hint="look at its conditions"
     )
+
+
+async def _apply_owner_policy(client: KubeClient) -> None:
+    """Before Runs are served, so that there are none whose owner nobody has checked."""
+    try:
+        await _apply(client, VALIDATING_POLICIES, owner_policy())
+        await _apply(client, VALIDATING_BINDINGS, owner_policy_binding())
+    except NotFound:
+        log.warning("this API server has no ValidatingAdmissionPolicy (Kubernetes 1.30): owners of runs can be forged")
+
+
+async def _apply(client: KubeClient, resource: Resource, wanted: dict[str, Any]) -> None:
+    name = wanted["metadata"]["name"]
+    await client.patch(resource, name, wanted, kind=PatchKind.APPLY, field_manager=FIELD_MANAGER, force=True)
 
 
 async def _is_served(client: KubeClient) -> bool:

@@ -288,7 +288,8 @@ class _Told:
 
 def _told_by(run: RunObject) -> _Told:
     meta, owner = run.metadata, run.owner
-    user, kind = owner or f"{meta.namespace}/", kind_of_stored(run.spec, meta.namespace, owner) or meta.uid
+    user = names.account_of(owner, meta.namespace)
+    kind = kind_of_stored(run.spec, meta.namespace, owner) or meta.uid
     try:
         spec = _decoder.decode(run.spec)
         limit = parse_duration_seconds(spec.time_limit) if spec.time_limit is not None else None

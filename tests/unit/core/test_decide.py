@@ -11,7 +11,6 @@ import pytest
 from tests.helpers.deciding import CLUSTER, FACTS, GI, codes, container, decided, env, node, refused
 
 from kajitori.core import first_step
-from kajitori.core.budgets import UNDISTURBED
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.policy import default_policy, parse_policy
 from kajitori.core.resolve import promised_restarts
@@ -419,31 +418,6 @@ def test_a_service_needs_a_memory_limit() -> None:
     assert decided({"type": "service", "resources": {"memory": "1g"}}, rules)
 
 
-@pytest.mark.parametrize(
-    ("document", "policy", "found"),
-    [
-        ({"replicas": 4}, {}, UNDISTURBED),
-        ({}, {}, UNDISTURBED),
-        ({"array": "0-9"}, {}, UNDISTURBED),
-        ({"type": "service"}, {}, UNDISTURBED),
-        ({"type": "service", "replicas": 2}, {}, {}),
-        ({"replicas": 4}, {"disruptionBudgets": False}, {}),
-        (
-            {},
-            {"inject": {"annotations": {next(iter(UNDISTURBED)): "true"}}},
-            {**UNDISTURBED, next(iter(UNDISTURBED)): "true"},
-        ),
-    ],
-)
-def test_autoscalers_leave_members_alone(
-    document: dict[str, Any], policy: dict[str, Any], found: dict[str, str]
-) -> None:
-    """A budget refuses the eviction, but only after the node was tainted. Members of a service with several may go one
-    after the other; what operators inject comes first."""
-    spec = {"resources": {"memory": "1g"}} | document
-    assert decided(spec, policy).template["metadata"].get("annotations", {}) == found
-
-
 def test_what_policy_adds_is_told() -> None:
     """Everything that policy puts on a member appears in the template and among the findings."""
     decision = decided(
@@ -470,8 +444,7 @@ def test_what_policy_adds_is_told() -> None:
         },
     )
     spec = decision.template["spec"]
-    annotations = UNDISTURBED | {"note": "hello"}
-    assert decision.template["metadata"] == {"labels": {"cost": "42"}, "annotations": annotations}
+    assert decision.template["metadata"] == {"labels": {"cost": "42"}, "annotations": {"note": "hello"}}
     assert env(decision) == {
         "PYTHONUNBUFFERED": "1",
         "TZ": "UTC",

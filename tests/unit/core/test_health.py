@@ -125,8 +125,20 @@ def test_what_somebody_tainted_by_hand_is_left_alone() -> None:
         ([failed("a"), failed("b")], False),
         ([failed("a"), failed("b"), failed("c")], True),
         ([failed("a"), failed("b", "ben", NOW - timedelta(hours=30))], False),
+        ([failed("a"), failed("b", "")], False),
+        ([failed("a", ""), failed("b", "")], False),
+        ([failed("a"), failed("b", ""), failed("c", "")], True),
     ],
-    ids=["two of two people", "one run twice", "two of one person", "three of one person", "one of long ago"],
+    ids=[
+        "two of two people",
+        "one run twice",
+        "two of one person",
+        "three of one person",
+        "one of long ago",
+        "one of a person, one of nobody",
+        "two of nobody",
+        "one of a person, two of nobody",
+    ],
 )
 def test_runs_that_failed_there_and_did_well_elsewhere(failures: list[Failure], leaves: bool) -> None:
     verdict = look(Signs("n1"), Signs("n2"), failures={"n1": failures})

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kajitori.core import first_step, names
-from kajitori.core.budgets import UNDISTURBED
 from kajitori.core.decide import Facts, RunIdentity, decide
 from kajitori.core.manifests import MemberPods, checkpoint_claim, headless_service, launcher_of, priority_class
 from kajitori.core.policy import parse_policy
@@ -54,7 +53,7 @@ def test_a_member() -> None:
             "kajitori.dev/attempt": "3",
             "kajitori.dev/rank": "2",
         },
-        "annotations": UNDISTURBED | {"note": "x"},
+        "annotations": {"note": "x"},
         "ownerReferences": [
             {
                 "apiVersion": "kajitori.dev/v1alpha1",

@@ -68,6 +68,17 @@ def test_who_had_much_lately_comes_after_who_had_little() -> None:
     assert keys(answer) == ["ann's", "bob's"]
 
 
+def test_leaving_the_owner_out_gains_nothing() -> None:
+    """A run that nobody owns has the share of all of its namespace, so its submitter's at least."""
+    users, teams = Ledger(7 * DAY_SECONDS), Ledger(7 * DAY_SECONDS)
+    for ledger, account in ((users, "ann"), (teams, "vision")):
+        ledger.change(account, 0.5, NOW - 3 * DAY_SECONDS)
+    queue = (waits("ann's", HOUR), waits("nobody's", HOUR, user="vision/"), waits("bob's", HOUR, user="bob"))
+    ranking = rank(queue, users, teams, Rules(), NOW)
+    assert keys(ranking) == ["bob's", "ann's", "nobody's"]
+    assert ranking.user_shares[0] == ranking.user_shares[1] > ranking.user_shares[2] == 0
+
+
 def test_whoever_waited_longest_past_the_bound_is_first() -> None:
     """Just one of them: the others keep their places, so that overload does not end as first come, first served."""
     longest = waits("longest", 30 * DAY_SECONDS, expected_seconds=20 * DAY_SECONDS, size=0.01)

@@ -125,10 +125,10 @@ def test_the_run_says_what_it_tests_and_for_whom() -> None:
     assert made["metadata"] == {
         "name": "test-a",
         "namespace": "ops",
-        "annotations": {names.ANNOTATION_TESTED_NODE: "gpu-7.example", names.ANNOTATION_OWNER: "ada"},
+        "annotations": {names.ANNOTATION_TESTED_NODE: "gpu-7.example", names.ANNOTATION_TEST_WANTED: "ada"},
     }
     by_itself = run_of_test(NODE, policy(), "test-a", "")
-    assert by_itself["metadata"]["annotations"][names.ANNOTATION_OWNER] == "kajitori"
+    assert by_itself["metadata"]["annotations"] == {names.ANNOTATION_TESTED_NODE: NODE.name}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from kajitori.local.apiserver.kinds import ALL_VERBS, Kind, Object, Strategy
 from kajitori.local.apiserver.models import model_schema
 from kajitori.local.apiserver.schema import Schema
 from kajitori.local.apiserver.strategies import (
+    admission_policies,
     configuration,
     events,
     namespaces,
@@ -167,6 +168,23 @@ def built_in_kinds() -> list[Kind]:
             storage.StorageClassStrategy(),
             namespaced=False,
             short=("sc",),
+        ),
+        _kind(
+            "admissionregistration.k8s.io/v1",
+            "validatingadmissionpolicies",
+            "ValidatingAdmissionPolicy",
+            admission_policies.PolicyStrategy(),
+            namespaced=False,
+            categories=("api-extensions",),
+            subresources=_STATUS,
+        ),
+        _kind(
+            "admissionregistration.k8s.io/v1",
+            "validatingadmissionpolicybindings",
+            "ValidatingAdmissionPolicyBinding",
+            admission_policies.BindingStrategy(),
+            namespaced=False,
+            categories=("api-extensions",),
         ),
         _kind(
             "apiextensions.k8s.io/v1",

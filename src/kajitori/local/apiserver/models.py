@@ -19,6 +19,7 @@ import msgspec
 from kajitori.local.apiserver.schema import ANY, Schema
 
 PACKAGES = {
+    "admissionregistration_v1": "io.k8s.api.admissionregistration.v1",
     "core_v1": "io.k8s.api.core.v1",
     "discovery_v1": "io.k8s.api.discovery.v1",
     "coordination_v1": "io.k8s.api.coordination.v1",
@@ -62,6 +63,8 @@ _MERGE_LISTS: dict[str, tuple[str, ...]] = {
     "ServiceStatus.conditions": ("type",),
     "PodDisruptionBudgetStatus.conditions": ("type",),
     "ObjectMeta.ownerReferences": ("uid",),
+    "ValidatingAdmissionPolicySpec.matchConditions": ("name",),
+    "ValidatingAdmissionPolicySpec.variables": ("name",),
 }
 """Lists of type "map", which a strategic merge patch merges by the first key."""
 
@@ -77,6 +80,8 @@ _LISTS: dict[str, dict[str, Any]] = {
     "ResourceRequirements.claims": {"list_type": "map", "list_map_keys": ("name",)},
     "ResourceStatus.resources": {"list_type": "map", "list_map_keys": ("resourceID",)},
     "CustomResourceDefinitionStatus.conditions": {"list_type": "map", "list_map_keys": ("type",)},
+    "ValidatingAdmissionPolicyBindingSpec.validationActions": {"list_type": "set"},
+    "ValidatingAdmissionPolicyStatus.conditions": {"list_type": "map", "list_map_keys": ("type",)},
 }
 
 _ATOMIC_TYPES = frozenset(
@@ -87,11 +92,15 @@ _ATOMIC_TYPES = frozenset(
         "FileKeySelector",
         "LabelSelector",
         "LocalObjectReference",
+        "MatchResources",
+        "NamedRuleWithOperations",
         "NodeSelector",
         "NodeSelectorTerm",
         "ObjectFieldSelector",
         "ObjectReference",
         "OwnerReference",
+        "ParamKind",
+        "ParamRef",
         "ResourceFieldSelector",
         "ScopeSelector",
         "SecretKeySelector",

@@ -14,6 +14,7 @@ from typing import Any
 from kajitori.kube.resources import Resource
 from kajitori.local.apiserver import admission, upkeep
 from kajitori.local.apiserver.admission import AdmissionRequest
+from kajitori.local.apiserver.admission_policies.evaluation import AdmissionPolicies
 from kajitori.local.apiserver.auth import ANONYMOUS, User
 from kajitori.local.apiserver.causes import Cause, invalid
 from kajitori.local.apiserver.kinds import Kind, KindRegistry, Object, keep
@@ -74,6 +75,7 @@ class Objects:
         self.store = store
         self.registry = registry
         self.view = View(store)
+        self.policies = AdmissionPolicies(self.view, registry)
         store.group_by("/pods", node_of)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -147,6 +149,7 @@ class Objects:
         if causes:
             raise invalid_object(kind, meta.get("name", ""), causes)
         caller.warnings += kind.strategy.warnings(obj, None)
+        self.policies.check(request)
         admission.check(request, self.view)
         present = self.find(kind, namespace, meta["name"])
         if present is not None:
@@ -241,6 +244,7 @@ class Objects:
             raise invalid_object(kind, record.name, causes)
         if subresource != "status":
             caller.warnings += strategy.warnings(new, old)
+        self.policies.check(request)
         meta["resourceVersion"] = before["resourceVersion"]
         if self.store.get(record.resource, record.namespace, record.name) is not record:
             raise Stale

@@ -7,6 +7,29 @@ object itself. As k8s.io/api's generated.proto files assign them; numbers never 
 from __future__ import annotations
 
 FIELDS: dict[str, str] = {
+    "admissionregistration_v1.AuditAnnotation": "key valueExpression",
+    "admissionregistration_v1.ExpressionWarning": "- fieldRef warning",
+    "admissionregistration_v1.MatchCondition": "name expression",
+    "admissionregistration_v1.MatchResources": (
+        "namespaceSelector objectSelector resourceRules excludeResourceRules - - matchPolicy"
+    ),
+    "admissionregistration_v1.NamedRuleWithOperations": ("resourceNames +admissionregistration_v1.RuleWithOperations"),
+    "admissionregistration_v1.ParamKind": "apiVersion kind",
+    "admissionregistration_v1.ParamRef": "name namespace selector parameterNotFoundAction",
+    "admissionregistration_v1.Rule": "apiGroups apiVersions resources scope",
+    "admissionregistration_v1.RuleWithOperations": "operations +admissionregistration_v1.Rule",
+    "admissionregistration_v1.TypeChecking": "expressionWarnings",
+    "admissionregistration_v1.ValidatingAdmissionPolicy": "metadata spec status",
+    "admissionregistration_v1.ValidatingAdmissionPolicyBinding": "metadata spec",
+    "admissionregistration_v1.ValidatingAdmissionPolicyBindingSpec": (
+        "policyName paramRef matchResources validationActions"
+    ),
+    "admissionregistration_v1.ValidatingAdmissionPolicySpec": (
+        "paramKind matchConstraints validations failurePolicy auditAnnotations matchConditions variables"
+    ),
+    "admissionregistration_v1.ValidatingAdmissionPolicyStatus": "observedGeneration typeChecking conditions",
+    "admissionregistration_v1.Validation": "expression message reason messageExpression",
+    "admissionregistration_v1.Variable": "name expression",
     "authentication_v1.BoundObjectReference": "kind apiVersion name",
     "authentication_v1.SelfSubjectReview": "metadata status",
     "authentication_v1.SelfSubjectReviewStatus": "userInfo",

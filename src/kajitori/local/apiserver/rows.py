@@ -53,6 +53,17 @@ def priority_class(obj: Object, now: datetime) -> Row:
     return [_name(obj), value, is_default, _age(obj, now), obj.get("preemptionPolicy", "")]
 
 
+def admission_policy(obj: Object, now: datetime) -> Row:
+    spec = obj.get("spec") or {}
+    kind = spec.get("paramKind")
+    said = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else "<unset>"
+    return [_name(obj), len(spec.get("validations") or []), said, _age(obj, now)]
+
+
+def admission_binding(obj: Object, now: datetime) -> Row:
+    return [_name(obj), (obj.get("spec") or {}).get("policyName", ""), "<unset>", _age(obj, now)]
+
+
 def storage_class(obj: Object, now: datetime) -> Row:
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     name = _name(obj)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kajitori.core.selectors import LabelSelector, Requirement
+from kajitori.core.selectors import label_selector_of
 from kajitori.kube.resources import Resource
 from kajitori.local.apiserver import deletion
 from kajitori.local.apiserver.causes import Cause, not_supported, required
@@ -181,7 +181,7 @@ class Subresources:
         found = [
             record
             for record in self._objects.store.records(store_key(budgets), target.namespace)
-            if (selector := label_selector((record.object.get("spec") or {}).get("selector"))) is not None
+            if (selector := label_selector_of((record.object.get("spec") or {}).get("selector"))) is not None
             and selector.matches(labels)
         ]
         if not found:
@@ -303,18 +303,6 @@ def scale_fault(scale: Object) -> str:
     found = "number" if type(replicas) is float else go_type(replicas)
     shown = f" {encode_json(replicas).decode()}" if found == "number" else ""
     return f"json: cannot unmarshal {found}{shown} into Go struct field ScaleSpec.spec.replicas of type int32"
-
-
-def label_selector(selector: Object | None) -> LabelSelector | None:
-    """A meta.k8s.io/v1 LabelSelector; None selects nothing, an empty one everything."""
-    if selector is None:
-        return None
-    found = [Requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
-    found += [
-        Requirement(one.get("key", ""), one.get("operator", ""), tuple(one.get("values") or ()))
-        for one in selector.get("matchExpressions") or []
-    ]
-    return LabelSelector(tuple(found))
 
 
 def _check_binding(body: Object) -> None:

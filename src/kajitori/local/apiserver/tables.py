@@ -140,6 +140,14 @@ _KINDS: dict[tuple[str, str], tuple[tuple[Column, ...], Row]] = {
         ),
         rows.priority_class,
     ),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): (
+        (_NAME, Column("Validations", "integer"), Column("ParamKind"), _AGE),
+        rows.admission_policy,
+    ),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): (
+        _columns("PolicyName", "ParamRef", "Age"),
+        rows.admission_binding,
+    ),
     ("coordination.k8s.io", "leases"): (_columns("Holder", "Age"), rows.lease),
     ("discovery.k8s.io", "endpointslices"): (_columns("AddressType", "Ports", "Endpoints", "Age"), rows.endpoint_slice),
 }

@@ -7,7 +7,7 @@ from tests.helpers import kinds_cases
 from tests.helpers.kinds_cases import Case
 from tests.helpers.kinds_pipeline import create, fresh
 
-FILES = ("pods", "others", "definitions", "custom_resources")
+FILES = ("pods", "others", "definitions", "admission_policies", "custom_resources")
 CASES = [pytest.param(file, case, id=f"{file}:{case.name}") for file in FILES for case in kinds_cases.load(file)]
 
 

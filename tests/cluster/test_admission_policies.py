@@ -1,0 +1,333 @@
+"""ValidatingAdmissionPolicy on the embedded and on a real API server, above all the one that keeps owners of runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.helpers.real_cluster import USERS, AnyCluster
+
+from kajitori.core import names
+from kajitori.core.owner_policy import POLICY_NAME
+from kajitori.errors import Forbidden, InvalidInput, KajitoriError
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.install import install
+from kajitori.kube.resources import CONFIG_MAPS, RUNS, VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
+
+TRIES = 100
+"""A real API server asks a new policy a moment after it was made."""
+OWNER = names.ANNOTATION_OWNER
+
+
+def run(name: str, owner: str | None = None, **annotations: str) -> dict[str, Any]:
+    """A Run as somebody writes it."""
+    written = annotations if owner is None else {OWNER: owner, **annotations}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": name, "annotations": written},
+        "spec": {"image": "bert:3"},
+    }
+
+
+async def let_work(cluster: AnyCluster, namespace: str) -> None:
+    """Everybody may do everything in the namespace; the embedded API server knows no roles."""
+    if not cluster.is_real:
+        return
+    group = "rbac.authorization.k8s.io"
+    async with cluster.client() as admin:
+        rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+        role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "all"}, "rules": rules}
+        await admin.create(Resource(group, "v1", "roles", "Role"), role, namespace)
+        binding = {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "all"},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "all"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user} for user in USERS],
+        }
+        await admin.create(Resource(group, "v1", "rolebindings", "RoleBinding"), binding, namespace)
+
+
+async def until_refused(ask: Callable[[], Awaitable[Any]]) -> KajitoriError:
+    """What the API server says once it refuses this; nothing is stored until then."""
+    for _ in range(TRIES):
+        try:
+            await ask()
+        except (Forbidden, InvalidInput) as error:
+            if "ValidatingAdmissionPolicy" in error.message:
+                return error
+        await asyncio.sleep(0.1)
+    raise AssertionError("never refused")
+
+
+@pytest.fixture
+async def ada(any_cluster: AnyCluster, own_namespace: str) -> AsyncIterator[KubeClient]:
+    """Somebody who may work in the namespace; what Kajitori needs is installed, and in force."""
+    async with any_cluster.client() as admin:
+        await install(admin)
+        await let_work(any_cluster, own_namespace)
+        async with any_cluster.client("ada") as client:
+            await until_refused(lambda: client.create(RUNS, run("probe", "grace"), own_namespace, dry_run=True))
+            yield client
+        for item in (await admin.list(RUNS, own_namespace)).items:
+            await admin.delete(RUNS, item["metadata"]["name"], own_namespace)
+
+
+async def test_nobody_submits_in_the_name_of_another(ada: KubeClient, own_namespace: str) -> None:
+    """One's own name may be written or left out; the refusal says which that is."""
+    with pytest.raises(Forbidden) as caught:
+        await ada.create(RUNS, run("bert", "grace"), own_namespace)
+    assert caught.value.message == (
+        f"runs.kajitori.dev \"bert\" is forbidden: ValidatingAdmissionPolicy '{POLICY_NAME}' with binding "
+        f"'{POLICY_NAME}' denied request: a run belongs to who submits it: leave the annotation {OWNER} out, or write "
+        "ada"
+    )
+    with pytest.raises(Forbidden):
+        await ada.patch(
+            RUNS, "bert", run("bert", "grace"), own_namespace, kind=PatchKind.APPLY, field_manager="ada", force=True
+        )
+    with pytest.raises(Forbidden):
+        await ada.create(RUNS, run("bert", "x" * 1025), own_namespace)
+    assert (await ada.list(RUNS, own_namespace)).items == []
+    for number, owner in enumerate(("ada", "", None)):
+        made = await ada.create(RUNS, run(f"bert-{number}", owner), own_namespace)
+        assert (made["metadata"].get("annotations") or {}).get(OWNER) == owner
+
+
+async def test_an_owner_stays_who_it_is(any_cluster: AnyCluster, ada: KubeClient, own_namespace: str) -> None:
+    """Neither the owner, nor anybody else, nor an administrator changes or takes it away; all else may change."""
+    await ada.create(RUNS, run("hers", "ada"), own_namespace)
+    await ada.create(RUNS, run("nobodys"), own_namespace)
+    async with any_cluster.client("grace") as grace, any_cluster.client() as admin:
+        for client in (ada, grace, admin):
+            for name, owner in (("hers", "grace"), ("hers", None), ("nobodys", "ada"), ("nobodys", "grace")):
+                with pytest.raises(Forbidden) as caught:
+                    await client.patch(RUNS, name, {"metadata": {"annotations": {OWNER: owner}}}, own_namespace)
+                assert "does not change" in caught.value.message
+        whole = await grace.get(RUNS, "hers", own_namespace)
+        whole["metadata"]["annotations"] = {}
+        with pytest.raises(Forbidden):
+            await grace.replace(RUNS, whole)
+        change = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["kajitori.dev/x"]}}
+        await grace.patch(RUNS, "hers", change | {"spec": {"stopped": True}}, own_namespace)
+        await admin.patch(RUNS, "hers", {"status": {"phase": "Running"}}, own_namespace, subresource="status")
+        await admin.patch(RUNS, "hers", {"metadata": {"finalizers": None}}, own_namespace)
+        assert (await admin.get(RUNS, "hers", own_namespace))["metadata"]["annotations"] == {OWNER: "ada", "c": "d"}
+
+
+async def test_runs_from_before_the_policy_go_on(any_cluster: AnyCluster, own_namespace: str) -> None:
+    """Whatever owner an earlier version let somebody write: the run can be changed and deleted."""
+    async with any_cluster.client() as admin:
+        await install(admin)
+        await admin.delete(VALIDATING_BINDINGS, POLICY_NAME)
+        for _ in range(TRIES):
+            with contextlib.suppress(Forbidden):
+                await admin.create(RUNS, run("old", "somebody"), own_namespace)
+                break
+            await asyncio.sleep(0.1)
+        await install(admin)
+        await until_refused(lambda: admin.create(RUNS, run("new", "somebody"), own_namespace, dry_run=True))
+        await admin.patch(RUNS, "old", {"spec": {"stopped": True}}, own_namespace)
+        await admin.delete(RUNS, "old", own_namespace)
+
+
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap"}
+OPERATIONS = ["CREATE", "UPDATE", "DELETE"]
+RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": OPERATIONS, "resources": ["configmaps"]}
+
+
+class Rule:
+    """A policy in force in one namespace, gone at the end."""
+
+    def __init__(self, admin: KubeClient, namespace: str, asking: KubeClient | None = None) -> None:
+        """`asking`: who makes ConfigMaps."""
+        self.admin = admin
+        self.asking = asking or admin
+        self.namespace = namespace
+        self.name = f"test-{secrets.token_hex(4)}"
+
+    @contextlib.asynccontextmanager
+    async def in_force(self, spec: dict[str, Any], binding: dict[str, Any] | None = None) -> AsyncIterator[None]:
+        here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
+        constraints = {"resourceRules": [RULE], "namespaceSelector": here} | spec.pop("matchConstraints", {})
+        policy = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": self.name},
+            "spec": {"matchConstraints": constraints, **spec},
+        }
+        bound = {"policyName": self.name, "validationActions": ["Deny"], **(binding or {})}
+        await self.admin.create(VALIDATING_POLICIES, policy)
+        document = {**policy, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound}
+        await self.admin.create(VALIDATING_BINDINGS, document)
+        try:
+            yield
+        finally:
+            await self.admin.delete(VALIDATING_BINDINGS, self.name)
+            await self.admin.delete(VALIDATING_POLICIES, self.name)
+
+    async def refusal(self, name: str, data: dict[str, str], labels: dict[str, str] | None = None) -> str:
+        """What is said of a ConfigMap once it is refused, without which policy says so."""
+        body = {**CONFIG, "metadata": {"name": name, "labels": labels or {}}, "data": data}
+        error = await until_refused(lambda: self.asking.create(CONFIG_MAPS, body, self.namespace, dry_run=True))
+        said = f"ValidatingAdmissionPolicy '{self.name}' with binding '{self.name}' denied request: "
+        return error.message.partition(said)[2]
+
+    async def takes(self, name: str, data: dict[str, str], labels: dict[str, str] | None = None) -> None:
+        """Such a ConfigMap is taken."""
+        body = {**CONFIG, "metadata": {"name": name, "labels": labels or {}}, "data": data}
+        await self.asking.create(CONFIG_MAPS, body, self.namespace, dry_run=True)
+
+
+VALIDATIONS: list[tuple[str, dict[str, Any], str]] = [
+    ("the rule itself", {"expression": " object.data.a != 'bad' "}, "failed expression: object.data.a != 'bad'"),
+    ("a message", {"expression": "object.data.a != 'bad'", "message": " no bad ones "}, "no bad ones"),
+    (
+        "a message about the object",
+        {"expression": "object.data.a != 'bad'", "messageExpression": "object.metadata.name + ' by ' + variables.who"},
+        "x by ada",
+    ),
+    (
+        "a message that fails",
+        {"expression": "object.data.a != 'bad'", "message": "plain", "messageExpression": "string(object.nosuch.part)"},
+        "plain",
+    ),
+    (
+        "a message of two lines",
+        {"expression": "object.data.a != 'bad'", "messageExpression": "'a' + string(size(object.data)) + '\\n'"},
+        "a1",
+    ),
+    ("macros", {"expression": "object.data.all(k, object.data[k].matches('^[a-c]+$'))", "message": "m"}, "m"),
+    ("optionals", {"expression": "object.metadata.?labels[?'x'].orValue('') == 'y'", "message": "o"}, "o"),
+    ("what is asked", {"expression": "request.operation == 'UPDATE' && request.name == 'y'", "message": "r"}, "r"),
+    ("the old object", {"expression": "oldObject != null", "message": "new"}, "new"),
+    (
+        "the namespace",
+        {"expression": "namespaceObject.metadata.name != request.namespace", "message": "n"},
+        "n",
+    ),
+    (
+        "a part that is not there",
+        {"expression": "object.spec.replicas > 1"},
+        "expression 'object.spec.replicas > 1' resulted in error: no such key: spec",
+    ),
+    (
+        "a variable that fails",
+        {"expression": "variables.fails == 1"},
+        "expression 'variables.fails == 1' resulted in error: composited variable \"fails\" fails to evaluate: "
+        "no such key: nosuch",
+    ),
+    ("one of several", {"expression": "variables.fails == 1 || object.data.a != 'bad'"}, ""),
+]
+
+
+@pytest.mark.parametrize(("validation", "said"), [case[1:] for case in VALIDATIONS], ids=[c[0] for c in VALIDATIONS])
+async def test_what_a_rule_says(
+    ada: KubeClient, own_namespace: str, any_cluster: AnyCluster, validation: Any, said: str
+) -> None:
+    """The same words from both servers, for what is broken and for what can't be evaluated."""
+    async with any_cluster.client() as admin:
+        rule = Rule(admin, own_namespace, ada)
+        variables = [
+            {"name": "who", "expression": "request.userInfo.username"},
+            {"name": "fails", "expression": "object.nosuch.part"},
+        ]
+        async with rule.in_force({"variables": variables, "validations": [validation]}):
+            found = await rule.refusal("x", {"a": "bad"})
+    assert found == said or (not said and found.startswith("expression 'variables.fails"))
+
+
+EVERY = [{"expression": "false", "message": "no"}]
+MATCHES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str], dict[str, str]]] = [
+    # what, policy, binding, labels of what is refused, labels of what is taken
+    ("labels of the object", {"matchConstraints": {"objectSelector": {"matchLabels": {"a": "b"}}}}, {}, {"a": "b"}, {}),
+    (
+        "labels that the binding wants",
+        {},
+        {"matchResources": {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}},
+        {"a": ""},
+        {},
+    ),
+    (
+        "a condition",
+        {"matchConditions": [{"name": "marked", "expression": "has(object.metadata.labels)"}]},
+        {},
+        {"a": "b"},
+        {},
+    ),
+    (
+        "a condition that fails beside one that does not hold",
+        {
+            "matchConditions": [
+                {"name": "fails", "expression": "object.nosuch.part == 1"},
+                {"name": "marked", "expression": "has(object.metadata.labels)"},
+            ]
+        },
+        {},
+        {"a": "b"},
+        {},
+    ),
+    (
+        "what it leaves out",
+        {
+            "matchConstraints": {"excludeResourceRules": [RULE | {"resourceNames": ["other"]}]},
+            "matchConditions": [{"name": "x", "expression": "true"}],
+        },
+        {},
+        {},
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "binding", "refused", "taken"), [case[1:] for case in MATCHES], ids=[case[0] for case in MATCHES]
+)
+async def test_which_requests_a_policy_is_about(
+    any_cluster: AnyCluster, own_namespace: str, spec: Any, binding: Any, refused: Any, taken: Any
+) -> None:
+    """Both servers ask it about the same ones."""
+    async with any_cluster.client() as admin:
+        rule = Rule(admin, own_namespace)
+        async with rule.in_force({"validations": EVERY, **spec}, binding):
+            assert await rule.refusal("x", {}, refused)
+            await rule.takes("other", {}, taken)
+
+
+async def test_deleting_is_asked_about_and_failures_may_be_ignored(any_cluster: AnyCluster, own_namespace: str) -> None:
+    """A deletion has an old object alone; a policy that says so lets through what it can't evaluate."""
+    async with any_cluster.client() as admin:
+        body = {**CONFIG, "metadata": {"name": "kept", "labels": {"keep": "yes"}}}
+        await admin.create(CONFIG_MAPS, body, own_namespace)
+        rule = Rule(admin, own_namespace)
+        keeps = {"expression": "object != null || oldObject.metadata.labels.keep != 'yes'", "message": "kept"}
+        ready = {"expression": "object == null || object.metadata.name != 'probe'", "message": "ready"}
+        async with rule.in_force({"failurePolicy": "Ignore", "validations": [ready, keeps]}):
+            assert await rule.refusal("probe", {}) == "ready"
+            error = await until_refused(lambda: admin.delete(CONFIG_MAPS, "kept", own_namespace))
+            assert error.message.endswith("denied request: kept")
+            await admin.create(CONFIG_MAPS, {**CONFIG, "metadata": {"name": "plain"}}, own_namespace)
+            await admin.delete(CONFIG_MAPS, "plain", own_namespace)
+
+
+async def test_no_policy_locks_anybody_out_of_policies(any_cluster: AnyCluster, own_namespace: str) -> None:
+    """One about everything is not asked about policies and bindings: it can be taken away again."""
+    async with any_cluster.client() as admin:
+        rule = Rule(admin, own_namespace)
+        everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
+        group = "admissionregistration.k8s.io"
+        here = f"request.resource.group == '{group}' || request.?namespace.orValue('') == '{own_namespace}'"
+        concerned = [{"name": "here", "expression": here}]
+        spec = {"matchConstraints": {"resourceRules": [everything]}, "matchConditions": concerned, "validations": EVERY}
+        async with rule.in_force(spec):
+            assert await rule.refusal("x", {}) == "no"
+        for _ in range(TRIES):
+            with contextlib.suppress(InvalidInput):
+                return await rule.takes("x", {})
+            await asyncio.sleep(0.1)
+        raise AssertionError("still in force")

@@ -1,0 +1,179 @@
+"""Which requests ValidatingAdmissionPolicies are asked about, and what becomes of their answers.
+
+Rules and words of the kinds themselves are among the recorded cases; tests/cluster/test_admission_policies.py holds the
+answers against a real API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.helpers.apiserver import MERGE, EmbeddedApiServer, embedded_apiserver
+
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+MAPS = "/api/v1/namespaces/default/configmaps"
+EVERYTHING = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[EmbeddedApiServer]:
+    async with embedded_apiserver() as server:
+        yield server
+
+
+async def enforce(
+    api: EmbeddedApiServer,
+    expression: str,
+    *,
+    rule: dict[str, Any] | None = None,
+    constraints: dict[str, Any] | None = None,
+    actions: tuple[str, ...] = ("Deny",),
+    name: str = "p",
+    **validation: Any,
+) -> None:
+    """A policy of one rule, bound to all that it is about."""
+    matches = {"resourceRules": [EVERYTHING | (rule or {})], **(constraints or {})}
+    spec = {"matchConstraints": matches, "validations": [{"expression": expression, "message": "no", **validation}]}
+    made = await api.call("POST", f"{GROUP}/validatingadmissionpolicies", {"metadata": {"name": name}, "spec": spec})
+    assert made.code == 201, made.body
+    bound = {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": list(actions)}}
+    made = await api.call("POST", f"{GROUP}/validatingadmissionpolicybindings", bound)
+    assert made.code == 201, made.body
+
+
+def config(name: str, **meta: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "refused"),
+    [
+        ({}, True),
+        ({"apiGroups": [""]}, True),
+        ({"apiGroups": ["apps"]}, False),
+        ({"apiVersions": ["v2"]}, False),
+        ({"operations": ["UPDATE", "DELETE"]}, False),
+        ({"operations": ["CREATE"]}, True),
+        ({"resources": ["configmaps"]}, True),
+        ({"resources": ["configmaps/*"]}, True),
+        ({"resources": ["*"]}, True),
+        ({"resources": ["configmaps/status"]}, False),
+        ({"resources": ["*/status"]}, False),
+        ({"resources": ["pods"]}, False),
+        ({"scope": "Namespaced"}, True),
+        ({"scope": "Cluster"}, False),
+        ({"resourceNames": ["a", "b"]}, True),
+        ({"resourceNames": ["b"]}, False),
+    ],
+)
+async def test_a_rule_says_which_requests_it_is_about(
+    api: EmbeddedApiServer, rule: dict[str, Any], refused: bool
+) -> None:
+    await enforce(api, "false", rule=rule)
+    assert (await api.call("POST", MAPS, config("a"))).code == (422 if refused else 201)
+
+
+async def test_parts_of_objects_are_asked_about(api: EmbeddedApiServer) -> None:
+    """The status of a Node is a resource of its own to a policy."""
+    await enforce(api, "false", rule={"resources": ["nodes/status"]})
+    assert (await api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})).code == 201
+    status = {"status": {"phase": "Running"}}
+    assert (await api.call("PATCH", "/api/v1/nodes/n/status", status, content_type=MERGE)).code == 422
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    assert (await api.call("PATCH", "/api/v1/nodes/n", labels, content_type=MERGE)).code == 200
+
+
+@pytest.mark.parametrize(("policy", "code"), [("Equivalent", 422), ("Exact", 201)])
+async def test_the_same_objects_under_another_group(api: EmbeddedApiServer, policy: str, code: int) -> None:
+    """Events are served by two groups; a policy about one of them is asked about both unless it says not to be."""
+    rule = {"apiGroups": ["events.k8s.io"], "resources": ["events"]}
+    await enforce(api, "request.resource.group == ''", rule=rule, constraints={"matchPolicy": policy})
+    event = {
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
+        "reason": "Test",
+    }
+    assert (await api.call("POST", "/api/v1/namespaces/default/events", event)).code == code
+
+
+async def test_namespaces_are_selected_by_their_labels(api: EmbeddedApiServer) -> None:
+    """Objects in them too; objects of the whole cluster are always selected."""
+    selector = {"namespaceSelector": {"matchLabels": {"strict": "yes"}}}
+    await enforce(api, "request.operation != 'CREATE'", constraints=selector)
+    strict = {"metadata": {"name": "strict", "labels": {"strict": "yes"}}}
+    assert (await api.call("POST", "/api/v1/namespaces", strict)).code == 422
+    assert (await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": "later"}})).code == 201
+    maps = "/api/v1/namespaces/later/configmaps"
+    assert (await api.call("POST", maps, config("a"))).code == 201
+    labels = {"metadata": {"labels": {"strict": "yes"}}}
+    assert (await api.call("PATCH", "/api/v1/namespaces/later", labels, content_type=MERGE)).code == 200
+    assert (await api.call("POST", maps, config("b"))).code == 422
+    assert (await api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})).code == 422
+
+
+@pytest.mark.parametrize(("reason", "code"), [("Forbidden", 403), ("Invalid", 422), ("RequestEntityTooLarge", 413)])
+async def test_the_reason_decides_the_code(api: EmbeddedApiServer, reason: str, code: int) -> None:
+    await enforce(api, "false", reason=reason)
+    answer = await api.call("POST", MAPS, config("a"))
+    said = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no"
+    assert (answer.code, answer.body["reason"]) == (code, reason)
+    assert answer.body["message"] == f'configmaps "a" is forbidden: {said}'
+    assert answer.body["details"]["causes"] == [{"message": said}]
+
+
+async def test_a_policy_may_warn_only(api: EmbeddedApiServer) -> None:
+    await enforce(api, "false", actions=("Warn", "Audit"))
+    answer = await api.call("POST", MAPS, config("a"))
+    assert answer.code == 201
+    assert "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p': no" in answer.headers["Warning"]
+
+
+async def test_nothing_is_stored_of_what_is_denied(api: EmbeddedApiServer) -> None:
+    """Neither a creation, nor a change, nor a deletion, one by one or together."""
+    assert (await api.call("POST", MAPS, config("a"))).code == 201
+    await enforce(api, "false", rule={"resources": ["configmaps"]})
+    changed = {"data": {"a": "b"}}
+    assert (await api.call("PATCH", f"{MAPS}/a", changed, content_type=MERGE)).code == 422
+    assert (await api.call("PUT", f"{MAPS}/a", config("a") | changed)).code == 422
+    assert (await api.call("DELETE", f"{MAPS}/a")).code == 422
+    assert (await api.call("DELETE", MAPS)).code == 422
+    assert "data" not in (await api.call("GET", f"{MAPS}/a")).body
+
+
+async def test_a_changed_policy_is_the_one_that_is_asked(api: EmbeddedApiServer) -> None:
+    """At once; and one without a binding, or whose binding went, is asked no more."""
+    await enforce(api, "false", rule={"resources": ["configmaps"]})
+    assert (await api.call("POST", MAPS, config("a"))).code == 422
+    spec = {"spec": {"validations": [{"expression": "object.metadata.name != 'b'"}]}}
+    assert (await api.call("PATCH", f"{GROUP}/validatingadmissionpolicies/p", spec, content_type=MERGE)).code == 200
+    assert (await api.call("POST", MAPS, config("a"))).code == 201
+    assert (await api.call("POST", MAPS, config("b"))).code == 422
+    assert (await api.call("DELETE", f"{GROUP}/validatingadmissionpolicybindings/p")).code == 200
+    assert (await api.call("POST", MAPS, config("b"))).code == 201
+
+
+async def test_what_is_not_served_is_refused_when_it_is_written(api: EmbeddedApiServer) -> None:
+    """A policy with parameters would be asked by a real server; here it would protect nobody."""
+    spec = {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConstraints": {"resourceRules": [EVERYTHING]},
+        "validations": [{"expression": "authorizer.group('').resource('pods').check('get').allowed()"}],
+    }
+    made = await api.call("POST", f"{GROUP}/validatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
+    assert made.code == 422
+    assert "spec.paramKind: Forbidden: policies with parameters are not served" in made.body["message"]
+    assert "undeclared reference to 'authorizer" in made.body["message"]
+    bound = {"policyName": "p", "validationActions": ["Deny"], "paramRef": {"name": "x"}}
+    path = f"{GROUP}/validatingadmissionpolicybindings"
+    assert (await api.call("POST", path, {"metadata": {"name": "b"}, "spec": bound})).code == 422
+
+
+async def test_the_kinds_have_columns(api: EmbeddedApiServer) -> None:
+    await enforce(api, "false")
+    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+    policies = (await api.call("GET", f"{GROUP}/validatingadmissionpolicies", headers=table)).body
+    assert policies["rows"][0]["cells"][:3] == ["p", 1, "<unset>"]
+    bindings = (await api.call("GET", f"{GROUP}/validatingadmissionpolicybindings", headers=table)).body
+    assert bindings["rows"][0]["cells"][:3] == ["p", "p", "<unset>"]
