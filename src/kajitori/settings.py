@@ -116,6 +116,8 @@ class UpOptions:
     """Whether this machine is a node of the embedded cluster."""
     in_memory: bool = False
     """Objects of the embedded cluster are not kept."""
+    repair: bool = False
+    """Before it starts, what can still be read of damaged objects takes their place."""
     cluster_cidr: str = CLUSTER_CIDR
     """What nodes' own ranges of Pod addresses are cut from, in the embedded cluster."""
     node_cidr_mask_size: int = 24
@@ -143,10 +145,12 @@ class UpOptions:
         if not any(fault.field == "--cluster-cidr" for fault in faults):
             faults += mask_faults(ip_network(self.cluster_cidr).prefixlen, self.node_cidr_mask_size)
         own = (self.cluster_cidr, self.node_cidr_mask_size) != (CLUSTER_CIDR, 24)
-        if self.kubeconfig is not None and (self.nodes or self.kube_port or self.in_memory or own):
-            hint = "leave --nodes, --kube-port, --memory, --cluster-cidr and --node-cidr-mask-size out; kaji sim adds "
-            hint += "simulated nodes to any cluster"
+        if self.kubeconfig is not None and (self.nodes or self.kube_port or self.in_memory or self.repair or own):
+            hint = "leave --nodes, --kube-port, --memory, --repair, --cluster-cidr and --node-cidr-mask-size out; kaji "
+            hint += "sim adds simulated nodes to any cluster"
             faults.append(Fault("--kubeconfig", "an existing cluster is served as it is", str(self.kubeconfig), hint))
+        if self.in_memory and self.repair:
+            faults.append(Fault("--repair", "nothing is stored with --memory", hint="leave one of them out"))
         if self.kubeconfig is None and not self.kubelet and not self.nodes:
             hint = "leave --no-kubelet out, or add --nodes 4"
             faults.append(Fault("--no-kubelet", "the cluster would have no nodes at all", hint=hint))

@@ -35,11 +35,13 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.install import install
 from kajitori.kube.mirror import Mirror
 from kajitori.local.apiserver.certificates import ensure_token, issue_serving
-from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings, last_port, remember_port
+from kajitori.local.embedded import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
 from kajitori.local.kubelet.kubelet import Kubelet
 from kajitori.local.kubelet.machine import try_mounts
 from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.local.sim import SimulatedNodes
+from kajitori.local.store.integrity import named as named_object
+from kajitori.local.store.repair import Repaired, repair
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
@@ -73,6 +75,8 @@ async def _up_embedded(options: UpOptions) -> None:
     )
     async with AsyncExitStack() as closing:
         closing.enter_context(clusterfile.held(options.data))
+        if options.repair:
+            say(words_of(await asyncio.to_thread(repair, options.data / OBJECTS)))
         mounts = options.kubelet and try_mounts(options.data / "probe").possible
         policy = _policy_of(options, _own_machine(options.data, mounts))
         cluster = await closing.enter_async_context(EmbeddedCluster(settings))
@@ -378,6 +382,22 @@ def _say_how_to_use(
             "Ctrl-C stops the servers. Members that run on this machine go on; the next `kaji up` takes them over."
         )
     say("\n".join(lines))
+
+
+def words_of(repaired: Repaired) -> str:
+    """What a repair of the cluster's objects came to."""
+    if repaired.kept is None:
+        return f"Nothing to repair: all {repaired.objects} objects of the cluster are as they were written."
+    lines = [f"{repaired.damage[:1].upper()}{repaired.damage[1:]}.", f"Objects that could be read: {repaired.objects}."]
+    if repaired.lost:
+        lines.append(f"Lost: {len(repaired.lost)}.")
+        lines += [f"  {named_object(*key)}" for key in repaired.lost]
+    elif not repaired.may_lack_more:
+        lines.append("Nothing is lost.")
+    if repaired.may_lack_more:
+        lines.append("More may be lost: the list of what there was is damaged, too.")
+    lines.append(f"The damaged files are kept in {repaired.kept}; delete them when you miss nothing.")
+    return "\n".join(lines)
 
 
 def _policy_of(options: UpOptions, without_file: Policy | None) -> PolicyFile:

@@ -30,6 +30,8 @@ from kajitori.local.store import Store
 from kajitori.privatefile import write_private
 
 PORTS_FILE = "ports.json"
+OBJECTS = "objects"
+"""The folder of the store, in that of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class EmbeddedCluster:
             raise InvalidInput.one("--cluster-cidr", said, value=settings.cluster_cidr, hint=hint)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         async with AsyncExitStack() as closing:
-            store = await Store.open(None if settings.in_memory else folder / "objects")
+            store = await Store.open(None if settings.in_memory else folder / OBJECTS)
             closing.push_async_callback(store.close)
             self.certificates = await asyncio.to_thread(ensure_certificates, folder / "pki", names=_names(settings))
             self.token = ensure_token(folder / "token")

@@ -1,12 +1,14 @@
-"""When `kaji up` says that it is up."""
+"""When `kaji up` says that it is up, and what it says of a repair."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kajitori.entrypoints.up import OwnNode
+from kajitori.entrypoints.up import OwnNode, words_of
+from kajitori.local.store.repair import Repaired
 
 
 class Nodes:
@@ -46,3 +48,20 @@ async def test_it_waits_until_its_kubelet_has_made_its_node_ready() -> None:
     assert (node.awaited(), mirror.callbacks) == ("", [])
     mirror.show("laptop", ready=False)
     assert node.awaited() == ""
+
+
+def test_a_repair_says_what_is_lost_and_where_the_rest_is() -> None:
+    lost = (("/pods", "default", "bert-1-0"), ("kajitori.dev/runs", "default", "bert"), ("/nodes", "", "h100-1"))
+    kept = Path("/data/objects/damaged-1")
+    assert words_of(Repaired(kept, "the objects are damaged: row 1", 15, lost, may_lack_more=True)).splitlines() == [
+        "The objects are damaged: row 1.",
+        "Objects that could be read: 15.",
+        "Lost: 3.",
+        "  pods default/bert-1-0",
+        "  kajitori.dev/runs default/bert",
+        "  nodes h100-1",
+        "More may be lost: the list of what there was is damaged, too.",
+        "The damaged files are kept in /data/objects/damaged-1; delete them when you miss nothing.",
+    ]
+    assert "Nothing is lost." in words_of(Repaired(kept, "its log is damaged", 15))
+    assert words_of(Repaired(None, objects=3)).startswith("Nothing to repair: all 3 objects")

@@ -33,6 +33,7 @@ from kajitori.cli.parts import (
 @gpu_type_option
 @click.option("--no-kubelet", is_flag=True, help="This machine is no node.")
 @click.option("--memory", is_flag=True, help="Keep objects in memory only.")
+@click.option("--repair", is_flag=True, help="First save what can be read of damaged objects.")
 @click.option(
     "--cluster-cidr", default="10.244.0.0/16", show_default=True, metavar="RANGE", help="What nodes' Pod ranges are of."
 )

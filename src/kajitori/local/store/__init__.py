@@ -9,6 +9,7 @@ from kajitori.local.store.errors import (
     KeyTaken,
     NotStored,
     Stale,
+    StoreDamaged,
 )
 from kajitori.local.store.records import ADDED, DELETED, MODIFIED, Event, Object, Record
 from kajitori.local.store.store import Store
@@ -28,5 +29,6 @@ __all__ = [
     "Record",
     "Stale",
     "Store",
+    "StoreDamaged",
     "Watcher",
 ]

@@ -47,3 +47,16 @@ class DataFolderUnusable(Unavailable):
     """The data folder can't be read or written, or holds something else."""
 
     code = "DataFolderUnusable"
+
+
+class StoreDamaged(DataFolderUnusable):
+    """What lies in the data folder is not what was written there."""
+
+    code = "StoreDamaged"
+
+    def __init__(self, folder: Path, what: str) -> None:
+        super().__init__(
+            f"the cluster's objects in {folder} are damaged: {what}",
+            hint="put a backup of the data folder in its place; or start once with `kaji up --repair`, which keeps all "
+            "that can still be read, says what is lost, and leaves the damaged file beside it",
+        )

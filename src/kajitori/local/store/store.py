@@ -9,20 +9,28 @@ changes or reads and its `durable` nothing may be awaited.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
 from kajitori.local.store.collection import Collection
-from kajitori.local.store.errors import Compacted, KeyTaken, NotStored, Stale
+from kajitori.local.store.database import Whole
+from kajitori.local.store.errors import Compacted, KeyTaken, NotStored, Stale, StoreDamaged
 from kajitori.local.store.journal import Journal
 from kajitori.local.store.records import ADDED, DELETED, MODIFIED, Event, EventType, Object, Record, encode
 from kajitori.local.store.watcher import Watcher
 
+log = logging.getLogger(__name__)
+
 HISTORY_SECONDS = 300.0
 """How long old revisions are kept, as kube-apiserver compacts etcd."""
 HISTORY_BYTES = 256 << 20
+WRITE_ANEW_SECONDS = 3600.0
+"""A file that is found damaged again within this time is left as it is: so is its disk, and there would soon be no room
+for what is kept of it."""
 
 
 class Store:
@@ -44,6 +52,9 @@ class Store:
         self._in_flight = 0
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._closed = False
+        self._damage: StoreDamaged | None = None
+        """What was found of the file, which is to be written anew as soon as nothing is being written."""
+        self._written_anew_at = -WRITE_ANEW_SECONDS
 
     @classmethod
     async def open(cls, folder: Path | None, *, history_seconds: float = HISTORY_SECONDS, max_pages: int = 0) -> Store:
@@ -52,6 +63,7 @@ class Store:
 
         Raises:
             DataFolderInUse: another server has the folder.
+            StoreDamaged: what lies there is not what was written.
             DataFolderUnusable: it can't be read or written.
         """
         store = cls(history_seconds=history_seconds)
@@ -61,12 +73,20 @@ class Store:
             def outcome(revision: int, error: Exception | None) -> None:
                 loop.call_soon_threadsafe(store._stored, revision, error)
 
-            journal = store._journal = Journal(folder, outcome, max_pages=max_pages)
-            revision, records = journal.load()
+            def damaged(error: StoreDamaged) -> None:
+                with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+                    loop.call_soon_threadsafe(store._found_damaged, error)
+
+            journal = store._journal = await asyncio.to_thread(Journal, folder, outcome, damaged, max_pages=max_pages)
+            try:
+                whole = await asyncio.to_thread(journal.load)
+            except BaseException:
+                journal.close()
+                raise
             # The same for a folder that was put back to what it was yesterday: revisions that clients hold of today
             # must not come again.
-            store._revision = store._durable = store._start = max(revision + 1, store._start)
-            for record in records:
+            store._revision = store._durable = store._start = max(whole.revision + 1, store._start)
+            for record in whole.records:
                 store._collection(record.resource).records[record.key] = record
             for collection in store._collections.values():
                 collection.keys = sorted(collection.records)
@@ -253,6 +273,9 @@ class Store:
 
     def _flush(self) -> None:
         assert self._journal is not None
+        if self._damage is not None:
+            self._write_anew(self._journal, self._damage)
+            self._damage = None
         if not self._pending:
             self._in_flight = 0
             return
@@ -264,6 +287,8 @@ class Store:
         """What the journal reports, on the loop."""
         if error is not None:
             self._take_back(error)
+            if isinstance(error, StoreDamaged):
+                self._found_damaged(error)
             return
         for _ in range(self._in_flight):
             event = self._pending.popleft()
@@ -295,6 +320,31 @@ class Store:
         for _, waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(NotStored(f"the change could not be stored: {error}"))
+
+    def _found_damaged(self, error: StoreDamaged) -> None:
+        self._damage = error
+        if not self._in_flight:
+            self._flush()
+
+    def _write_anew(self, journal: Journal, error: StoreDamaged) -> None:
+        """Have the journal replace its damaged file: all that it held is here, too. Nothing is being written now."""
+        now = time.monotonic()
+        log.error("%s", error.message)
+        if now - self._written_anew_at < WRITE_ANEW_SECONDS:
+            log.error("it is not written anew again so soon: %s", error.hint)
+            return
+        self._written_anew_at = now
+        current = {
+            (record.resource, record.key): record
+            for each in self._collections.values()
+            for record in each.records.values()
+        }
+        for event in reversed(self._pending):
+            if event.previous is None:
+                current.pop((event.record.resource, event.record.key), None)
+            else:
+                current[event.record.resource, event.record.key] = event.previous
+        journal.replace(Whole(self._durable, list(current.values())))
 
     # --- watching ----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.local.store import Compacted, DataFolderInUse, DataFolderUnusable, NotStored, Store
+from kajitori.local.store import Compacted, DataFolderInUse, DataFolderUnusable, NotStored, Store, StoreDamaged
 
 PODS = "/pods"
 
@@ -77,8 +77,10 @@ async def test_a_second_server_is_refused(tmp_path: Path) -> None:
 async def test_what_is_no_store_is_not_touched(tmp_path: Path) -> None:
     """A damaged file, a file of another format, and a path that is no folder are named."""
     (tmp_path / "store.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 50)
-    with pytest.raises(DataFolderUnusable, match="can't be opened"):
+    before = (tmp_path / "store.sqlite").read_bytes()
+    with pytest.raises(StoreDamaged, match=r"store\.sqlite does not begin as it should"):
         await Store.open(tmp_path)
+    assert (tmp_path / "store.sqlite").read_bytes() == before
     other = tmp_path / "other"
     other.mkdir()
     database = sqlite3.connect(other / "store.sqlite")
