@@ -100,10 +100,12 @@ class LogKeeper:
         except KajitoriError as error:  # it is found as left over later
             log.info("kept logs of run %s in %s could not be removed: %s", run_uid, namespace, error)
 
-    async def collect(self, runs: Collection[str], keep_for: timedelta) -> None:
-        """Removes what belongs to none of these runs (their UIDs), results too, and logs that are too old."""
+    async def collect(self, runs: Collection[str], rules: Logs) -> None:
+        """Removes what belongs to none of these runs (their UIDs), results too, and logs that are too old or many."""
+        keep_for = timedelta(seconds=rules.keep_for_seconds)
         try:
-            removed = await self._kept.collect(runs, keep_for) + await self._kept.results.collect(runs)
+            removed = await self._kept.collect(runs, keep_for, rules.namespace_bytes)
+            removed += await self._kept.results.collect(runs)
         except KajitoriError as error:
             log.warning("kept logs were not tidied up: %s", error)
         else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.workqueue import Key
+from kajitori.core.policy_model import Logs
 from kajitori.core.times import format_time
 from kajitori.errors import KajitoriError
 from kajitori.kube.cluster import ClusterView
@@ -18,17 +20,20 @@ from kajitori.store.code import CodeStore
 
 log = logging.getLogger(__name__)
 
-TIDY_SECONDS = 3 * 3600.0
+TIDY_SECONDS = 900.0
+"""Between two looks at kept logs, which could fill the store in hours."""
+LOOKS_PER_CODE = 12
+"""As many looks at kept logs come between two at code."""
 EXPIRE_SECONDS = 300.0
 UNREFERENCED_CODE = timedelta(hours=12)
 """Whoever uploaded code has that long to submit his run."""
 
 
 async def tidy_forever(mirror: Mirror, cluster: ClusterView, logs: LogKeeper | None, code: CodeStore | None) -> None:
-    """Now and then removes kept logs and code that no run has, and logs that are too old; until cancelled."""
+    """Now and then removes kept logs and code that no run has, and logs that are too old or many; until cancelled."""
     await mirror.wait_synced()
-    while True:
-        await tidy(mirror, timedelta(seconds=cluster.policy.logs.keep_for_seconds), logs, code)
+    for look in itertools.count():
+        await tidy(mirror, cluster.policy.logs, logs, code if look % LOOKS_PER_CODE == 0 else None)
         await asyncio.sleep(TIDY_SECONDS)
 
 
@@ -55,7 +60,7 @@ def overdue(mirror: Mirror, keep_for_seconds: int | None, now: datetime) -> list
     ]
 
 
-async def tidy(mirror: Mirror, keep_for: timedelta, logs: LogKeeper | None, code: CodeStore | None) -> None:
+async def tidy(mirror: Mirror, rules: Logs, logs: LogKeeper | None, code: CodeStore | None) -> None:
     """One look through the store. What cannot be done now is done the next time.
 
     A mirror that is cut off does not know the runs that were submitted since: then nothing is removed.
@@ -63,7 +68,7 @@ async def tidy(mirror: Mirror, keep_for: timedelta, logs: LogKeeper | None, code
     if mirror.age_seconds():
         return
     if logs is not None:
-        await logs.collect({run.metadata.uid for run in mirror.runs.values()}, keep_for)
+        await logs.collect({run.metadata.uid for run in mirror.runs.values()}, rules)
     if code is not None:
         try:
             await code.collect(lambda: referenced_code(mirror), UNREFERENCED_CODE)

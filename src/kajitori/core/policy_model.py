@@ -49,6 +49,8 @@ class StoredCode(Document):
     namespace_bytes: Memory | None = Field(default=100 * 2**30, alias="perNamespace")
     """What the code of a namespace takes in the store, compressed; null: not limited. Code that no run refers to does
     not stay."""
+    namespace_files: int | None = Field(default=50_000, ge=1, alias="filesPerNamespace")
+    """How many files that may be: one for each 8 MiB of an archive, and two more; null: not limited."""
 
 
 class Logs(Document):
@@ -62,6 +64,9 @@ class Logs(Document):
     """Of how many attempts of a run, the latest."""
     keep_for_seconds: DurationAboveZero = Field(default=30 * 86400, alias="keepFor")
     """A log that is older goes, though its run is still there."""
+    namespace_bytes: Memory | None = Field(default=10 * 2**30, alias="perNamespace")
+    """What the kept logs of a namespace take, at most: the oldest go first, whatever run they are of. A log counts for
+    4 KiB at least, so that their number has a limit, too. null: not limited."""
 
 
 class EndedRuns(Document):

@@ -19,6 +19,6 @@ def code_limits(policy: PolicyFile) -> Callable[[], CodeLimits]:
 
     def in_force() -> CodeLimits:
         code = policy.current().policy.code
-        return CodeLimits(code.archive_bytes, code.namespace_bytes)
+        return CodeLimits(code.archive_bytes, code.namespace_bytes, code.namespace_files)
 
     return in_force

@@ -29,7 +29,7 @@ from kajitori.codepack.packing import shown_size
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, decompress
 from kajitori.errors import Conflict, Fault, InvalidInput, NotFound, TooLarge, Unavailable
 from kajitori.store.blobs import Blob, Blobs, Usage
-from kajitori.store.code_room import NamespaceFull, Rooms
+from kajitori.store.code_room import NamespaceFull, Room, Rooms
 from kajitori.store.parts_cache import PartsCache
 
 PARTS_MISSING = "PartsMissing"
@@ -56,6 +56,8 @@ class CodeLimits:
     """Of one archive, uncompressed."""
     namespace_bytes: int | None = None
     """Of all that a namespace has in the store, compressed."""
+    namespace_files: int | None = None
+    """How many files that may be."""
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -87,7 +89,7 @@ class CodeStore:
         """`limits` are asked for anew each time: policy may change."""
         self._limits = limits
         self._blobs = blobs
-        self._rooms = Rooms(blobs, _ROOT, lambda: limits().namespace_bytes)
+        self._rooms = Rooms(blobs, _ROOT, lambda: Room(limits().namespace_bytes, limits().namespace_files))
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self._cache = PartsCache()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +13,11 @@ from datetime import timedelta
 from kajitori.store.blobs import Blob, Blobs
 from kajitori.store.results import KeptResults
 
+log = logging.getLogger(__name__)
+
 PREFIX = "logs"
+LEAST_BYTES = 4096
+"""What a log counts for at least: a file takes a block and a name."""
 NEW_RUN = timedelta(hours=1)
 """What is younger is never taken for left over: its run may not have been seen by whoever tidies up."""
 
@@ -74,15 +80,24 @@ class KeptLogs:
         if keys:
             await self._blobs.delete(*keys)
 
-    async def collect(self, runs: Collection[str], keep_for: timedelta) -> int:
-        """Removes what no run of these UIDs has, and what is older than `keep_for`; answers how many logs went."""
+    async def collect(self, runs: Collection[str], keep_for: timedelta, namespace_bytes: int | None = None) -> int:
+        """Removes what no run of these UIDs has, what is older than `keep_for`, and of namespaces that have more than
+        `namespace_bytes` the oldest; answers how many logs went."""
         now = await self._blobs.now()
         left: list[str] = []
+        held: dict[str, list[Blob]] = defaultdict(list)
         async with aclosing(self._blobs.under(PREFIX)) as blobs:
             async for blob in blobs:
                 age = now - blob.modified_at
                 if age > keep_for or (age > NEW_RUN and _run_uid(blob) not in runs):
                     left.append(blob.key)
+                elif namespace_bytes is not None:
+                    held[blob.key.split("/")[1]].append(blob)
+        for namespace, theirs in held.items():
+            excess = list(_oldest_beyond(theirs, namespace_bytes or 0))
+            if excess:
+                log.info("%d kept logs of namespace %s go: it has more than policy allows", len(excess), namespace)
+            left += excess
         if left:
             await self._blobs.delete(*left)
         return len(left)
@@ -107,6 +122,16 @@ class LogsOfRun:
     def read(self, attempt: int, rank: int) -> AsyncGenerator[bytes, None]:
         """As KeptLogs.read."""
         return self._kept.read(MemberLogName(*self._run, attempt, rank))
+
+
+def _oldest_beyond(logs: Sequence[Blob], limit_bytes: int) -> Iterator[str]:
+    """The keys of the oldest logs, without which the others keep to the limit."""
+    excess = sum(max(blob.size_bytes, LEAST_BYTES) for blob in logs) - limit_bytes
+    for blob in sorted(logs, key=lambda blob: (blob.modified_at, blob.key)):
+        if excess <= 0:
+            return
+        excess -= max(blob.size_bytes, LEAST_BYTES)
+        yield blob.key
 
 
 def _run_uid(blob: Blob) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +14,7 @@ import msgspec
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.tidying import overdue, referenced_code, tidy
 from kajitori.core import first_step
+from kajitori.core.policy_model import Logs
 from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt, RunStatus, template_text
 from kajitori.kube.client import KubeClient
@@ -63,7 +64,7 @@ def test_a_policy_that_keeps_runs_for_less_time_finds_older_ones() -> None:
 async def test_logs_of_runs_that_are_there_stay(tmp_path: Path) -> None:
     kept = await old_logs(tmp_path, "uid-here", "uid-gone")
     keeper = LogKeeper(cast(KubeClient, None), kept)
-    await tidy(mirror_of(run("here", {})), timedelta(days=30), keeper, None)
+    await tidy(mirror_of(run("here", {})), Logs(), keeper, None)
     assert [len(await kept.of_run("vision", uid)) for uid in ("uid-here", "uid-gone")] == [1, 0]
 
 
@@ -72,7 +73,7 @@ async def test_a_mirror_that_is_cut_off_removes_nothing(tmp_path: Path) -> None:
     kept = await old_logs(tmp_path, "uid-new")
     keeper = LogKeeper(cast(KubeClient, None), kept)
     for age_seconds, left in ((5.0, 1), (0.0, 0)):
-        await tidy(mirror_of(age_seconds=age_seconds), timedelta(days=30), keeper, None)
+        await tidy(mirror_of(age_seconds=age_seconds), Logs(), keeper, None)
         assert len(await kept.of_run("vision", "uid-new")) == left
 
 

@@ -10,7 +10,7 @@ from tests.unit.store.test_code import Archive
 
 from kajitori.codepack.parts import PART_BYTES
 from kajitori.store.code import CodeLimits, CodeStore
-from kajitori.store.code_room import NamespaceFull, Rooms
+from kajitori.store.code_room import NamespaceFull, Room, Rooms
 
 MIB = 1 << 20
 
@@ -39,8 +39,22 @@ async def test_what_has_no_room_leaves_nothing_and_names_the_largest() -> None:
     await more.upload(store)
 
 
+async def test_many_small_files_have_a_limit_of_their_own() -> None:
+    """Parts of a few bytes, of one archive or of many, take next to nothing of a quota in bytes."""
+    memory = MemoryBlobs()
+    rooms = Rooms(memory, "code", lambda: Room(100 * MIB, files=5))
+    for number in range(5):
+        await rooms.take("team", 20)
+        await memory.put(f"code/team/{'a' * 64}/parts/00000001/000000-{number}", bytes(20))
+    with pytest.raises(NamespaceFull, match=r"it takes 5 files, 5 files are allowed\. The largest: sha256:aaaa"):
+        await rooms.take("team", 20)
+    await rooms.take("other", 20)
+    await memory.delete(f"code/team/{'a' * 64}/parts/00000001/000000-0")
+    await rooms.take("team", 20)
+
+
 async def test_runs_that_keep_an_archive_are_named() -> None:
-    full = NamespaceFull("team", 5, 4, [("sha256:" + "a" * 64, 3), ("sha256:" + "b" * 64, 2)])
+    full = NamespaceFull("team", "5 bytes", "4 bytes", [("sha256:" + "a" * 64, 3), ("sha256:" + "b" * 64, 2)])
     told = full.with_runs({"sha256:" + "a" * 64: {"r4", "r1", "r3", "r2", "r5"}}).message
     assert "aaaaaaaaaaaa… (3 bytes, of r1, r2, r3 and 2 more)" in told
     assert "bbbbbbbbbbbb… (2 bytes, of no run)" in told
@@ -49,7 +63,7 @@ async def test_runs_that_keep_an_archive_are_named() -> None:
 async def test_the_store_is_counted_now_and_then_only() -> None:
     """What is stored meanwhile is added; before somebody is refused it is counted anew, since code may be gone."""
     memory, now = MemoryBlobs(), [0.0]
-    rooms = Rooms(memory, "code", lambda: 100, clock=lambda: now[0])
+    rooms = Rooms(memory, "code", lambda: Room(100), clock=lambda: now[0])
     counted = 0
     count = rooms._count
 

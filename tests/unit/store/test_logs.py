@@ -63,3 +63,17 @@ async def test_what_no_run_has_and_what_is_too_old_is_collected(tmp_path: Path) 
     assert await kept.collect({"alive", "old"}, MONTH) == 2
     left = [run for run in ("alive", "gone", "new", "old") if await kept.of_run("vision", run)]
     assert left == ["alive", "new"]
+
+
+async def test_a_namespace_with_too_many_logs_loses_the_oldest(tmp_path: Path) -> None:
+    """Others keep theirs; small logs count for what a file takes."""
+    kept = await logs_in(tmp_path)
+    for attempt in range(1, 5):
+        await kept.keep(name(attempt, 0, run="alive"), b"x")
+        moment = time.time() - (10 - attempt) * 60
+        os.utime(tmp_path / name(attempt, 0, run="alive").key, (moment, moment))
+    await kept.keep(MemberLogName("speech", "alive", 1, 0), b"x")
+    assert await kept.collect({"alive"}, MONTH, 4 * 4096) == 0
+    assert await kept.collect({"alive"}, MONTH, 2 * 4096) == 2
+    assert [each.attempt for each in await kept.of_run("vision", "alive")] == [3, 4]
+    assert len(await kept.of_run("speech", "alive")) == 1
