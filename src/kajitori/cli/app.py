@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from kajitori import __version__
-from kajitori.cli.context import Cli
+from kajitori.cli.context import COMPLETING, Cli
 from kajitori.cli.options import server_options
 from kajitori.cli.other_words import answer
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
@@ -84,9 +84,6 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
 }
 """The verbs by purpose, with their one-line helps: the main page needs them without loading any verb."""
-
-COMPLETING = "_KAJI_COMPLETING"
-"""The variable by which a shell's script asks what may stand where the cursor is: the name of the shell."""
 
 _PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
-from kajitori.cli.app import COMPLETING
+from kajitori.cli.context import COMPLETING
 from kajitori.cli.terminal import echo_as_is, one_line
 
 if TYPE_CHECKING:

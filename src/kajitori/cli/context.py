@@ -28,6 +28,9 @@ report, for a slow API server. After that nobody is believed to carry it out."""
 WIDE = 100_000
 """Width of a page that is no terminal: nothing is cut off for programs."""
 
+COMPLETING = "_KAJI_COMPLETING"
+"""The variable by which a shell's script asks what may stand where the cursor is: the name of the shell."""
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -85,7 +88,7 @@ class Cli:
         """What servers had to say to all their callers; a shell that completes words is told nothing."""
         from kajitori.cli.notices import Notices
 
-        return Notices(silent="_KAJI_COMPLETE" in self.environment)
+        return Notices(silent=COMPLETING in self.environment)
 
     @property
     def colour(self) -> bool | None:

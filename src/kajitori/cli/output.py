@@ -35,7 +35,9 @@ class Column:
     title: str
     right: bool = False
     flexible: bool = False
-    """May be cut where the terminal is too narrow. At most one of a table."""
+    """May be cut where the terminal is too narrow."""
+    optional: bool = False
+    """May be left out where it is narrower still. Such columns are the first to be cut."""
     styled: bool = False
     """Coloured by its first word."""
 
@@ -53,18 +55,18 @@ def print_table(
 ) -> None:
     """A table as `docker ps` prints one: a line of titles, columns three spaces apart.
 
-    Where the terminal is too narrow and `cut` allows it, the flexible column is cut; where that is not enough, nothing
-    is, so that the terminal folds the lines: half of a table would keep the other half from whoever looks.
+    Where the terminal is too narrow and `cut` allows it, columns are cut, moved together and left out, as far as they
+    allow that. Where it is not enough, nothing is, so that the terminal folds the lines: half of a table would keep the
+    other half from whoever looks.
     """
     page = [[one_line(str(cell)) for cell in row] for row in rows]
     titles = [one_line(column.title) for column in columns]
     widths = [max(map(_cells, (title, *(row[index] for row in page)))) for index, title in enumerate(titles)]
-    room = cli.page_width(cut=cut) - indent - _SPACE * (len(columns) - 1)
-    for index, column in enumerate(columns):
-        others = sum(widths) - widths[index]
-        if column.flexible and others + min(widths[index], _NARROWEST) <= room < others + widths[index]:
-            widths[index] = room - others
-            page = [[*row[:index], _cut(row[index], widths[index]), *row[index + 1 :]] for row in page]
+    layout = _fitting(columns, widths, cli.page_width(cut=cut) - indent)
+    columns = [columns[index] for index in layout.kept]
+    titles = [titles[index] for index in layout.kept]
+    page = [[_cut(row[index], width) for index, width in zip(layout.kept, layout.widths, strict=True)] for row in page]
+    widths, gap = layout.widths, " " * layout.gap
     is_coloured = cli.is_coloured
     shown = [titles, *page]
     if is_coloured:
@@ -75,7 +77,34 @@ def print_table(
             " " * (width - _cells(text)) + cell if column.right else cell + " " * (width - _cells(text))
             for column, width, text, cell in zip(columns, widths, texts, row, strict=True)
         )
-        echo_as_is(" " * indent + (" " * _SPACE).join(cells).rstrip(), colour=is_coloured or None)
+        echo_as_is(" " * indent + gap.join(cells).rstrip(), colour=is_coloured or None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Which columns of a table are shown, how wide, and how far apart."""
+
+    kept: list[int]
+    widths: list[int]
+    gap: int
+
+
+def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> _Layout:
+    """The table in `room` columns of a terminal, with as little taken away as possible."""
+    everything = list(range(len(columns)))
+    needed = [index for index in everything if not columns[index].optional]
+    for kept in (everything, needed):
+        for gap in (_SPACE, _SPACE - 1):
+            found = [widths[index] for index in kept]
+            over = sum(found) + gap * (len(kept) - 1) - room
+            for place, index in sorted(enumerate(kept), key=lambda each: not columns[each[1]].optional):
+                if columns[index].flexible and over > 0:
+                    given = min(over, max(0, found[place] - _NARROWEST))
+                    found[place] -= given
+                    over -= given
+            if over <= 0:
+                return _Layout(kept, found, gap)
+    return _Layout(everything, list(widths), _SPACE)
 
 
 def _coloured(cell: str, column: Column) -> str:

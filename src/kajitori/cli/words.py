@@ -56,6 +56,34 @@ def age(text: str | None, now: datetime) -> str:
     return human_duration(max(0.0, (now - then).total_seconds())) if then is not None else ""
 
 
+def short_duration(seconds: float) -> str:
+    """A time span in a narrow column: `45s`, `12m`, `2h13m`, `3d4h`; its two largest units from an hour on."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86_400
+    if days:
+        return f"{days}d{hours}h" if hours else f"{days}d"
+    if hours:
+        return f"{hours}h{minutes}m" if minutes else f"{hours}h"
+    return f"{minutes}m"
+
+
+def time_words(run: View, now: datetime) -> str:
+    """How long a run has run, or, before its first start, has waited."""
+    status = status_of(run)
+    begin, end = moment(status.get("startedAt")), moment(status.get("finishedAt"))
+    if phase_of(run) == "Queued":
+        begin = moment(status.get("queuedAt") or run.get("createdAt"))
+    return short_duration(((end or now) - begin).total_seconds()) if begin is not None else ""
+
+
+def program_words(run: View) -> str:
+    """What a run's members run, as one would type it; empty where that is the image's own program."""
+    spec = run.get("spec") or {}
+    return shlex.join([*(spec.get("command") or ()), *(spec.get("args") or ())])
+
+
 def status_of(run: View) -> Mapping[str, Any]:
     """Its status, empty before the controller has written one."""
     return run.get("status") or {}

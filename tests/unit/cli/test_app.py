@@ -165,4 +165,4 @@ def test_policy_check_needs_no_server(tmp_path: Path) -> None:
 def test_the_clock_is_the_tests_own() -> None:
     """Ages are told from the injected moment."""
     run = view("bert", createdAt=NOW.isoformat())
-    assert "Less than a second" in invoke(FakeWebApi([run]), "ps").stdout
+    assert "Less than a second" in invoke(FakeWebApi([run]), "ps", "-o", "wide").stdout

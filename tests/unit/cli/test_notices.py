@@ -10,6 +10,7 @@ import pytest
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, ndjson, view
 
 from kajitori.cli import notices
+from kajitori.cli.context import COMPLETING
 from kajitori.cli.notices import Notices
 
 WORDS = "no controller has renewed its lease for 43 s; runs do not start or stop until one is back"
@@ -69,7 +70,7 @@ def test_version_names_the_leader_while_all_is_well() -> None:
 
 def test_a_shell_that_completes_words_is_told_nothing() -> None:
     api = FakeWebApi(runs=RUNS, notice=WORDS)
-    result = invoke(api, "ps", environment={"_KAJI_COMPLETE": "bash_complete"})
+    result = invoke(api, "ps", environment={COMPLETING: "bash"})
     assert "note:" not in result.stderr
 
 

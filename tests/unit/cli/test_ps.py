@@ -3,55 +3,91 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import yaml
-from tests.unit.cli.fake_web_api import GRID, RUNS, FakeWebApi, invoke, printed
+from tests.unit.cli.fake_web_api import GRID, RUNS, FakeWebApi, invoke, printed, view
+
+from kajitori.cli.words import short_duration
+
+STARTED = "2026-11-21T11:55:00Z"
+
+
+def running(name: str, *command: str, started: str = STARTED, **more: Any) -> dict[str, Any]:
+    """A run that has run since then."""
+    return view(name, spec={"args": list(command)}, status={"startedAt": started} | more)
 
 
 def test_ps_is_a_table() -> None:
-    """Mine and active by default, in the words that people know."""
-    api = FakeWebApi(RUNS)
+    """Mine and active by default, in the words that people know; how long each has run or waits, and what it runs."""
+    long = running("gpt", "python", "train.py", "--lr", "3e-4", "--epochs", "100", "--name", "a b")
+    ended = {**RUNS[2], "status": RUNS[2]["status"] | {"startedAt": STARTED, "finishedAt": "2026-11-21T11:55:07Z"}}
+    api = FakeWebApi([RUNS[0], long, ended])
     result = invoke(api, "ps")
     assert result.exit_code == 0
     assert printed(result.stdout) == [
-        "NAME    STATUS       REASON          MEMBERS   GPUS      AGE",
-        "bert    Queued       WaitingForGPU   0/4       32 h100   2 hours",
-        "gpt     Running                      2/2                 5 minutes",
-        "mnist   Failed (3)   ProgramFailed   0/1                 2 hours",
+        "NAME    STATUS       REASON          MEMBERS   GPUS      TIME   COMMAND",
+        "bert    Queued       WaitingForGPU   0/4       32 h100   2h",
+        "gpt     Running                      1/1                 5m     python train.py --lr 3e-4 --e…",
+        "mnist   Failed (3)   ProgramFailed   0/1                 7s",
     ]
     assert api.calls[0].query == {"owner": ["@me"], "active": ["true"], "limit": ["500"]}
     assert api.calls[0].authorization == "Bearer token-of-the-test"
 
 
 def test_ps_wide() -> None:
-    """Wide tells who, where and how often."""
+    """Wide tells who, where and how often, and cuts nothing."""
     memory = {"peakBytes": 3 * 2**29, "limitBytes": 2**31, "rank": 1}
-    status = {**RUNS[1]["status"], "memory": memory}
-    run = {**RUNS[1], "spec": {**RUNS[1]["spec"], "image": "bert:3"}, "status": status}
+    status = {**RUNS[1]["status"], "memory": memory, "startedAt": STARTED}
+    run = {**RUNS[1], "spec": {**RUNS[1]["spec"], "image": "bert:3", "args": ["x" * 50]}, "status": status}
     result = invoke(FakeWebApi([run]), "ps", "-o", "wide")
     assert printed(result.stdout) == [
-        "NAME   STATUS    REASON   MEMBERS   GPUS   AGE         NAMESPACE   OWNER   RESTARTS   MEMORY PEAK             "
-        "NODES       IMAGE",
-        "gpt    Running            2/2              5 minutes   vision      alice   1/3        1.5Gi of 2Gi (rank 1)  "
-        " cpu-[1-2]   bert:3",
+        "NAME   STATUS    REASON   MEMBERS   GPUS   TIME   AGE         NAMESPACE   OWNER   RESTARTS   "
+        "MEMORY PEAK             NODES       IMAGE    COMMAND",
+        "gpt    Running            2/2              5m     5 minutes   vision      alice   1/3        "
+        "1.5Gi of 2Gi (rank 1)   cpu-[1-2]   bert:3   " + "x" * 50,
     ]
 
 
-def test_ps_on_a_narrow_terminal_cuts_the_reason() -> None:
-    """Names and states stay whole where there is little room. Where even that is too little, the terminal folds the
-    lines, and nothing is lost."""
-    cut = "bert   Queued   WaitingForG…   0/4       32 h100   2 hours"
-    assert printed(invoke(FakeWebApi(RUNS[:1]), "ps", width=len(cut)).stdout)[1] == cut
-    whole = cut.replace("WaitingForG…", "WaitingForGPU")
-    assert printed(invoke(FakeWebApi(RUNS[:1]), "ps", width=len(cut) - 1).stdout)[1] == whole
+@pytest.mark.parametrize(
+    ("width", "row"),
+    [
+        (90, "bert-cosy-gull   Queued   WaitingForGPU   0/4       32 h100   2h     python train.py --lr…"),
+        (80, "bert-cosy-gull   Queued   WaitingForG…   0/4       32 h100   2h     python trai…"),
+        (79, "bert-cosy-gull  Queued  WaitingForGPU  0/4      32 h100  2h    python train.py…"),
+        (74, "bert-cosy-gull  Queued  WaitingForG…  0/4      32 h100  2h    python trai…"),
+        (73, "bert-cosy-gull   Queued   WaitingForGPU   0/4       32 h100   2h"),
+        (60, "bert-cosy-gull  Queued  WaitingForG…  0/4      32 h100  2h"),
+        (50, "bert-cosy-gull   Queued   WaitingForGPU   0/4       32 h100   2h     python train.py --lr 3e-4"),
+    ],
+)
+def test_ps_on_a_narrow_terminal(width: int, row: str) -> None:
+    """The command is cut first, then the reason; then columns move together, then the command goes. Names and states
+    stay whole. Where even that is too little, the terminal folds the lines, and nothing is lost."""
+    run = {**RUNS[0], "name": "bert-cosy-gull"}
+    run["spec"] = {**run["spec"], "args": ["python", "train.py", "--lr", "3e-4"]}
+    assert printed(invoke(FakeWebApi([run]), "ps", width=width).stdout)[1] == row
+
+
+def test_ps_fits_a_terminal_of_80_columns() -> None:
+    """With names, GPUs and states as long as they are made up here."""
+    runs = [
+        {**RUNS[0], "name": "pytorch-splendid-kittiwake"[:23]},
+        running("python-fond-albatross", "python", "train.py", "--config", "x" * 40, restarts=2),
+        view("x", "Failed", status={"reason": "ProgramFailed", "exitCode": 137, "message": "killed"}),
+        view("y", "Restarting", status={"reason": "NodeOutOfMemory", "startedAt": "2026-11-01T00:00:00Z"}),
+    ]
+    lines = printed(invoke(FakeWebApi(runs), "ps", "-a", width=80).stdout)
+    assert max(map(len, lines)) <= 80
 
 
 def test_ps_no_trunc_cuts_nothing() -> None:
     """--no-trunc shows every word however narrow the terminal is."""
     result = invoke(FakeWebApi(RUNS[:1]), "ps", "--no-trunc", width=40)
     assert "WaitingForGPU" in result.stdout
-    assert "2 hours" in result.stdout
+    run = running("gpt", "x" * 200)
+    assert "x" * 200 in invoke(FakeWebApi([run]), "ps", "--no-trunc", width=40).stdout
 
 
 @pytest.mark.parametrize(
@@ -111,4 +147,70 @@ def test_ps_for_programs() -> None:
 def test_ps_counts_the_members_of_a_sweep_that_have_ended() -> None:
     """And the GPUs of those that may be there at once."""
     result = invoke(FakeWebApi([GRID]), "ps")
-    assert printed(result.stdout)[1] == "grid   Running            37/100 ended   16 h100   2 hours"
+    assert printed(result.stdout)[1] == "grid   Running            37/100 ended   16 h100"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (3599, "59m"),
+        (3600, "1h"),
+        (7980, "2h13m"),
+        (86400, "1d"),
+        (277200, "3d5h"),
+    ],
+)
+def test_short_durations(seconds: float, text: str) -> None:
+    """For a narrow column: the two largest units from an hour on."""
+    assert short_duration(seconds) == text
+
+
+LABELLED = running("gpt", "python", "train.py", exitCode=3) | {"labels": {"team": "vision", "a\tb": "c"}}
+LABELLED["spec"] |= {"ports": [80], "volumes": [{"name": "imagenet", "path": "/d"}], "hostNetwork": True}
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{.Names}}", "gpt\n"),
+        ("{{ .Name }}:{{.Image}}", "gpt:registry/bert:3\n"),
+        ("{{.ID}}\\t{{.Status}}", "vision/gpt Running\n"),
+        ("{{.Command}}|{{.RunTime}}|{{.RunningFor}}", "python train.py|5m|2 hours ago\n"),
+        ('{{.Label "team"}}/{{.Label "none"}}', "vision/\n"),
+        ("{{json .Command}}", '"python train.py"\n'),
+        ("{{upper .State}}{{lower .State}}", "RUNNINGrunning\n"),
+        ("{{.Ports}} {{.Mounts}} {{.Networks}} {{.ExitCode}}", "80 imagenet host 3\n"),
+        ("no field", "no field\n"),
+        ("table {{.Names}}\\t{{.RunTime}}", "NAMES   RUN TIME\ngpt     5m\n"),
+        ("table {{.Names}}\\t{{.MemoryPeak}}", "NAMES   MEMORY PEAK\ngpt\n"),
+    ],
+)
+def test_format_is_dockers(template: str, text: str) -> None:
+    """A Go template for each run; tabs are typed as in docker."""
+    result = invoke(FakeWebApi([LABELLED]), "ps", "--format", template)
+    assert (result.exit_code, result.stdout.replace("gpt   \n", "gpt\n")) == (0, text)
+
+
+def test_format_json_is_a_document_a_line() -> None:
+    """With docker's names of fields, so that scripts for docker ps go on working."""
+    lines = invoke(FakeWebApi(RUNS), "ps", "--format", "json").stdout.splitlines()
+    assert [json.loads(line)["Names"] for line in lines] == ["bert", "gpt", "mnist"]
+    assert invoke(FakeWebApi(RUNS), "ps", "--format", "{{json .}}").stdout.splitlines() == lines
+    docker = {"ID", "Image", "Command", "CreatedAt", "RunningFor", "Ports", "State", "Status", "Names", "Labels"}
+    assert docker | {"Mounts", "Networks"} <= json.loads(lines[0]).keys()
+
+
+def test_format_names_every_fault_before_a_row_is_printed() -> None:
+    result = invoke(FakeWebApi(RUNS), "ps", "--format", "{{.Name}} {{.Nmaes}} {{if .x}}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no field .Nmaes" in result.stderr and "did you mean Names?" in result.stderr
+    assert "{{if .x}} is not understood" in result.stderr
+
+
+def test_format_table_alone_is_the_table() -> None:
+    assert invoke(FakeWebApi(RUNS), "ps", "--format", "table").stdout == invoke(FakeWebApi(RUNS), "ps").stdout
+    both = invoke(FakeWebApi(RUNS), "ps", "--format", "json", "-o", "yaml")
+    assert both.exit_code == 2 and "--format and -o exclude each other" in both.stderr

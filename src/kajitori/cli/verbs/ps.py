@@ -11,15 +11,29 @@ from kajitori.cli.options import namespace_option, output_option, server_options
 from kajitori.cli.terminal import echo
 
 _FILTERS = ("status", "name", "label", "owner")
+_COMMAND_LENGTH = 30
+"""Of a program's words that are shown unless more is asked for."""
+_FORMAT_FIELDS = (
+    *("ID", "Name", "Names", "Namespace", "Owner", "Image", "Command", "CreatedAt", "RunningFor", "RunTime", "State"),
+    *("Status", "Reason", "Message", "ExitCode", "Members", "GPUs", "Nodes", "Restarts", "MemoryPeak", "Ports"),
+    *("Mounts", "Networks", "Labels"),
+)
 
 
-@click.command(epilog="\b\nExamples:\n  kaji ps\n  kaji ps -a --filter status=failed -o wide")
+@click.command(
+    epilog="\b\nExamples:\n  kaji ps\n  kaji ps -a --filter status=failed -o wide\n"
+    "  kaji ps --format '{{.Names}} {{.Status}}'\n  kaji ps --format 'table {{.Names}}\\t{{.RunTime}}\\t{{.Nodes}}'\n\n"
+    "TIME is how long a run has run, or has waited before its first start. Fields of --format: "
+    + ", ".join(_FORMAT_FIELDS)
+    + ', Label "KEY".',
+)
 @click.option("-a", "--all", "everything", is_flag=True, help="Ended runs too.")
 @click.option("--all-users", is_flag=True, help="Everybody's runs.")
 @click.option("-f", "--filter", "filters", multiple=True, metavar="KEY=VALUE", help="status, name, label or owner.")
 @click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="The newest N, ended ones too.")
 @click.option("-q", "--quiet", is_flag=True, help="Names only.")
 @click.option("--no-trunc", is_flag=True, help="Cut nothing off.")
+@click.option("--format", "template", metavar="TEMPLATE|json", help="As in docker ps; 'table TEMPLATE' adds titles.")
 @namespace_option("Of this namespace only.")
 @output_option("json", "yaml", "wide", "name")
 @server_options
@@ -32,12 +46,15 @@ def command(
     last: int | None,
     quiet: bool,
     no_trunc: bool,
+    template: str | None,
     namespace: str | None,
     output: str | None,
 ) -> None:
     """List runs: yours that are active, or all."""
     from kajitori.cli.output import print_document
 
+    if template is not None and output is not None:
+        raise click.UsageError("--format and -o exclude each other")
     params = _params(filters)
     params.setdefault("owner", None if all_users else "@me")
     params["namespace"] = namespace
@@ -45,7 +62,11 @@ def command(
         params["active"] = True
     with cli.api() as api:
         runs = api.all_items("/v1/runs", params, limit=last)
-    if output in ("json", "yaml"):
+    if template is not None and template != "table":
+        from kajitori.cli.templates import print_rows
+
+        print_rows(cli, template, [(_fields(cli, run), run.get("labels") or {}) for run in runs], _FORMAT_FIELDS)
+    elif output in ("json", "yaml"):
         print_document({"items": runs}, output)
     elif quiet or output == "name":
         for run in runs:
@@ -61,17 +82,22 @@ def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owner
     now = cli.now()
     namespaces = wide or len({run["namespace"] for run in runs}) > 1
     columns = [Column("NAME"), Column("STATUS", styled=True), Column("REASON", flexible=True)]
-    columns += [Column("MEMBERS"), Column("GPUS"), Column("AGE")]
+    columns += [Column("MEMBERS"), Column("GPUS"), Column("TIME")]
+    if wide:
+        columns.append(Column("AGE"))
     if namespaces:
         columns.append(Column("NAMESPACE"))
     if wide or owners:
         columns.append(Column("OWNER"))
     if wide:
         columns += [Column("RESTARTS"), Column("MEMORY PEAK"), Column("NODES"), Column("IMAGE")]
+    columns.append(Column("COMMAND", flexible=True, optional=True))
     rows = []
     for run in runs:
         row = [run["name"], words.status_words(run), words.reason_words(run), words.member_words(run)]
-        row += [words.gpu_words(run), words.age(run.get("createdAt"), now)]
+        row += [words.gpu_words(run), words.time_words(run, now)]
+        if wide:
+            row.append(words.age(run.get("createdAt"), now))
         if namespaces:
             row.append(run["namespace"])
         if wide or owners:
@@ -79,8 +105,46 @@ def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owner
         if wide:
             row += [words.restart_words(run), words.peak_words(run), words.node_words(run)]
             row.append(str(run["spec"].get("image", "")))
-        rows.append(row)
+        program = words.program_words(run)
+        is_long = cut and not wide and len(program) > _COMMAND_LENGTH
+        rows.append([*row, f"{program[: _COMMAND_LENGTH - 1]}…" if is_long else program])
     print_table(cli, columns, rows, cut=cut and not wide)
+
+
+def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
+    """A run in the fields of docker's `--format`, and in a few of ours."""
+    from kajitori.cli import words
+
+    spec, status, now = run.get("spec") or {}, words.status_of(run), cli.now()
+    mounts = [str(each.get("name") or each.get("hostPath") or "") for each in spec.get("volumes") or ()]
+    code = status.get("exitCode")
+    values = (
+        f"{run['namespace']}/{run['name']}",
+        run["name"],
+        run["name"],
+        run["namespace"],
+        run.get("owner") or "",
+        str(spec.get("image", "")),
+        words.program_words(run),
+        run.get("createdAt") or "",
+        f"{words.age(run.get('createdAt'), now)} ago",
+        words.time_words(run, now),
+        words.phase_of(run),
+        words.status_words(run),
+        words.reason_words(run),
+        str(status.get("message") or ""),
+        "" if code is None else str(code),
+        words.member_words(run),
+        words.gpu_words(run),
+        words.node_words(run),
+        words.restart_words(run),
+        words.peak_words(run),
+        ", ".join(str(port) for port in spec.get("ports") or ()),
+        ",".join(mounts),
+        "host" if spec.get("hostNetwork") else "",
+        ",".join(f"{key}={value}" for key, value in (run.get("labels") or {}).items()),
+    )
+    return dict(zip(_FORMAT_FIELDS, values, strict=True))
 
 
 def _params(filters: tuple[str, ...]) -> dict[str, Any]:
