@@ -65,6 +65,10 @@ class WebLimits:
     """For a request's body. A part of an upload has 300 seconds."""
     body_bytes: int = 64 << 20
     """Request bodies in memory at a time; one caller may have a quarter of it. Uploads are bounded by themselves."""
+    wrong_tokens: int = 600
+    """Tokens a minute that the API server may refuse, of all addresses that showed some; beyond, it is not asked."""
+    wrong_tokens_per_address: int = 60
+    """The same for one address. 0: any number."""
     recheck_seconds: float = 60.0
     """How often the API server is asked again about the credentials and rights of callers with open streams."""
 

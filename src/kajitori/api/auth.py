@@ -22,11 +22,13 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from kajitori.api.middleware import note_caller
-from kajitori.api.turns import Turns
+from kajitori.api.turns import Questions
 from kajitori.core import names
+from kajitori.core.connections import network_of
 from kajitori.errors import Forbidden, KajitoriError, Unauthenticated
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import RUNS, SELF_ACCESS_REVIEWS, SELF_REVIEWS, Resource
+from kajitori.settings import WebLimits
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +39,6 @@ REFUSED_SECONDS = 5.0
 MAX_SESSIONS = 1024
 MAX_ANSWERS = 256
 MAX_TOKEN_LENGTH = 16_384
-
-UNKNOWN_AT_ONCE = 16
-UNKNOWN_OF_ONE_ADDRESS = 4
-UNKNOWN_WAITING = 512
-"""Tokens that were never seen, about which the API server is asked at a time, and that wait for that."""
 
 RECHECKS_AT_ONCE = 8
 """Credentials of open streams about which the API server is asked again at a time."""
@@ -190,21 +187,26 @@ class Sessions:
     """Credentials that were authenticated lately, at most MAX_SESSIONS. The client of one that was forgotten is closed
     when its last request has ended. Nothing is kept of a token that the API server does not know but its hash."""
 
-    def __init__(self, make_client: Callable[[str], KubeClient], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        make_client: Callable[[str], KubeClient],
+        clock: Callable[[], float] = time.monotonic,
+        questions: Questions | None = None,
+    ) -> None:
         """make_client: for a token, over connections that are open already, since most unknown tokens are bogus."""
         self._make_client = make_client
+        self._questions = questions or Questions(WebLimits(), clock)
         self._clock = clock
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
         self._refused: OrderedDict[bytes, float] = OrderedDict()
         self._unknown: dict[bytes, asyncio.Task[Session]] = {}
-        self._turns = Turns(UNKNOWN_AT_ONCE, UNKNOWN_OF_ONE_ADDRESS, waiting=UNKNOWN_WAITING)
         self._streaming: set[Session] = set()
 
     async def enter(self, authorization: str | None, address: str = "") -> Session:
         """The session of whoever sent this header from this address; `leave` it afterwards.
 
         Raises Unauthenticated if the API server does not know the token, Unavailable if it does not answer, and Busy if
-        too many unknown tokens wait to be asked about.
+        too many unknown tokens wait, or came from there and were wrong.
         """
         token = _token_of(authorization)
         key = hashlib.sha256(token.encode()).digest()
@@ -312,7 +314,7 @@ class Sessions:
             task.exception()
 
     async def _introduce(self, key: bytes, token: str, address: str) -> Session:
-        async with self._turns.turn(address):
+        async with self._questions.one(address):
             client = self._make_client(token)
             try:
                 identity = await self._identify(client)
@@ -363,11 +365,15 @@ class Sessions:
             await session.client.close()
 
 
+def address_of(connection: HTTPConnection) -> str:
+    """What counts as the address of a caller."""
+    return network_of(connection.client.host) if connection.client is not None else ""
+
+
 async def authenticated(connection: HTTPConnection) -> AsyncIterator[User]:
     """For routes: the caller, until the answer is written."""
     sessions: Sessions = connection.app.state.kajitori.sessions
-    address = connection.client.host if connection.client is not None else ""
-    session = await sessions.enter(connection.headers.get("authorization"), address)
+    session = await sessions.enter(connection.headers.get("authorization"), address_of(connection))
     try:
         user = session.user()
         note_caller(connection, user.name)

@@ -24,7 +24,7 @@ from kajitori.api.log_slots import MAX_LOGS, Slots
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams import StreamRegistry
 from kajitori.api.traffic_keeper import TrafficKeeper
-from kajitori.api.turns import UPLOADS_AT_ONCE, UPLOADS_OF_ONE, Budget, Turns
+from kajitori.api.turns import UPLOADS_AT_ONCE, UPLOADS_OF_ONE, Budget, Questions, Turns
 from kajitori.api.views import RunRenderer
 from kajitori.core import names
 from kajitori.core.leadership import Standing
@@ -128,7 +128,8 @@ class Api:
         self.install_command = deps.install_command
         self.registry = deps.registry or new_registry()
         self.metrics = ApiMetrics(self.registry)
-        self.sessions = Sessions(deps.user_client or self._user_client, deps.clock)
+        self.questions = Questions(deps.limits, deps.clock)
+        self.sessions = Sessions(deps.user_client or self._user_client, deps.clock, self.questions)
         self.streams = StreamRegistry(self.metrics.open_streams, self.metrics.broken_streams, self.sessions)
         self.cluster = ClusterView(deps.mirror, deps.policy)
         self.applicants = Applicants(deps.mirror, self.cluster)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller, authenticated
+from kajitori.api.auth import Caller, address_of, authenticated
 from kajitori.api.bodies import JSON, require_media_type
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
@@ -190,7 +190,10 @@ async def _require_agent(api: Api, request: Request, node: str) -> None:
     scheme, _, token = header.partition(" ")
     if scheme.lower() == "bearer":
         try:
-            await api.agents.require(token.strip(), node)
+            async with AsyncExitStack() as asking:
+                if not api.agents.remembers(token.strip()):
+                    await asking.enter_async_context(api.questions.one(address_of(request)))
+                await api.agents.require(token.strip(), node)
         except Unauthenticated:
             pass  # somebody else, who may have the right all the same
         else:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
-from kajitori.errors import Busy
+from kajitori.core.allowance import Allowances
+from kajitori.errors import Busy, Unauthenticated
+from kajitori.settings import WebLimits
 
 UPLOADS_AT_ONCE = 12
 UPLOADS_OF_ONE = 4
 """Parts of code are held in memory while they are checked."""
+
+UNKNOWN_AT_ONCE = 16
+UNKNOWN_OF_ONE = 4
+UNKNOWN_WAITING = 512
+"""Tokens that were never seen, about which the API server is asked at a time, and that wait for that."""
 
 
 class Turns:
@@ -42,6 +49,34 @@ class Turns:
         finally:
             if self._left is not None:
                 self._left += 1
+
+
+class Questions:
+    """Questions to the API server about tokens that were never seen: a few at a time, and few that turn out wrong."""
+
+    def __init__(self, limits: WebLimits, clock: Callable[[], float]) -> None:
+        self._turns = Turns(UNKNOWN_AT_ONCE, UNKNOWN_OF_ONE, waiting=UNKNOWN_WAITING)
+        self._wrong = Allowances(limits.wrong_tokens, limits.wrong_tokens_per_address)
+        self._clock = clock
+
+    @asynccontextmanager
+    async def one(self, address: str) -> AsyncIterator[None]:
+        """One question for a caller at this address. Unauthenticated that leaves the context counts as a wrong token.
+
+        Raises Busy if too many wait, or if too many from there were wrong lately.
+        """
+        self._check(address)
+        async with self._turns.turn(address):
+            self._check(address)
+            try:
+                yield
+            except Unauthenticated:
+                self._wrong.count(address, self._clock())
+                raise
+
+    def _check(self, address: str) -> None:
+        if self._wrong.is_spent(address, self._clock()):
+            raise Busy("too many wrong tokens came from your address lately", hint="try again in a minute")
 
 
 class Budget:

@@ -105,6 +105,10 @@ class AgentTokens:
             self._begin(key, token)
         return True
 
+    def remembers(self, token: str) -> bool:
+        """Whether the API server need not be asked about this token now."""
+        return self._known.get(_key(token), (0.0, None))[0] > self._clock()
+
     async def read(self, token: str) -> Agent | None:
         """Whose token this is; None where it is no agent's. Raises Unavailable."""
         if not token or len(token) > MOST_TOKEN_LENGTH:

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, attempts, pod, run
 
-from kajitori.api import auth
+from kajitori.api import auth, turns
 from kajitori.api.auth import Sessions
 from kajitori.api.server import ApiServer
 from kajitori.errors import Busy
@@ -153,7 +153,7 @@ async def test_an_address_with_many_unknown_tokens_keeps_no_other_waiting(
     kubernetes: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server is asked about a few of one address at a time, and about more than may wait not at all."""
-    monkeypatch.setattr(auth, "UNKNOWN_WAITING", 8)
+    monkeypatch.setattr(turns, "UNKNOWN_WAITING", 8)
     asked: list[str] = []
     answering = asyncio.Event()
 
@@ -174,6 +174,29 @@ async def test_an_address_with_many_unknown_tokens_keeps_no_other_waiting(
     assert (await ada).user().name == "ada"
     await asyncio.gather(*eves)
     await sessions.close()
+
+
+async def test_too_many_wrong_tokens_from_an_address_are_not_asked_about(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor as those of agents. Who is known there already is served, and a minute later all are asked about again."""
+    limits = WebLimits(wrong_tokens=1000, wrong_tokens_per_address=5)
+    monkeypatch.setattr(world.api.sessions, "_questions", questions := turns.Questions(limits, world.clock))
+    monkeypatch.setattr(world.api, "questions", questions)
+    await world.http.get("/v1/version")
+    bogus = [f"bogus{number}" for number in range(12)]
+    world.kubernetes.unknown_tokens |= set(bogus)
+    answers = []
+    for number, each in enumerate(bogus):
+        headers = {"Authorization": f"Bearer {each}"}
+        method, path = ("GET", "/v1/version") if number % 3 else ("POST", "/v1/nodes/g1/traffic")
+        answers.append(await world.http.request(method, path, headers=headers))
+    assert [answer.status_code for answer in answers] == [401] * 3 + [429] * 9
+    assert len(reviews(world.kubernetes)) <= 1 + 2 * 5
+    assert (await world.http.get("/v1/version")).status_code == 200
+    assert (await world.http.get("/v1/version", headers={"Authorization": "Bearer eve"})).status_code == 429
+    world.clock.now += 60
+    assert (await world.http.get("/v1/version", headers={"Authorization": "Bearer eve"})).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["watch", "events?follow=true", "logs?follow=true"])
