@@ -263,6 +263,53 @@ def test_a_checkpoint_outlives_its_run_until_it_is_deleted_with_one(laptop: Lapt
     assert laptop.kaji(*command).stdout == "0\n"
 
 
+STUBBORN = ("bash", "-c", "trap '' TERM; echo ready; sleep 600 & while :; do wait; done")
+"""A program that SIGTERM does not end."""
+
+
+def test_a_name_is_free_when_rm_returns(laptop: Laptop) -> None:
+    """Whatever the program does with SIGTERM, and however long its grace is: rm -f kills it, as docker does."""
+    for _ in range(2):
+        made = laptop.kaji("run", "-q", "-d", "--name", "again", "--grace", "1h", "bash:5", *STUBBORN)
+        assert made.returncode == 0, made.stderr
+        until(lambda: "ready" in laptop.kaji("logs", "again").stdout, lambda: laptop.kaji("describe", "again").stdout)
+        began = time.monotonic()
+        assert laptop.kaji("rm", "-f", "again").stdout == "again\n"
+        assert time.monotonic() - began < 30
+        assert "no run 'again'" in laptop.kaji("describe", "again").stderr
+
+
+def test_with_rm_the_cluster_deletes_a_detached_run(laptop: Laptop) -> None:
+    """Once somebody who waits for it has heard of its end."""
+    assert laptop.kaji("run", "-q", "-d", "--rm", "--name", "brief", "python:3.12", "true").returncode == 0
+    assert laptop.kaji("wait", "brief").stdout == "0\n"
+    until(lambda: "brief" not in laptop.kaji("ps", "-a", "-q").stdout, lambda: laptop.kaji("describe", "brief").stdout)
+
+
+def test_files_go_into_a_member_and_come_out(laptop: Laptop) -> None:
+    """Through tar in the member; and its processes are listed, without those of the rest of this machine."""
+    there, here = laptop.home / "there", laptop.home / "here"
+    (here / "sub").mkdir(parents=True)
+    there.mkdir()
+    content = os.urandom(300_000)
+    (here / "sub" / "file").write_bytes(content)
+    assert laptop.kaji("run", "-q", "-d", "--name", "desk", "bash:5", *STUBBORN).returncode == 0
+    until(lambda: "ready" in laptop.kaji("logs", "desk").stdout, lambda: laptop.kaji("describe", "desk").stdout)
+    copied = laptop.kaji("cp", str(here), f"desk:{there}")
+    assert copied.returncode == 0, copied.stderr
+    assert (there / "here" / "sub" / "file").read_bytes() == content
+    copied = laptop.kaji("cp", f"desk:{there}/here", str(laptop.home / "back"))
+    assert copied.returncode == 0, copied.stderr
+    assert (laptop.home / "back" / "sub" / "file").read_bytes() == content
+    missing = laptop.kaji("cp", f"desk:{there}/nope", str(laptop.home))
+    assert missing.returncode == 2 and "No such file" in missing.stderr, missing
+    shown = json.loads(laptop.kaji("top", "desk", "-o", "json").stdout)["items"]
+    assert sorted(process["command"].split()[0] for process in shown) == ["bash", "sleep"], shown
+    assert laptop.kaji("kill", "desk").stdout == "desk\n"
+    assert laptop.kaji("wait", "desk").returncode == 0
+    assert laptop.kaji("rm", "desk").stdout == "desk\n"
+
+
 def test_nobody_else_can_read_the_token(laptop: Laptop) -> None:
     for name in ("kaji.json", "token", "kubeconfig"):
         assert (laptop.data / name).stat().st_mode & 0o077 == 0, name

@@ -1,4 +1,4 @@
-"""Secrets of a namespace: what there is, and new ones. Everything is done in the caller's own name.
+"""Make, list and delete the Secrets of a namespace, in the caller's own name.
 
 No value is ever answered. A list is asked for as a table, in which the API server itself shows no values: so this
 server does not hold them either. Which keys a Secret has stands in an annotation, if it was made here.
@@ -34,14 +34,14 @@ router = APIRouter(tags=["secrets"])
 
 OPAQUE = "Opaque"
 MAX_VALUES_BYTES = 512 * 1024
-"""Of all values together; Kubernetes takes 1 MiB."""
+"""The limit for all values together; Kubernetes takes 1 MiB."""
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _SHOWN = 5
 
 
 class SecretRequest(Document):
-    """A Secret that somebody makes."""
+    """A request for a new Secret."""
 
     name: ObjectName
     namespace: DnsLabel | None = None
@@ -52,7 +52,7 @@ class SecretRequest(Document):
     @field_validator("data")
     @classmethod
     def _readable(cls, data: dict[str, str]) -> dict[str, str]:
-        """Refuses without saying a value: whoever reads the answer or a log of it may be somebody else."""
+        """Check keys, base64 and size. No error repeats a value: answers are logged and read by others."""
         size_bytes = 0
         for key, value in data.items():
             if not _KEY.fullmatch(key) or key in (".", ".."):
@@ -188,7 +188,7 @@ async def delete_secret(api: Shared, user: Caller, name: str, query: Annotated[R
 
 
 async def _is_there(user: User, namespace: str, name: str) -> bool:
-    """Whether there is such a Secret; True for somebody who may not look."""
+    """Whether the Secret exists; True if the caller may not look."""
     try:
         await user.client.request("GET", SECRETS.path(namespace, name), headers={"Accept": METADATA_ONLY})
     except NotFound:
@@ -199,7 +199,7 @@ async def _is_there(user: User, namespace: str, name: str) -> bool:
 
 
 def _users(api: Api, namespace: str) -> dict[str, list[str]]:
-    """The runs of a namespace that have not ended, by the Secrets that they use."""
+    """Map each Secret to the runs of the namespace that use it and have not ended."""
     found: dict[str, list[str]] = {}
     for (where, run_name), run in sorted(api.mirror.runs.items()):
         if where == namespace and not phase_of(run).is_final:
@@ -217,7 +217,7 @@ def _view(row: Row, namespace: str, used_by: list[str]) -> SecretView:
         name=row.metadata.name,
         namespace=namespace,
         type=str(row.cells.get("type") or ""),
-        keys=keys if len(keys) == key_count else None,  # else somebody changed it with another tool
+        keys=keys if len(keys) == key_count else None,  # otherwise another tool changed it
         key_count=key_count,
         created_at=row.metadata.creation_timestamp,
         used_by=used_by,

@@ -164,7 +164,7 @@ class SecretView(View):
     type: str
     """`Opaque`, or what Kubernetes uses it for."""
     keys: list[str] | None
-    """Its keys; null if nobody knows them, since another tool made or changed it."""
+    """Its keys; null if another tool made or changed it."""
     key_count: int
     created_at: Time
     used_by: list[str]
@@ -192,7 +192,7 @@ class VolumeView(View, kw_only=True):
     """Where it lies, in words."""
     read_only: bool = False
     state: str = ""
-    """Of claims: Bound, Pending, or Missing if the namespace has none of that name."""
+    """For claims: Bound, Pending, or Missing if the namespace has no claim of that name."""
     size_bytes: int | None = None
     run: str = ""
     """Of a checkpoint: its run, which may be gone."""

@@ -1,4 +1,4 @@
-"""What runs of a namespace can mount, and the checkpoints that earlier runs left there."""
+"""Volumes that runs of a namespace can mount, and checkpoints that earlier runs left."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class VolumeParameters(Parameters):
     "/v1/volumes", responses=describes(VolumeList), summary="What runs can mount, and checkpoints that are there"
 )
 async def list_volumes(api: Shared, user: Caller, query: Annotated[VolumeParameters, Query()]) -> Response:
-    """The volumes and folders that policy offers, to somebody who may list the namespace's runs; to somebody who may
-    list PersistentVolumeClaims also checkpoints that are kept in claims. `note` says what is not listed, and why."""
+    """The volumes and folders that policy offers, and checkpoints that are kept in claims. Needs the right to list the
+    namespace's runs; without the right to list PersistentVolumeClaims, checkpoints are left out, and `note` says so."""
     namespace = query.namespace or api.namespace
     await user.require("list", namespace)
     policy, note = api.cluster.policy, ""
@@ -81,14 +81,14 @@ async def delete_volume(api: Shared, user: Caller, name: str, query: Annotated[V
 
 
 def _run_of(claim: Claim) -> str:
-    """The run whose checkpoint a claim is; empty for claims that were not made for one."""
+    """Name of the run that a checkpoint belongs to; empty for any other claim."""
     labels = claim.metadata.labels
     run = labels.get(names.LABEL_RUN, "") if labels.get(names.LABEL_MANAGED_BY) == names.MANAGED_BY else ""
     return run if claim.metadata.name == names.checkpoint_claim(run) else ""
 
 
 class _Uses:
-    """Which runs of a namespace that have not ended use what."""
+    """The runs of a namespace that have not ended, and the volumes that they use."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.volumes: dict[str, list[str]] = {}
@@ -161,7 +161,7 @@ def _checkpoint(claim: Claim, uses: _Uses) -> VolumeView:
 
 
 def _size_of(claim: Claim) -> int | None:
-    """What it holds, or what was asked for while it is not bound."""
+    """Its capacity, or its requested size while it is not bound."""
     for amounts in (claim.status.capacity, claim.spec.resources.requests):
         with suppress(QuantityError):
             if amounts.get("storage"):

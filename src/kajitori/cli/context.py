@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kajitori.cli.target import Target
     from kajitori.client.connection import Transport
 
-STOP_MARGIN_SECONDS = 45.0
+STOP_MARGIN_SECONDS = 30.0
 """What a run has beyond its grace to end when it is told to: for a controller to take over from another, for nodes to
 report, for a slow API server. After that nobody is believed to carry it out."""
 

@@ -1,4 +1,4 @@
-"""Files into a member and out of it, as a tar stream through a command in the member, as kubectl does it.
+"""Copy files into a member and out of it, as a tar stream through a command in the member.
 
 What a member sends is not trusted: nothing is written outside of the target, and no write follows a link that the
 archive brought. Links are made last, and those that lead outside are left out.
@@ -30,7 +30,7 @@ _NO_FOLLOW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 class CopyFailed(KajitoriError):
-    """The member's own tar, or its shell, says no."""
+    """A command in the member failed."""
 
     code = "CopyFailed"
     exit_code = 2
@@ -54,7 +54,7 @@ def read_place(text: str) -> Place:
 
 
 def copy_out(execute: Execute, source: str, target: str) -> list[str]:
-    """Copies a file or folder of a member to a path here; `-` writes the archive to stdout. Answers what was left out.
+    """Copy a file or folder of a member to a path here; `-` writes the archive to stdout. Return what was left out.
 
     As docker does: into a folder that is there, else under the target's name; `SOURCE/.` is the content of a folder.
     """
@@ -92,7 +92,7 @@ def copy_out(execute: Execute, source: str, target: str) -> list[str]:
 
 
 def copy_in(execute: Execute, source: str, target: str) -> None:
-    """Copies a file or folder to a path in a member; `-` reads an archive from stdin, which goes into a folder there.
+    """Copy a file or folder to a path in a member; `-` reads an archive from stdin and unpacks it in a folder there.
 
     As docker does: into a folder that is there, else under the target's name; `SOURCE/.` is the content of a folder.
     """
@@ -131,7 +131,7 @@ def copy_in(execute: Execute, source: str, target: str) -> None:
 
 
 def _run(execute: Execute, words: tuple[str, ...], *, stdin: int = -1, stdout: BinaryIO | None) -> None:
-    """Runs a command in the member; `stdout` None is our own. Raises CopyFailed with the member's words if it fails."""
+    """Run a command in the member; `stdout` None is our own. Raises CopyFailed with the command's own message."""
     complaints = io.BytesIO()
     code = execute(words, stdin=stdin, stdout=stdout, stderr=complaints)
     if code:
@@ -142,7 +142,7 @@ def _run(execute: Execute, words: tuple[str, ...], *, stdin: int = -1, stdout: B
 
 @dataclass
 class _Packing:
-    """Writes an archive in a thread of its own. Files belong to root there, as after `docker cp`."""
+    """Writes an archive in its own thread. Its files belong to root, as after `docker cp`."""
 
     source: Path
     name: str
@@ -166,11 +166,11 @@ def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 @dataclass
 class _Unpacking:
-    """Reads an archive in a thread of its own and writes what is in it to the target."""
+    """Reads an archive in its own thread and unpacks it at the target."""
 
     target: Path
     prefix: str
-    """The name of everything in the archive begins with it; the target takes its place."""
+    """First part of every name in the archive; the target takes its place."""
     count: int = 0
     left_out: list[str] = field(default_factory=list)
     error: KajitoriError | None = None
@@ -185,7 +185,7 @@ class _Unpacking:
                 path.unlink(missing_ok=True)
                 path.symlink_to(leads_to)
         except tarfile.ReadError as error:
-            if self.count:  # of nothing at all the member's tar says why
+            if self.count:  # if nothing came, the member's tar says why
                 self.error = CopyFailed(f"the archive that the member sent can't be read: {error}")
         except tarfile.TarError as error:
             self.error = CopyFailed(f"the archive that the member sent can't be read: {error}")
@@ -226,12 +226,12 @@ class _Unpacking:
             self.left_out.append(f"{member.name}: neither a file nor a folder")
 
     def _inner(self, name: str) -> str:
-        """The path below the target, empty for the target itself."""
+        """Path of an entry below the target; empty for the target itself."""
         plain = posixpath.normpath(name)
         return "" if plain in (".", self.prefix) else plain.removeprefix(f"{self.prefix}/") if self.prefix else plain
 
     def _path_of(self, name: str) -> Path | None:
-        """Where a member of the archive goes; None for one that has no business here."""
+        """Path that an entry of the archive is written to; None if it would be outside of the target."""
         plain = posixpath.normpath(name)
         if plain.startswith(("/", "..")) or "\0" in plain:
             return None

@@ -1,4 +1,4 @@
-"""Waiting for a run to stop or to be gone: for as long as that can take, and not for ever if nobody carries it out."""
+"""Wait until a run has stopped or is deleted, with a deadline: without a controller neither ever happens."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ _SHOWN = 3
 
 
 class NotCarriedOut(Unavailable):
-    """The cluster was told to stop or delete a run, and did not do so in time."""
+    """The cluster did not stop or delete a run in time."""
 
 
 def seconds_to_end(run: View, grace_seconds: float) -> float:
-    """How long the members of a run take at most to end within this grace, and their Pods to be deleted."""
+    """Upper bound for the time in which members end within this grace and their Pods are deleted."""
     return grace_seconds + members_asked_for(run) / MEMBERS_A_SECOND
 
 
 def deadline(asked_at: datetime, run: View, grace_seconds: float) -> datetime:
-    """When a run has surely ended that was told to at that time, within this grace, if anybody carries it out."""
+    """Latest time at which a run ends that was asked to at `asked_at`, if a controller is at work."""
     return asked_at + timedelta(seconds=seconds_to_end(run, grace_seconds) + STOP_MARGIN_SECONDS)
 
 
 def wait_until_gone(api: Api, run: View, until: datetime) -> None:
-    """Returns once a run that is being deleted is gone and its name is free. Raises NotCarriedOut if it is still there
-    at that time."""
+    """Wait until a run that is being deleted is gone and its name is free. Raises NotCarriedOut after that time."""
 
     def look() -> bool:
         try:
@@ -49,8 +48,8 @@ def wait_until_gone(api: Api, run: View, until: datetime) -> None:
 
 
 def wait_until_final(api: Api, run: View, until: datetime) -> dict[str, Any]:
-    """The view of a run that is being stopped, once it has. Raises NotCarriedOut if it has not at that time, NotFound
-    if it was deleted."""
+    """Wait until a run that is being stopped has stopped, and return its view. Raises NotCarriedOut after that time,
+    and NotFound if the run was deleted."""
     found: dict[str, Any] = {}
 
     def look() -> bool:
@@ -77,7 +76,7 @@ def _comes_true(api: Api, look: Callable[[], bool], until: datetime) -> bool:
 
 
 def not_carried_out(api: Api, run: View, what: str, consequence: str = "") -> NotCarriedOut:
-    """The error for a run that was to end and has not; it names what is left."""
+    """Error for a run that did not end in time; it names the members that are left."""
     message = "; ".join(filter(None, (f"{run['name']} {what}: {_what_is_left(api, run)}", consequence)))
     hint = f"it ends once the controller and its nodes answer; look with: kaji describe {run['name']}"
     return NotCarriedOut(message, hint=hint)

@@ -27,11 +27,11 @@ def for_each(
     finish: Callable[[View], object] | None = None,
     missing_is_fine: bool = False,
 ) -> int:
-    """Does it to every run that the words mean and prints its name; gives the exit code of the first that failed.
+    """Apply an action to each run that the words mean and print its name; return the exit code of the first failure.
 
-    A word that may mean several runs stops everything before anything is done; a run that is not there does not keep
-    the others from it. `everything`: these runs instead of those that words mean. `finish` is what a name waits for
-    before it is printed; it begins once `action` was done to all.
+    A word that may mean several runs stops everything before anything is done; a missing run does not stop the others.
+    `everything`: these runs instead of those that words mean. `finish` is called for each run after `action` was
+    applied to all of them, and before its name is printed.
     """
     if everything is None:
         runs, errors = _named(api, texts, namespace)
@@ -50,7 +50,7 @@ def for_each(
 
 
 def all_of_mine(api: Api, namespace: str | None, query: Params) -> list[View]:
-    """All of the caller's runs that a query finds, in this namespace or in all."""
+    """Return the caller's runs that match a query, in one namespace or in all."""
     return api.all_items("/v1/runs", {"owner": "@me", "namespace": namespace, **query})
 
 
@@ -65,7 +65,7 @@ def _named(api: Api, texts: Iterable[str], namespace: str | None) -> tuple[list[
 def _tried(
     runs: Iterable[View], action: Callable[[View], object], errors: list[KajitoriError], *, tell: bool
 ) -> list[View]:
-    """Those to which it was done; what went wrong with the others is printed and joins the errors."""
+    """Apply an action to each run and return those that succeeded; print and collect the errors of the others."""
     done = []
     for run in runs:
         try:
@@ -92,9 +92,9 @@ def delete_each(
     checkpoints: bool = False,
     wait: bool = True,
 ) -> int:
-    """Deletes runs as `for_each` finds them and prints each name, with `wait` once it is free.
+    """Delete runs and print each name, with `wait` once the name is free. Arguments are those of `for_each`.
 
-    `force`: those that have not ended, too, which are killed; one that is not there is no error.
+    `force`: runs that have not ended are killed, and a missing run is no error.
     """
 
     def delete(view: View) -> None:
@@ -121,7 +121,7 @@ def delete_each(
 
 
 def delete_named(api: Api, path: str, names: Iterable[str], params: Params) -> int:
-    """Deletes objects that are no runs and prints the name of each; gives the exit code of the first that failed."""
+    """Delete objects other than runs and print each name; return the exit code of the first failure."""
     errors: list[KajitoriError] = []
     for name in dict.fromkeys(names):
         try:

@@ -174,6 +174,22 @@ def complete_image(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return [CompletionItem(image) for image in images if image.startswith(incomplete)]
 
 
+def complete_secret(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """A secret of the namespace, without those that are named already."""
+    return _other_names(ctx, "/v1/secrets", incomplete)
+
+
+def complete_checkpoint(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """A checkpoint that runs left in the namespace, without those that are named already."""
+    return _other_names(ctx, "/v1/volumes", incomplete, kind="checkpoint")
+
+
+def _other_names(ctx: click.Context, path: str, incomplete: str, **wanted: str) -> list[str]:
+    found = _ask(ctx, path, {"namespace": _namespace_of(ctx)}).get("items", ())
+    fitting = [str(each["name"]) for each in found if wanted.items() <= each.items()]
+    return [name for name in fitting if name.startswith(incomplete) and name not in (ctx.params.get("names") or ())]
+
+
 def _namespace_of(ctx: click.Context) -> str | None:
     return ctx.params.get("namespace")
 

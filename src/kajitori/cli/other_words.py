@@ -1,6 +1,6 @@
 """Verbs of other tools that `kaji` does not have, and the command that does the same here.
 
-Whoever types one of them is told so in its own words. The page docs/reference/words.md is made from this table.
+`kaji VERB` answers with that command. The page docs/reference/words.md is generated from this table.
 """
 
 from __future__ import annotations

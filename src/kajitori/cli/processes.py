@@ -1,4 +1,4 @@
-"""The processes of a member, from what its /proc says."""
+"""Read the processes of a member from its /proc."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 TICKS_A_SECOND = 100
-"""USER_HZ, in which /proc counts on every architecture that is left."""
+"""USER_HZ: the unit of times in /proc, the same on all architectures of today."""
 
 _HEADER = re.compile(r"(?:^|\n)==> /proc/(\d+)/(stat|cmdline) <==\n")
 
@@ -44,12 +44,12 @@ class Process:
 
 
 def read_processes(told: str) -> list[Process]:
-    """The processes of a member by their number, without those of the look itself.
+    """Return the processes of a member, ordered by PID, without the shell that read /proc and its children.
 
-    `told`: the number of the shell that looked and of its parent, /proc/uptime, the size of a page, then `stat` and
-    `cmdline` of every process behind headers as `head` writes them. A container sees its own processes only, where the
-    shell's parent is none of them (0). Where processes of the whole machine show, those below the shell's parent count:
-    it started all that runs in the member.
+    `told` holds the PID of that shell and of its parent, /proc/uptime, the page size, and then `stat` and `cmdline` of
+    every process, each behind a header that `head` wrote. In a container only its own processes are visible, and the
+    shell's parent is not among them. If the parent is visible, the member shares the PIDs of its machine: then only
+    descendants of that parent belong to the member.
     """
     lines = told.split("\n", 3)
     try:
@@ -75,10 +75,10 @@ def _files(told: str) -> Iterator[tuple[tuple[int, str], str]]:
 
 
 def _process(pid: int, stat: str, cmdline: str, uptime: float, page_bytes: int) -> Process | None:
-    """None where the line can't be read: the process was gone."""
+    """None if the line can't be parsed because the process has ended."""
     name, _, rest = stat.partition("(")[2].rpartition(")")
     fields = rest.split()
-    try:  # of proc(5): state is field 3
+    try:  # fields as in proc(5), which counts from 1; the state is field 3
         parent, ticks, began, pages = (
             int(fields[1]),
             int(fields[11]) + int(fields[12]),
@@ -93,7 +93,7 @@ def _process(pid: int, stat: str, cmdline: str, uptime: float, page_bytes: int) 
 
 
 def _below(processes: Mapping[int, Process], ancestor: int) -> set[int]:
-    """All that descend from a process."""
+    """PIDs of all descendants of a process."""
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)

@@ -1,4 +1,4 @@
-"""Which server to talk to: the one that the environment names, one that was chosen, or the only cluster that runs."""
+"""Choose the server to talk to: the environment's, the chosen context's, or the only local cluster that runs."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class Context:
     runs: bool = True
     """False for a cluster that was chosen and does not run now."""
     why: str = ""
-    """Why commands take this one; empty for all but one."""
+    """Why commands use this one; empty for the others."""
 
 
 def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None = None) -> Target:
-    """The server that commands take, in this order: the cluster that `--cluster` names, by its context or its folder;
-    $KAJI_SERVER; $KAJI_CONTEXT; the one that `kaji context use` chose; the only local cluster that runs.
+    """Return the server that commands use. First to last: the cluster that `--cluster` names, by its context or its
+    folder; $KAJI_SERVER; $KAJI_CONTEXT; the choice of `kaji context use`; the only local cluster that runs.
 
     `runtime_dir` is where running clusters leave links to themselves. Raises Unavailable if there is none, InvalidInput
     if several run and none is chosen, and Unauthenticated if the token is missing; all name the way out.
@@ -112,7 +112,7 @@ def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_di
 
 
 def contexts(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None = None) -> list[Context]:
-    """All servers that this user knows; `why` tells which of them commands take."""
+    """Return all servers that this user can choose; `why` is set for the one that commands use."""
     found, _ = _local_clusters(runtime_dir)
     named = _by_name(found)
     known = {name: Context(name, target) for name, target in named.items()}
@@ -139,7 +139,7 @@ def contexts(environment: Mapping[str, str], cluster: Path | None, runtime_dir: 
 
 
 def choose(name: str | None, runtime_dir: Path | None = None) -> None:
-    """Writes down which local cluster commands take from now on; None takes the choice back. Raises NotFound."""
+    """Store which local cluster commands use from now on; None clears the choice. Raises NotFound."""
     file = _choice_file(runtime_dir)
     if name is None:
         file.unlink(missing_ok=True)
@@ -153,13 +153,12 @@ def choose(name: str | None, runtime_dir: Path | None = None) -> None:
 
 
 def others_that_run(folder: Path, runtime_dir: Path | None = None) -> list[Path]:
-    """The data folders of the local clusters that run, without this one."""
+    """Data folders of the other local clusters that run."""
     return [target.data for target in _local_clusters(runtime_dir)[0] if target.data not in (None, folder.resolve())]
 
 
 def chosen_folder(runtime_dir: Path | None = None) -> Path | None:
-    """The data folder of the cluster that `kaji context use` chose; None if there is no choice, or none that can be
-    read."""
+    """Data folder of the cluster that `kaji context use` chose; None without a readable choice."""
     try:
         return Path(json.loads(_choice_file(runtime_dir).read_text())["cluster"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -175,7 +174,7 @@ def _links(runtime_dir: Path | None) -> Path:
 
 
 def _local_clusters(runtime_dir: Path | None) -> tuple[list[Target], KajitoriError | None]:
-    """The local clusters that run, by their folders; and what is wrong with the newest of those that do not."""
+    """Return the local clusters that run, ordered by folder, and the error of the newest one that does not."""
     try:
         files = [link.resolve() for link in _links(runtime_dir).iterdir()]
     except OSError:
@@ -190,7 +189,7 @@ def _local_clusters(runtime_dir: Path | None) -> tuple[list[Target], KajitoriErr
 
 
 def _by_name(targets: Sequence[Target]) -> dict[str, Target]:
-    """Clusters by the name of their folder, by its whole path if several folders have that name."""
+    """Map names to clusters: the folder's name, or its whole path if several folders have that name."""
     counts = Counter(target.data.name for target in targets if target.data is not None)
     named = {}
     for target in targets:
@@ -204,7 +203,7 @@ def _name_of(text: str, known: Mapping[str, Context], by_folder: Mapping[Path | 
 
 
 def _named(text: str, source: str, runtime_dir: Path | None) -> Target:
-    """The local cluster that a folder or a context's name means."""
+    """Return the local cluster with this data folder or context name."""
     folder = Path(text).expanduser().absolute()
     named = _by_name(_local_clusters(runtime_dir)[0])
     if text in named and not (folder / CLUSTER_FILE).is_file():

@@ -1,4 +1,4 @@
-"""What is left in the store of blobs and belongs to nobody any more; and ended runs that are too old."""
+"""Remove blobs that no run needs any more; find ended runs that are older than policy keeps them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ async def tidy_forever(mirror: Mirror, cluster: ClusterView, logs: LogKeeper | N
 async def expire_forever(
     mirror: Mirror, cluster: ClusterView, now: Callable[[], datetime], look_at: Callable[..., None]
 ) -> None:
-    """Now and then has those ended runs looked at that policy does not keep: it may have changed since their last look;
-    until cancelled."""
+    """Have ended runs reconciled that policy does not keep any longer, until cancelled: a run's own alarm is set by the
+    policy that was in force when it was looked at last."""
     await mirror.wait_synced()
     while True:
         await asyncio.sleep(EXPIRE_SECONDS)
@@ -49,7 +49,7 @@ async def expire_forever(
 
 
 def overdue(mirror: Mirror, keep_for_seconds: int | None, now: datetime) -> list[Key]:
-    """The runs that ended longer ago than they are kept."""
+    """Return the runs that ended more than `keep_for_seconds` ago; none if that is None."""
     if keep_for_seconds is None:
         return []
     limit = format_time(now - timedelta(seconds=keep_for_seconds))

@@ -1,4 +1,4 @@
-"""Lists as the API server shows them to people: a few cells of each object, and its metadata."""
+"""Lists as `kubectl get` shows them: some cells of each object, and its metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kajitori.kube.objects import ObjectMeta
 from kajitori.kube.resources import Resource
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-"""Nothing else is accepted: an API server that knows no tables must not answer whole objects instead."""
+"""No other form is accepted, so that an API server never answers whole objects instead."""
 PAGE_SIZE = 500
 
 
@@ -48,14 +48,14 @@ class Row(msgspec.Struct, frozen=True):
 
 
 async def list_table(client: KubeClient, resource: Resource, namespace: str) -> list[Row]:
-    """All objects of a namespace. Raises what a list raises."""
+    """Return a row for each object of a namespace. Raises the same errors as `KubeClient.list`."""
     rows: list[Row] = []
     titles: list[str] = []
     params = {"limit": str(PAGE_SIZE), "includeObject": "Metadata"}
     while True:
         answer = await client.request("GET", resource.path(namespace), params=params, headers={"Accept": TABLE})
         table = decode(answer, _Table)
-        titles = [column.name.lower() for column in table.column_definitions] or titles  # of the first page only
+        titles = [column.name.lower() for column in table.column_definitions] or titles  # only the first page has them
         rows += [Row(row.object.metadata, dict(zip(titles, row.cells, strict=False))) for row in table.rows or ()]
         if not table.metadata.continue_:
             return rows

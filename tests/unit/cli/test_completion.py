@@ -42,6 +42,8 @@ def fake() -> FakeWebApi:
         "GET /v1/run-names": names_that_begin,
         "GET /v1/policy": {"policy": {"volumes": {"imagenet": {}, "models": {}}}},
         "GET /v1/runs": {"items": images},
+        "GET /v1/secrets": {"items": [{"name": "wandb"}, {"name": "registry"}]},
+        "GET /v1/volumes": {"items": [{"name": "x", "kind": "claim"}, {"name": "a-checkpoint", "kind": "checkpoint"}]},
     }
     return FakeWebApi(answers=answers)
 
@@ -92,6 +94,10 @@ def test_verbs_come_with_their_help_and_without_loading_them() -> None:
         (["logs", "ber"], ["bert", "bert-2"]),
         (["logs", "vision/ber"], ["vision/bert", "vision/bert-2"]),
         (["rm", "bert", "b"], ["bert-2"]),
+        (["run", "--secret", "w"], ["wandb"]),
+        (["secret", "rm", "wandb", ""], ["registry"]),
+        (["secret", "create", "s", "--from-file", ""], ["file"]),
+        (["volumes", "rm", ""], ["a-checkpoint"]),
     ],
 )
 def test_what_is_offered(words: list[str], found: list[str]) -> None:

@@ -29,7 +29,10 @@ def command() -> None:
 @server_options
 @click.pass_obj
 def list_contexts(cli: Cli, quiet: bool, output: str | None) -> None:
-    """List the clusters that commands can use; * marks the one that they do."""
+    """List the clusters that commands can use.
+
+    A star marks the one that they do use.
+    """
     from kajitori.cli.output import Column, print_document, print_table
     from kajitori.cli.target import contexts
     from kajitori.cli.terminal import echo

@@ -11,10 +11,11 @@ from kajitori.cli.options import namespace_option, output_option, runs_argument,
 @click.command(epilog="\b\nExamples:\n  kaji inspect bert\n  kaji inspect bert | jq -r '.[0].status.phase'")
 @runs_argument
 @output_option("json", "yaml")
+@click.option("-f", "--format", "template", hidden=True)
 @namespace_option()
 @server_options
 @click.pass_obj
-def command(cli: Cli, runs: tuple[str, ...], output: str | None, namespace: str | None) -> int:
+def command(cli: Cli, runs: tuple[str, ...], output: str | None, template: str | None, namespace: str | None) -> int:
     """Show everything about runs as JSON.
 
     A list, as docker inspect prints one: each run as the Web API shows it, with its members. For people: kaji describe.
@@ -23,7 +24,11 @@ def command(cli: Cli, runs: tuple[str, ...], output: str | None, namespace: str 
     from kajitori.cli.lookup import find_runs
     from kajitori.cli.output import print_document
     from kajitori.cli.problems import print_error
+    from kajitori.errors import InvalidInput
 
+    if template is not None:
+        hint = f"kaji inspect {runs[0]} | jq -r '.[0].status.phase'; for lists: kaji ps --format"
+        raise InvalidInput.one("--format", "kaji inspect reads no templates", value=template, hint=hint)
     with cli.api() as api:
         found, errors = find_runs(api, runs, namespace)
         document = [{**view, "members": api.all_items(run_path(view, "/members"))} for view in found]

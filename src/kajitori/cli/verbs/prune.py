@@ -16,12 +16,21 @@ _SHOWN = 10
 @click.command(epilog="\b\nExamples:\n  kaji prune\n  kaji prune -f --older-than 7d")
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @click.option("--older-than", metavar="TIME", help="Only those that ended longer ago, such as 7d.")
+@click.option("--filter", "filters", multiple=True, hidden=True)
 @click.option("-v", "--volumes", is_flag=True, help="Remove their checkpoints, too.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until the names are free.")
 @namespace_option("Of this namespace only.")
 @server_options
 @click.pass_obj
-def command(cli: Cli, force: bool, older_than: str | None, volumes: bool, no_wait: bool, namespace: str | None) -> int:
+def command(
+    cli: Cli,
+    force: bool,
+    older_than: str | None,
+    filters: tuple[str, ...],
+    volumes: bool,
+    no_wait: bool,
+    namespace: str | None,
+) -> int:
     """Delete your runs that have ended.
 
     Asks first. Their logs and results go with them, their checkpoints stay unless -v is given.
@@ -30,6 +39,10 @@ def command(cli: Cli, force: bool, older_than: str | None, volumes: bool, no_wai
     from kajitori.cli.terminal import say
     from kajitori.cli.words import FINAL, plural
 
+    for word in filters:  # docker prune's only filter that makes sense here
+        key, _, older_than = word.partition("=")
+        if key != "until":
+            raise click.UsageError(f"--filter {word}: only until=TIME is known here, which is --older-than TIME")
     limit = cli.now() - timedelta(seconds=seconds_of(older_than, "--older-than")) if older_than is not None else None
     with cli.api() as api:
         found = all_of_mine(api, namespace, {"phase": sorted(FINAL)})
@@ -51,7 +64,7 @@ def command(cli: Cli, force: bool, older_than: str | None, volumes: bool, no_wai
 def _is_sure() -> bool:
     try:
         return click.confirm("Are you sure?", err=True)
-    except click.Abort:  # there is nobody to ask
+    except click.Abort:  # stdin has ended, or Ctrl-C
         return False
 
 

@@ -15,6 +15,7 @@ from kajitori.cli.options import (
     complete_file,
     complete_folder,
     complete_image,
+    complete_secret,
     complete_volume,
     namespace_option,
     server_options,
@@ -139,7 +140,13 @@ def _words(*known: str) -> Any:
 @click.option(
     "--priority", metavar="high|normal|low", shell_complete=_words("high", "normal", "low"), help="Who goes first."
 )
-@click.option("--secret", multiple=True, metavar="NAME[:PATH]", help="Secret as variables or files; or VAR=NAME/KEY.")
+@click.option(
+    "--secret",
+    multiple=True,
+    metavar="NAME[:PATH]",
+    shell_complete=complete_secret,
+    help="Secret as variables or files; or VAR=NAME/KEY.",
+)
 @click.option("--allow-from", multiple=True, metavar="CLASS,…", help="Only these reach it, such as namespace.")
 @click.option("--allow-to", multiple=True, metavar="CLASS,…", help="It goes only there, such as internal.")
 @click.option("--node-selector", multiple=True, metavar="LABEL=VALUE", help="Only nodes with this label.")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, output_option, server_options
+from kajitori.cli.options import complete_file, complete_secret, namespace_option, output_option, server_options
 
 
 @click.group(epilog="\b\nExample:\n  kaji secret create wandb WANDB_API_KEY    # asks for its value")
@@ -21,24 +21,28 @@ def command() -> None:
     """
 
 
-def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    cli = ctx.find_object(Cli) or Cli()
-    try:
-        with cli.api() as api:
-            found = api.get("/v1/secrets", timeout_seconds=1.0, tries=1)["items"]
-        return [each["name"] for each in found if each["name"].startswith(incomplete)]
-    except Exception:
-        return []
-
-
 @command.command(
     epilog="\b\nExamples:\n  kaji secret create wandb WANDB_API_KEY\n  pass show wandb | kaji secret create wandb key\n"
     "  kaji secret create registry --from-file ca.crt --env-file .env"
 )
 @click.argument("name")
 @click.argument("keys", metavar="[KEY...]", nargs=-1)
-@click.option("--from-file", "files", multiple=True, metavar="[KEY=]FILE", help="A file's content; - is stdin.")
-@click.option("--env-file", "env_files", multiple=True, metavar="FILE", help="NAME=value, one a line.")
+@click.option(
+    "--from-file",
+    "files",
+    multiple=True,
+    metavar="[KEY=]FILE",
+    shell_complete=complete_file,
+    help="A file's content; - is stdin.",
+)
+@click.option(
+    "--env-file",
+    "env_files",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="NAME=value, one a line.",
+)
 @click.option("--replace", is_flag=True, help="Instead of the one of this name that is there.")
 @namespace_option("Namespace of the runs that use it.")
 @server_options
@@ -140,7 +144,7 @@ def _read(keys: tuple[str, ...]) -> dict[str, bytes]:
 def list_secrets(cli: Cli, quiet: bool, namespace: str | None, output: str | None) -> None:
     """List secrets, without their values.
 
-    KEYS are names where they are known: of secrets that were made by `kaji`. USED BY names runs that have not ended.
+    KEYS are names for secrets that `kaji` made, else a number. USED BY names runs that have not ended.
     """
     from kajitori.cli.output import Column, print_document, print_table
     from kajitori.cli.terminal import echo
@@ -164,7 +168,7 @@ def _row(secret: dict[str, Any], age: str) -> tuple[str, ...]:
 
 
 @command.command(epilog="\b\nExample:\n  kaji secret rm wandb")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=_complete)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_secret)
 @click.option("-f", "--force", is_flag=True, help="Also if a run uses it, whose next attempt then will not start.")
 @namespace_option("Of this namespace.")
 @server_options

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, output_option, server_options
+from kajitori.cli.options import complete_checkpoint, namespace_option, output_option, server_options
 
 
 @click.group(
@@ -63,7 +63,7 @@ def _row(volume: dict[str, Any]) -> tuple[str, ...]:
 
 
 @command.command(epilog="\b\nExample:\n  kaji volumes rm bert-checkpoint")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_checkpoint)
 @namespace_option("Of this namespace.")
 @server_options
 @click.pass_obj

@@ -183,7 +183,7 @@ def end_members(members: Iterable[Member], grace_seconds: int) -> tuple[Action, 
 
 
 def stop_members(members: Iterable[Member], grace_seconds: int) -> tuple[Action, ...]:
-    """As `end_members`, where somebody stops the run: members that are ending already get less time if it is less."""
+    """As `end_members`, for a run that a user stops: members that terminate with a longer grace are deleted again."""
     if any(member.has_longer_than(grace_seconds) and not member.is_over for member in members):
         return (DeleteMembers(grace_seconds, unfinished_only=True),)
     return ()
