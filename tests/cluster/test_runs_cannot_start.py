@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from tests.helpers.world import GPUS, NODES_COUNT, SIM, World
 
 from kajitori.core import names
 from kajitori.core.reasons import Phase, Reason
-from kajitori.kube.resources import CLAIMS, PERSISTENT_VOLUMES, PODS
+from kajitori.core.times import format_time
+from kajitori.kube.resources import CLAIMS, EVENTS, PERSISTENT_VOLUMES, PODS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 START = {"pause": "1s", "longestPause": "2s", "deadline": "2s", "restartGrace": "1s"}
@@ -122,3 +124,37 @@ async def bound_claim(world: World, nodes: list[str]) -> None:
     await world.client.create(PERSISTENT_VOLUMES, volume)
     bound = {"status": {"phase": "Bound", "accessModes": ["ReadWriteMany"], "capacity": size}}
     await world.client.patch(CLAIMS, "data", bound, world.namespace, subresource="status")
+
+
+async def test_a_missing_storage_class_is_named_and_no_node_is_blamed(world: World) -> None:
+    """The first start fails on a node that has nothing to do with it; the next ones ask the claim's events, and make no
+    Pod."""
+    world.use_policy(volumes={"data": {"claim": "data"}}, start={"pause": "1s", "longestPause": "1s", "deadline": "3s"})
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "nosuch",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    claim = await world.client.create(CLAIMS, {"metadata": {"name": "data"}, "spec": spec}, world.namespace)
+    said = 'storageclass.storage.k8s.io "nosuch" not found'
+    event = {
+        "metadata": {"name": "data.1"},
+        "involvedObject": {
+            "kind": "PersistentVolumeClaim",
+            "namespace": world.namespace,
+            "name": "data",
+            "uid": claim["metadata"]["uid"],
+        },
+        "type": "Warning",
+        "reason": "ProvisioningFailed",
+        "message": said,
+        "lastTimestamp": format_time(datetime.now(UTC)),
+    }
+    await world.client.create(EVENTS, event, world.namespace)  # as a real cluster's controller of volumes, not run here
+    world.start_controller()
+    await world.submit("bert", volumes=[{"name": "data", "path": "/data"}])
+    told = f"PersistentVolumeClaim data: {said}"
+    await world.until(lambda: told in world.status("bert").message, "the class is named")
+    status = world.status("bert")
+    assert (status.phase, status.reason, status.avoid_nodes) == (Phase.QUEUED, Reason.STORAGE, {})
+    assert not world.pods("bert"), "nothing is held meanwhile"

@@ -159,6 +159,7 @@ _IN_PLAIN_WORDS = {
     "WaitingItsTurn": "for its turn",
     "ClusterTooSmall": "for a larger cluster",
     "Unscheduled": "(not scheduled)",
+    "Storage": "(no storage)",
     "ImagePull": "(its image)",
     "Volume": "(its volumes)",
     "ContainerConfig": "(its container's set-up)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,11 +20,12 @@ from kajitori.core.refused_pods import is_said_by_webhook, may_be_limit_range, n
 from kajitori.core.run import RunSpec
 from kajitori.core.status import Attempt
 from kajitori.core.tickets import run_of_signed_member
+from kajitori.core.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror import Mirror
-from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import CLAIMS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
+from kajitori.kube.objects import Event, Pod, RunObject
+from kajitori.kube.resources import CLAIMS, EVENTS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
 from kajitori.kube.ticket_key import SigningKey
 
 DELETED_TOGETHER = 250
@@ -44,6 +46,11 @@ class Whose(NamedTuple):
 def whose(run: RunObject) -> Whose:
     """The Run as its members name it."""
     return Whose(run.metadata.namespace, run.metadata.name, run.metadata.uid)
+
+
+CLAIM_FRESH = timedelta(minutes=1)
+"""What was said of a claim longer ago may not hold any more: whoever provides storage tries again every 15 s."""
+_OF_CLAIMS = "involvedObject.kind=PersistentVolumeClaim"
 
 
 class StartRefused(Exception):
@@ -111,6 +118,28 @@ async def key_for(attempt: Attempt, key: SigningKey) -> bytes | None:
         return await key.read()
     except (Forbidden, NotFound) as error:
         raise StartRefused(Reason.ADMISSION, f"the key of members' tickets: {error.message}") from error
+
+
+async def check_claims(client: KubeClient, run: RunObject, attempt: Attempt, now: datetime) -> None:
+    """Ask, after a start that failed, whether storage is known to be missing for the claims that members mount: then
+    no Pod has to be made, and no node kept, to learn it again.
+
+    Raises StartRefused with the claim's name and the words of whoever would provide it.
+    """
+    volumes = attempt.pod_template.get("spec", {}).get("volumes") or ()
+    wanted = {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
+    if not wanted:
+        return
+    try:
+        found = await client.list(EVENTS, run.metadata.namespace, field_selector=_OF_CLAIMS, type=Event)
+    except Forbidden:
+        return
+    for event in reversed(found.items):
+        said_at = parse_time(event.last_timestamp or event.event_time)
+        is_fresh = said_at is not None and now - said_at < CLAIM_FRESH
+        if event.involved_object.name in wanted and event.type == "Warning" and is_fresh:
+            message = f"PersistentVolumeClaim {event.involved_object.name}: {event.message}"
+            raise StartRefused(Reason.STORAGE, message)
 
 
 async def create_members(

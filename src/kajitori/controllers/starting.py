@@ -11,6 +11,7 @@ import msgspec
 
 from kajitori.controllers.attempts import (
     StartRefused,
+    check_claims,
     create_members,
     delete_members,
     key_for,
@@ -148,6 +149,8 @@ class Starter:
             with preceding(decision.priority if decision else 0):  # it has its nodes: nobody else uses them meanwhile
                 await prepare(self._client, run, spec, decision.claim if decision else None)
                 await restrict(self._networks, run, attempt, decision.network if decision else None)
+                if status.failed_starts:
+                    await check_claims(self._client, run, attempt, self._now())
                 key = await key_for(attempt, self._key)
                 created = await create_members(self._client, run, attempt, ranks, key=key)
         except StartRefused as refused:

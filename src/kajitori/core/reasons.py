@@ -42,6 +42,7 @@ class Reason(StrEnum):
     UNSCHEDULED = "Unscheduled"
     IMAGE_PULL = "ImagePull"
     VOLUME = "Volume"
+    STORAGE = "Storage"
     CONTAINER_CONFIG = "ContainerConfig"
     QUOTA = "Quota"
     ADMISSION = "Admission"
@@ -98,6 +99,7 @@ START_FAILURES = frozenset(
         Reason.UNSCHEDULED,
         Reason.IMAGE_PULL,
         Reason.VOLUME,
+        Reason.STORAGE,
         Reason.CONTAINER_CONFIG,
         Reason.QUOTA,
         Reason.ADMISSION,

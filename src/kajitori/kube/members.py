@@ -78,6 +78,8 @@ _HOOK_FAILED = ("running hook", "running prestart hook", "executing hook")
 """In what runc and crun say where a hook failed that gives a container its GPUs: drivers that don't fit, a GPU that is
 gone."""
 
+_CLAIM = "persistentvolumeclaim"
+"""In what a scheduler says of a Pod whose claims are not bound, or not there: that would be so on every node."""
 _HOOK_REFUSED = ("requirement error", "mount error")
 """In what NVIDIA's hook says where it is the image that asks for what it can't have."""
 
@@ -291,7 +293,8 @@ def _why_pending(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, s
             return _WAITING[waiting.reason], waiting.message
     for condition in status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
-            return Reason.UNSCHEDULED, condition.message
+            lacks_storage = _CLAIM in condition.message.lower()
+            return Reason.STORAGE if lacks_storage else Reason.UNSCHEDULED, condition.message
     if status.reason == "FailedMount":
         return Reason.VOLUME, status.message
     if any(init.name == first_step.CONTAINER and init.state.running for init in status.init_container_statuses):

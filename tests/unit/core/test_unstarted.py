@@ -46,7 +46,7 @@ def test_a_node_on_which_a_member_is_not_ready_in_time_while_the_others_run(
     assert answer.status.unstarted[0].message == pending.get("message", "")
 
 
-@pytest.mark.parametrize("reason", [Reason.UNSCHEDULED, Reason.QUOTA])
+@pytest.mark.parametrize("reason", [Reason.UNSCHEDULED, Reason.STORAGE, Reason.QUOTA])
 def test_what_the_scheduler_or_the_api_server_says_is_no_nodes_fault(reason: Reason) -> None:
     assert remembered(step(starting(), member(0), member(1, PENDING, reason=reason), member(2), at=TOO_LATE)) == []
 

@@ -56,6 +56,17 @@ def disrupted(reason: str) -> dict[str, Any]:
     return {**ended(143), "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": reason}]}
 
 
+UNBOUND = {
+    "phase": "Pending",
+    "conditions": [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+        }
+    ],
+}
 UNSCHEDULABLE = {
     "phase": "Pending",
     "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}],
@@ -216,6 +227,7 @@ def test_who_was_killed_though_he_was_within_what_he_had_asked_for_is_a_victim()
         (waiting("ImagePullBackOff", "no such image"), Reason.IMAGE_PULL),
         (waiting("CreateContainerConfigError", "secret not found"), Reason.CONTAINER_CONFIG),
         (UNSCHEDULABLE, Reason.UNSCHEDULED),
+        (UNBOUND, Reason.STORAGE),
     ],
 )
 def test_what_a_member_waits_for(status: dict[str, Any], reason: Reason) -> None:

@@ -322,7 +322,7 @@ def pause(status: RunStatus, limits: Limits, now: datetime) -> tuple[RunStatus, 
 
 def start_patience_seconds(limits: Limits, worst: Member | None) -> int:
     """How long a start may take, when this is its worst member."""
-    if worst is not None and worst.reason is Reason.UNSCHEDULED:
+    if worst is not None and worst.reason in (Reason.UNSCHEDULED, Reason.STORAGE):
         return min(limits.start_deadline_seconds, UNSCHEDULED_PATIENCE_SECONDS)
     return limits.start_deadline_seconds
 
@@ -380,6 +380,7 @@ _OTHERS_WERE_QUICKER = ("Node didn't have enough resource", "OutOf", "Predicate 
 """In what a kubelet says that took another Pod meanwhile, or whose node was changed."""
 
 _NOT_THE_NODE = (
+    Reason.STORAGE,
     Reason.OUT_OF_MEMORY,
     Reason.PREEMPTED,
     Reason.MEMBER_DELETED,
@@ -395,6 +396,7 @@ _SLOWNESS = (
     Reason.CONTAINER_CONFIG,
     Reason.IMAGE_PULL,
     Reason.VOLUME,
+    Reason.STORAGE,
     Reason.UNSCHEDULED,
 )
 
