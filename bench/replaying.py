@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.swf import Job
 from kajitori.core.backfill import LIKELY, Queued, schedule
-from kajitori.core.expected import Expectation, Finished, History, Source, corrected
+from kajitori.core.expected import Expectation, Finished, History, Size, Source, corrected
 from kajitori.core.ordering import Candidate, Ledger, Rules, rank
 from kajitori.core.planner import GangRequest, MemberRequest, Placement, place
 from kajitori.core.releases import Ending
@@ -145,7 +145,7 @@ class Replay:
         if self._policy.expects == "limits":
             return Expectation(job.limit_seconds or WITHOUT_LIMIT_SECONDS, Source.LIMIT)
         # The log names no programs. Who asks for the same limit does much the same.
-        return self._history.expect(job.user, job.team, job.limit_seconds, job.nodes, job.limit_seconds)
+        return self._history.expect(job.user, job.team, job.limit_seconds, Size(job.nodes), job.limit_seconds)
 
     def _begin(self, job: Job, placement: Placement, expected: Expectation, now: float) -> None:
         index = self._table.index
@@ -165,7 +165,7 @@ class Replay:
         self._users.change(job.user, -job.nodes / len(self._table), now)
         self._teams.change(job.team, -job.nodes / len(self._table), now)
         if self._policy.expects == "history":
-            self._history.add(Finished(job.user, job.team, job.limit_seconds, job.nodes, job.seconds, now))
+            self._history.add(Finished(job.user, job.team, job.limit_seconds, Size(job.nodes), job.seconds, now))
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ class QueueScene:
             ran=Ran(seconds=seconds, until=until),
             finished_at=until,
         )
-        return self.show(name, status, **more)
+        return self.show(name, status, **({} if "array" in more else {"replicas": members}) | more)
 
     def runs(
         self,

@@ -13,11 +13,11 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run, require_definition
-from kajitori.api.standing import Standing, is_assumed, standing, stop_watch
+from kajitori.api.standing import Standing, standing, stop_watch
 from kajitori.api.views import controller_view, phase_of
 from kajitori.api.waiting_views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
 from kajitori.core.backfill import Reservation
-from kajitori.core.expected import Source
+from kajitori.core.expected import Expectation
 from kajitori.core.forecast import forecast
 from kajitori.core.nodelist import compress
 from kajitori.core.reasons import Reason
@@ -49,16 +49,26 @@ async def show_expected(api: Shared, user: Caller, namespace: str, name: str) ->
 
 def expected_of(api: Api, run: RunObject) -> ExpectedView:
     """How long a run is expected to take from now on, or from its next start."""
-    now, members = api.now(), run.status.members.total if run.status is not None else 0
+    now = api.now()
     api.outlook.past.refresh()
     key = f"{run.metadata.namespace}/{run.metadata.name}"
     gang = next((each for each in api.outlook.running.all() if each.key == key), None)
     if gang is None:
-        expected = api.outlook.past.expect(run, members or 1)
-        return ExpectedView(seconds=round(expected.seconds), expected_from=expected.source.value)
-    more = api.outlook.past.expect_more(run, gang.rows.size, gang.since, now.timestamp())
-    ends_at = _time(now.timestamp() + more.seconds)
-    return ExpectedView(seconds=round(more.seconds), expected_from=more.source.value, ends_at=ends_at)
+        return _expected_view(api.outlook.past.expect(run))
+    more = api.outlook.past.expect_more(run, gang.since, now.timestamp())
+    return _expected_view(more, ends_at=_time(now.timestamp() + more.seconds))
+
+
+def _expected_view(expected: Expectation, *, ends_at: str | msgspec.UnsetType = msgspec.UNSET) -> ExpectedView:
+    return ExpectedView(
+        seconds=round(expected.seconds),
+        shortest_seconds=round(expected.shortest),
+        expected_from=expected.source.value,
+        runs=expected.runs,
+        sure=expected.sure,
+        goes_on=ends_at is not msgspec.UNSET,
+        ends_at=ends_at if expected.sure else msgspec.UNSET,
+    )
 
 
 async def _body(api: Api) -> bytes:
@@ -89,10 +99,11 @@ async def queue_of(api: Api) -> QueueView:
 
 def _known_until(api: Api, now: Standing, starts: Mapping[str, float]) -> float:
     """When the first ends of which nobody knows how long it takes: whatever is expected after that may rest on it."""
-    assumed = {key for key in {each.run for each in now.asked.occupants} if is_assumed(api, key)}
+    is_known = api.outlook.known_ends(api.now())
+    assumed = {key for key in {each.run for each in now.asked.occupants} if not is_known(key)}
     running = (end.ends_at for each in now.asked.occupants if each.run in assumed for end in each.endings)
     expected = now.line.expected
-    waiting = (at + expected[key].seconds for key, at in starts.items() if expected[key].source is Source.UNKNOWN)
+    waiting = (at + expected[key].seconds for key, at in starts.items() if not expected[key].sure)
     return min((*running, *waiting), default=math.inf)
 
 
@@ -104,7 +115,10 @@ def place_view(line: Line, key: str) -> PlaceView:
         of=place.of,
         waited_seconds=round(place.waited_seconds),
         expected_seconds=round(expected.seconds),
+        shortest_seconds=round(expected.shortest),
         expected_from=expected.source.value,
+        expected_runs=expected.runs,
+        expected_sure=expected.sure,
         size=place.size,
         user_share=place.user_share,
         team_share=place.team_share,

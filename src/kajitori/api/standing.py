@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kajitori.api.context import Api
-from kajitori.core.expected import Source
 from kajitori.core.freeing import Situation
 from kajitori.core.giving_way import Settled
 from kajitori.kube.outlook import Applicant, Line
@@ -48,13 +47,6 @@ async def standing(api: Api, newcomer: Applicant | None = None) -> Standing:
         queue.sort(key=lambda queued: turns.get(queued.gang.key, len(turns)))
     situation = await moment.situation(queue, asked=asked, used=settled.state)
     return Standing(line, everybody, settled, situation)
-
-
-def is_assumed(api: Api, key: str) -> bool:
-    """Whether nobody knows how long a run (`namespace/name`) takes: no time is told then that rests on it."""
-    namespace, _, name = key.partition("/")
-    run = api.mirror.runs.get((namespace, name))
-    return run is not None and api.outlook.past.expect(run, 1).source is Source.UNKNOWN
 
 
 def stop_watch() -> Callable[[], bool]:

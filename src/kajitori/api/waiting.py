@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -18,7 +19,7 @@ from kajitori.api.lookup import find_run
 from kajitori.api.node_views import GuaranteeView
 from kajitori.api.pools import tell_of_pools
 from kajitori.api.queue import kept_view, place_view
-from kajitori.api.standing import Standing, is_assumed, standing, stop_watch
+from kajitori.api.standing import Standing, standing, stop_watch
 from kajitori.api.views import controller_view
 from kajitori.api.waiting_views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.core import nodelist
@@ -197,6 +198,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     ends: dict[str, float] = {}
     for each in there:
         ends[each.run] = max(ends.get(each.run, 0.0), each.ends_at)
+    is_known = api.outlook.known_ends(api.now())
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,
@@ -215,7 +217,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
                 memory_bytes=each.memory_bytes,
                 nodes=each.nodes,
                 since=each.since,
-                until="" if is_assumed(api, each.holder) else _time(ends.get(each.holder, math.inf)),
+                until="" if not is_known(each.holder) else _time(ends.get(each.holder, math.inf)),
             )
             for each in told.held
             if each.holder != request.key
@@ -234,8 +236,8 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     freeing = found.freeing
     view.exact = freeing is None or freeing.least
     if freeing is not None and (freeing.steps or freeing.least):
-        view.to_free = [_step_view(api, asked, step) for step in freeing.steps]
-    known = freeing is None or not any(is_assumed(api, _run_of(step)) for step in freeing.steps)
+        view.to_free = [_step_view(api, asked, step, is_known) for step in freeing.steps]
+    known = freeing is None or all(is_known(_run_of(step)) for step in freeing.steps)
     if found.expected_at is not None and known:
         view.expected_at = _time(found.expected_at)
     view.kept = kept_view(found.reservation, known=known)
@@ -247,7 +249,7 @@ def _run_of(step: Step) -> str:
     return step.occupant.run if step.occupant is not None else step.name
 
 
-def _step_view(api: Api, asked: Situation, step: Step) -> StepView:
+def _step_view(api: Api, asked: Situation, step: Step, is_known: Callable[[str], bool]) -> StepView:
     occupant, table = step.occupant, asked.snapshot.table
     rows = sorted(set(occupant.rows.tolist())) if occupant is not None else []
     amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * 4
@@ -264,7 +266,7 @@ def _step_view(api: Api, asked: Situation, step: Step) -> StepView:
         gpus=amounts[GPU],
         cpu_millis=amounts[CPU],
         memory_bytes=amounts[MEMORY],
-        until="" if is_assumed(api, _run_of(step)) else _time(step.ends_at),
+        until="" if not is_known(_run_of(step)) else _time(step.ends_at),
     )
 
 

@@ -80,10 +80,19 @@ class ExpectedView(View):
     """How long a run is expected to take. Nobody is held to it."""
 
     seconds: int
-    """Of one that runs, from now on; of any other from its next start to its end."""
+    """At most so long, as far as the evidence goes: of one that runs from now on, of any other from its next start to
+    its end."""
+    shortest_seconds: int
+    """At least so long, as far as the evidence goes; 0 if nothing tells."""
     expected_from: ExpectedFrom
+    runs: int
+    """How many finished runs of comparable size that rests on."""
+    sure: bool
+    """The evidence is enough and lies close together, or it is a limit. Else it orders the queue, and no more."""
+    goes_on: bool
+    """It runs now."""
     ends_at: Time | msgspec.UnsetType = msgspec.UNSET
-    """Of one that runs: when it is expected to end."""
+    """Of one that runs: when it is expected to end; absent where nobody can tell."""
 
 
 class PlaceView(View):
@@ -95,11 +104,18 @@ class PlaceView(View):
     waited_seconds: int
     """Since it was submitted or resumed; what it ran since then included."""
     expected_seconds: int
-    """How long it is expected to take from its next start on. Nobody is held to it."""
+    """How long it is expected to take from its next start on, at most. Nobody is held to it."""
+    shortest_seconds: int
+    """And at least, as far as the evidence goes; 0 if nothing tells."""
     expected_from: ExpectedFrom
-    """Where that is known from. similar: the longest of the last three of its kind, at most its time limit. limit: its
-    time limit. corrected: it took longer than expected already. general: what most runs of its size take. endless: a
-    service, which has no end; it has its place as if it took as long as this."""
+    """Where that is known from. similar: the longest of the last three of its kind and of comparable size, at most its
+    time limit. limit: its time limit. corrected: it took longer than expected already. general: what most runs of its
+    size take. unknown: no comparable run has ended here; it has its place as if it took as long as this. endless: a
+    service, which has no end; as unknown."""
+    expected_runs: int
+    """How many finished runs of comparable size that rests on."""
+    expected_sure: bool
+    """The evidence is enough and lies close together, or it is a limit. Else no time is told that rests on it."""
     size: float
     """The part of the cluster that it asks for, of the resource that it asks for most: 0 to 1."""
     user_share: float

@@ -10,13 +10,13 @@ from kajitori.cli.words import human_duration, moment, plural
 from kajitori.core.nodelist import brief
 
 _FROM = {
-    "similar": "as long as similar runs of its user took lately",
-    "limit": "its time limit; no similar run has ended yet",
+    "limit": "its time limit; no comparable run has ended yet",
     "corrected": "it has taken longer than expected already",
-    "general": "as most runs here; nothing is known of it",
-    "unknown": "assumed, since too few runs have ended here to tell",
+    "unknown": "no comparable run has ended here",
     "endless": "no end is known",
 }
+_CLOSE = 1.25
+"""A range whose ends lie closer together than this is told as one length."""
 
 
 def duration_words(seconds: float) -> str:
@@ -39,20 +39,44 @@ def part_words(part: float) -> str:
     return f"{part:.0%}" if part >= 0.01 or not part else f"{part:.1%}" if part >= 0.001 else "<0.1%"
 
 
+def span_words(shortest: float, longest: float) -> str:
+    """`about 5 minutes`, `10 to 15 minutes`, `3 seconds to 2 hours`: how far apart the evidence lies."""
+    if longest <= _CLOSE * shortest or not shortest:
+        words = duration_words(longest)
+        return words if words.startswith(("about", "less")) else f"about {words}"
+    least, most = duration_words(shortest), duration_words(longest)
+    (number, _, unit), has_unit = least.partition(" "), most.endswith(f" {least.partition(' ')[2]}")
+    return f"{number if unit and has_unit and number.isdigit() else least} to {most}"
+
+
 def expectation_words(place: Mapping[str, Any]) -> str:
-    """How long a run is expected to take, in a few words: `5 minutes`, `at most 2 hours`, `unknown`."""
-    source, span = place["expectedFrom"], duration_words(place["expectedSeconds"])
-    if source in ("general", "unknown", "endless"):
-        return "no end" if source == "endless" else f"unknown ({span})"
-    return f"at most {span}" if source == "limit" else span
+    """How long a run is expected to take, in a few words: `about 5 minutes`, `at most 2 hours`, `unknown`."""
+    source = place["expectedFrom"]
+    if source == "endless":
+        return "no end"
+    if not place.get("expectedSure"):
+        return "unknown"
+    if source in ("limit", "corrected"):
+        return f"at most {duration_words(place['expectedSeconds'])}"
+    return span_words(place.get("shortestSeconds", 0), place["expectedSeconds"])
 
 
-def expected_words(expected_from: str, seconds: float, *, more: bool = False) -> str:
-    """The same with where it is known from; `more` where that is what is left of it."""
-    if expected_from == "endless":
-        return _FROM["endless"]
-    known_from = _FROM.get(expected_from, expected_from)
-    return f"{duration_words(seconds)}{' more' if more else ''}: {known_from}"
+def expected_words(expected: Mapping[str, Any]) -> str:
+    """The same with where it is known from, for an answer about how long a run takes."""
+    source, runs, sure = expected["expectedFrom"], expected.get("runs", 0), expected.get("sure")
+    if source == "endless":
+        return _FROM[source]
+    more = " more" if expected.get("goesOn") else ""
+    if source in _FROM:
+        known = f"at most {duration_words(expected['seconds'])}{more}" if sure else "unknown"
+        return f"{known}: {_FROM[source]}"
+    span = span_words(expected.get("shortestSeconds", 0), expected["seconds"])
+    whose = "its last comparable run" if runs == 1 else f"its last {runs} comparable runs"
+    if source == "general":
+        whose = f"most of the last {runs} runs of about its size"
+    elif not runs:
+        whose = "its other members"
+    return f"{span}{more}, as {whose}" if sure else f"unknown: {whose} took {span}"
 
 
 def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -64,7 +88,8 @@ def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]
     if place["overdue"]:
         waited += "; longest of all, and too long: it comes first"
     yield "waited", waited
-    yield "expected to take", expected_words(place["expectedFrom"], place["expectedSeconds"])
+    length = {"seconds": place["expectedSeconds"], "runs": place.get("expectedRuns", 0)}
+    yield "expected to take", expected_words({**place, **length, "sure": place.get("expectedSure")})
     yield "asks for", f"{part_words(place['size'])} of the cluster"
     yield "had lately", f"its user {part_words(place['userShare'])}, its team {part_words(place['teamShare'])}"
     if place["score"] is not None and place["of"] > 1:  # it says something beside others only

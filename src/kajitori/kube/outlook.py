@@ -6,7 +6,7 @@ The controller acts on it and the Web API tells about it: both ask the same of t
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -119,7 +119,7 @@ class Outlook:
 
     def queued(self, applicant: Applicant) -> Queued:
         """One that has just come, as the planner takes it."""
-        return Queued(applicant.request, _until_end(self.past.expect(applicant.run, len(applicant.request.ranks))))
+        return Queued(applicant.request, _until_end(self.past.expect(applicant.run)))
 
     def line_up(self, waiting: Sequence[Applicant], now: datetime) -> Line:
         """The order of all that wait."""
@@ -129,7 +129,7 @@ class Outlook:
         self._standing = {each.request.key: self._standing_of(each, totals) for each in waiting}
         # Among equals, whoever was submitted first comes first.
         line = sorted(self._standing.values(), key=attrgetter("submitted"))
-        expected = {each.key: self.past.expect(each.run, len(each.request.ranks)) for each in line}
+        expected = {each.key: self.past.expect(each.run) for each in line}
         candidates = [each.candidate(expected[each.key].seconds, at) for each in line]
         ranking = rank(candidates, self.past.users, self.past.teams, self._cluster.policy.queue.rules, at)
         overdue = ranking.overdue.tolist()
@@ -166,10 +166,25 @@ class Outlook:
             ends_at = max(now.timestamp(), _seconds(pod.metadata.deletion_timestamp))
             yield f"{pod.metadata.namespace}/{pod.member.run}", Ending(member, np.array([row]), ends_at)
 
+    def known_ends(self, now: datetime) -> Callable[[str], bool]:
+        """Return what tells of runs (`namespace/name`) whether a time may be told that rests on when they end: there is
+        evidence, and it lies close together."""
+        gangs = {each.key: each for each in self.running.all()}
+
+        def is_known(key: str) -> bool:
+            gang = gangs.get(key)
+            if gang is not None:
+                return self.past.expect_more(gang.run, gang.since, now.timestamp()).sure
+            namespace, _, name = key.partition("/")
+            run = self._mirror.runs.get((namespace, name))
+            return run is None or self.past.expect(run).sure
+
+        return is_known
+
     def ends_at(self, gang: RunningGang, now: datetime) -> float:
         """When a gang is expected to have ended; after now."""
         at = now.timestamp()
-        return at + self.past.expect_more(gang.run, gang.rows.size, gang.since, at).seconds
+        return at + self.past.expect_more(gang.run, gang.since, at).seconds
 
 
 class _Standing:

@@ -7,17 +7,17 @@ the same as the controller. A Run that is deleted is forgotten.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from kajitori.core import names, nodelist
-from kajitori.core.expected import Expectation, Finished, History, Source, endless, remaining
+from kajitori.core.expected import Expectation, Finished, History, Size, Source, endless, of_limit, remaining
 from kajitori.core.kinship import Kind, kind_of_stored
 from kajitori.core.ordering import DominantShares
-from kajitori.core.quantity import parse_duration_seconds
+from kajitori.core.quantity import parse_cpu_millis, parse_duration_seconds
 from kajitori.core.reasons import Phase
 from kajitori.core.status import Attempt
 from kajitori.core.times import parse_time
@@ -68,18 +68,18 @@ class Past:
         self._begin_anew(self._cluster.policy.queue.rules.half_life_seconds)
         mirror.on_change(self._note)
 
-    def expect(self, run: RunObject, members: int) -> Expectation:
+    def expect(self, run: RunObject) -> Expectation:
         """How long a run that waits will take, from its next start to its end; an elastic gang with its fewest
         members."""
         told = self._told_by(run)
-        whole, limit = self._whole(run, told, members)
+        whole, limit = self._whole(run, told)
         more = remaining(whole, _progress_of(run, told), limit)
         return _stretched(more, told.stretch(told.fewest), limit)
 
-    def expect_more(self, run: RunObject, members: int, since: float, now: float) -> Expectation:
+    def expect_more(self, run: RunObject, since: float, now: float) -> Expectation:
         """How long a run will go on whose attempt has run since then."""
         told = self._told_by(run)
-        whole, limit = self._whole(run, told, members)
+        whole, limit = self._whole(run, told)
         attempt = run.status.attempt if run.status is not None else None
         stretch = told.stretch(attempt.world_size if attempt is not None else 0)
         more = remaining(whole, _progress_of(run, told) + max(0.0, now - since) / stretch, limit)
@@ -87,21 +87,22 @@ class Past:
         started = parse_time(run.status.started_at) if run.status is not None and run.status.sweep is None else None
         if limit is None or started is None or now + more.seconds <= started.timestamp() + limit:
             return more
-        return Expectation(max(1.0, started.timestamp() + limit - now), Source.LIMIT)
+        return of_limit(started.timestamp() + limit - now)
 
     def user_of(self, run: RunObject) -> str:
         """Whose share a run counts against. Those of a namespace that nobody is known of have one account together."""
         return self._told_by(run).user
 
-    def _whole(self, run: RunObject, told: _Told, members: int) -> tuple[Expectation, int | None]:
+    def _whole(self, run: RunObject, told: _Told) -> tuple[Expectation, int | None]:
         """How long a run takes from its beginning, and its time limit."""
         limit = told.limit_seconds or self._default_limit_seconds
         if limit is None and told.is_service:
             return endless(), None
         longest = run.status.sweep.longest_seconds if run.status is not None and run.status.sweep is not None else 0
         if longest:  # of a sweep, what its other members took
-            return Expectation(float(min(longest, limit or longest)), Source.SIMILAR), limit
-        return self._history.expect(told.user, run.metadata.namespace, told.kind, members, limit), limit
+            return Expectation(float(min(longest, limit or longest)), Source.SIMILAR, sure=True), limit
+        size = told.size(self._cluster.policy.defaults.cpu_millis)
+        return self._history.expect(told.user, run.metadata.namespace, told.kind, size, limit), limit
 
     @property
     def users(self) -> DominantShares:
@@ -204,16 +205,16 @@ class Past:
         ended = parse_time(status.ran.until)
         if ended is None:
             return None
-        size, seconds = self._told_by(run).most or status.members.total, status.ran.seconds
+        seconds = status.ran.seconds
         if status.sweep is not None:  # as the queue takes one: how long a member takes
-            size, seconds = 1, status.sweep.longest_seconds
+            seconds = status.sweep.longest_seconds
             if not seconds:
                 return None
         return Finished(
             user=self.user_of(run),
             team=run.metadata.namespace,
             kind=self._told_by(run).kind,
-            size=size,
+            size=self._told_by(run).size(self._cluster.policy.defaults.cpu_millis),
             seconds=float(seconds),
             ended_at=ended.timestamp(),
         )
@@ -256,6 +257,11 @@ class Past:
         return self._amounts[key][1]
 
 
+class _Resources(msgspec.Struct):
+    gpu: int = 0
+    cpu: str | int | float | None = None
+
+
 class _Spec(msgspec.Struct, rename="camel"):
     """The fields of a stored spec that an expectation depends on."""
 
@@ -264,6 +270,8 @@ class _Spec(msgspec.Struct, rename="camel"):
     checkpoint: Any = None
     replicas: int = 1
     min_replicas: int | None = None
+    array: Any = None
+    resources: _Resources = msgspec.field(default_factory=lambda: _Resources())
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +288,17 @@ class _Told:
     fewest: int = 0
     most: int = 0
     """Of an elastic gang, which is as fast as it is large, as far as anybody can know; else 0."""
+    members: int = 1
+    """That work together: of a sweep each is alone."""
+    gpus: int = 0
+    cpu_millis: int = 0
+    """Of each member; 0: it leaves that to policy."""
+
+    def size(self, default_cpu_millis: int) -> Size:
+        """How much it asks for of what is scarce for it."""
+        if self.gpus:
+            return Size(self.members * self.gpus, gpus=True)
+        return Size(self.members * (self.cpu_millis or default_cpu_millis) / 1000)
 
     def stretch(self, members: int) -> float:
         """How many times as long it takes with so many members as with all of them."""
@@ -293,11 +312,14 @@ def _told_by(run: RunObject) -> _Told:
     try:
         spec = _decoder.decode(run.spec)
         limit = parse_duration_seconds(spec.time_limit) if spec.time_limit is not None else None
+        cpu_millis = parse_cpu_millis(spec.resources.cpu) if spec.resources.cpu is not None else 0
     except ValueError:  # both libraries' errors are such
         return _Told(user, kind)
     fewest = spec.min_replicas or 0
     size = (fewest, spec.replicas) if 0 < fewest < spec.replicas else (0, 0)
-    return _Told(user, kind, spec.type == "service", limit or None, spec.checkpoint is not None, *size)
+    keeps, members = spec.checkpoint is not None, spec.replicas if spec.array is None else 1
+    is_service, gpus = spec.type == "service", spec.resources.gpu
+    return _Told(user, kind, is_service, limit or None, keeps, *size, max(1, members), gpus, cpu_millis)
 
 
 _decoder = msgspec.json.Decoder(_Spec)
@@ -314,7 +336,8 @@ def _stretched(more: Expectation, stretch: float, limit_seconds: float | None) -
     if stretch == 1.0:
         return more
     seconds = more.seconds * stretch
-    return Expectation(max(1.0, min(seconds, limit_seconds or seconds)), more.source)
+    longest = max(1.0, min(seconds, limit_seconds or seconds))
+    return replace(more, seconds=longest, shortest=min(more.shortest * stretch, longest))
 
 
 def _progress_of(run: RunObject, told: _Told) -> float:

@@ -60,7 +60,10 @@ async def test_who_waits_in_order_with_the_numbers_of_each_place(world: World) -
         "of": 2,
         "waitedSeconds": 3600,
         "expectedSeconds": 3600,
+        "shortestSeconds": 0,
         "expectedFrom": "limit",
+        "expectedRuns": 0,
+        "expectedSure": True,
         "size": 1.0,
         "userShare": 0.0,
         "teamShare": pytest.approx(0.5 * (1 - 0.5 ** (600 / 604_800))),
@@ -133,10 +136,16 @@ async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
     await world.caught_up()
     assert await get(world, "/v1/runs/team/now/expected") == {
         "seconds": 3000,
+        "shortestSeconds": 0,
         "expectedFrom": "limit",
+        "runs": 0,
+        "sure": True,
+        "goesOn": True,
         "endsAt": ahead(50),
     }
-    assert await get(world, "/v1/runs/team/large/expected") == {"seconds": 21_600, "expectedFrom": "unknown"}
+    large = await get(world, "/v1/runs/team/large/expected")
+    assert (large["seconds"], large["expectedFrom"], large["sure"]) == (21_600, "unknown", False)
+    assert not large["goesOn"] and "endsAt" not in large
     assert (await get(world, "/v1/runs/team/web/expected"))["expectedFrom"] == "endless"
     assert (await world.http.get("/v1/runs/team/none/expected")).status_code == 404
 

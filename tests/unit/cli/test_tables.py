@@ -115,6 +115,8 @@ def test_describe() -> None:
     answers["GET /v1/runs/vision/gpt/expected"] = {
         "seconds": 2700,
         "expectedFrom": "limit",
+        "sure": True,
+        "goesOn": True,
         "endsAt": "2026-11-21T12:45:00Z",
     }
     api = FakeWebApi([run], answers=answers)
@@ -127,7 +129,7 @@ def test_describe() -> None:
         "Status     Running",
         "Created    2 hours ago",
         "Runs       2 hours",
-        "Expected   45 minutes more: its time limit; no similar run has ended yet",
+        "Expected   at most 45 minutes more: its time limit; no comparable run has ended yet",
         "Restarts   1/3; 2 interruptions not counted",
         "Attempt    4",
         "Nodes      gpu-[1-2]",

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, printed, problem
+
+from kajitori.cli.queue_words import expected_words
 
 PLACE = {
     "position": 4,
     "of": 9,
     "waitedSeconds": 7200,
     "expectedSeconds": 900,
+    "shortestSeconds": 600,
     "expectedFrom": "similar",
+    "expectedRuns": 3,
+    "expectedSure": True,
     "size": 0.125,
     "userShare": 0.004,
     "teamShare": 0.5,
@@ -120,7 +126,7 @@ def test_explain() -> None:
         "Queue",
         "  place              4 of 9, 3 runs before it",
         "  waited             2 hours",
-        "  expected to take   15 minutes: as long as similar runs of its user took lately",
+        "  expected to take   10 to 15 minutes, as its last 3 comparable runs",
         "  asks for           12% of the cluster",
         "  had lately         its user 0.4%, its team 50%",
         "  score              61.4",
@@ -150,7 +156,8 @@ def test_explain_where_nothing_helps() -> None:
     too_small = {
         key: value for key, value in EXPLANATION.items() if key not in ("toFree", "exact", "expectedAt", "held")
     }
-    place = PLACE | {"position": 1, "expectedFrom": "general", "overdue": True, "score": None}
+    unsure = {"expectedFrom": "general", "expectedRuns": 40, "shortestSeconds": 3, "expectedSure": False}
+    place = PLACE | unsure | {"position": 1, "overdue": True, "score": None}
     answer = too_small | {"reason": "ClusterTooSmall", "ahead": 0, "sooner": [], "blocked": [], "place": place}
     del answer["kept"]
     api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer})
@@ -162,7 +169,7 @@ def test_explain_where_nothing_helps() -> None:
         "Queue",
         "  place              1 of 9, nobody before it",
         "  waited             2 hours; longest of all, and too long: it comes first",
-        "  expected to take   15 minutes: as most runs here; nothing is known of it",
+        "  expected to take   unknown: most of the last 40 runs of about its size took 3 seconds to 15 minutes",
         "  asks for           12% of the cluster",
         "  had lately         its user 0.4%, its team 50%",
         "  expected to start  nobody can tell",
@@ -278,7 +285,7 @@ def test_the_queue() -> None:
     api = FakeWebApi(RUNS, answers={"GET /v1/queue": queue})
     assert printed(invoke(api, "queue").stdout) == [
         "#   RUN           OWNER   ASKS FOR    WAITED    EXPECTED TO TAKE     STARTS       NOTE",
-        "1   vision/bert   ada     32 h100     2 hours   15 minutes           in 2 hours   gpu-[1-4] kept for it",
+        "1   vision/bert   ada     32 h100     2 hours   10 to 15 minutes     in 2 hours   gpu-[1-4] kept for it",
         "2   vision/web    ada     4 members   2 hours   at most 15 minutes   unknown      waited longest, too long; "
         "would delay vision/bert and 1 more",
     ]
@@ -289,3 +296,26 @@ def test_the_queue() -> None:
     assert json.loads(invoke(api, "queue", "-o", "json").stdout) == queue
     empty = FakeWebApi(RUNS, answers={"GET /v1/queue": queue | {"items": []}})
     assert printed(invoke(empty, "queue").stdout) == ["Nobody waits."]
+
+
+@pytest.mark.parametrize(
+    ("expected", "words"),
+    [
+        ({"expectedFrom": "unknown"}, "unknown: no comparable run has ended here"),
+        ({"expectedFrom": "endless", "sure": True}, "no end is known"),
+        ({"expectedFrom": "similar", "runs": 1}, "unknown: its last comparable run took about 2 hours"),
+        (
+            {"expectedFrom": "similar", "runs": 3, "shortestSeconds": 3},
+            "unknown: its last 3 comparable runs took 3 seconds to 2 hours",
+        ),
+        (
+            {"expectedFrom": "similar", "runs": 3, "shortestSeconds": 7000, "sure": True, "goesOn": True},
+            "about 2 hours more, as its last 3 comparable runs",
+        ),
+        ({"expectedFrom": "similar", "sure": True}, "about 2 hours, as its other members"),
+        ({"expectedFrom": "corrected"}, "unknown: it has taken longer than expected already"),
+    ],
+)
+def test_an_expectation_shows_its_evidence_and_how_far_that_lies_apart(expected: dict[str, Any], words: str) -> None:
+    evidence = {"seconds": 7200, "shortestSeconds": 0, "runs": 0, "sure": False, "goesOn": False} | expected
+    assert expected_words(evidence) == words

@@ -31,7 +31,13 @@ def look(scene: QueueScene, *waiting: Applicant, outlook: Outlook | None = None)
 def expected(scene: QueueScene, applicant: Applicant) -> Expectation:
     past = Past(scene.mirror, scene.cluster)
     past.refresh()
-    return past.expect(applicant.run, len(applicant.request.ranks))
+    return past.expect(applicant.run)
+
+
+def length(scene: QueueScene, applicant: Applicant) -> tuple[float, Source]:
+    """How long it is expected to take, and where that is known from."""
+    found = expected(scene, applicant)
+    return found.seconds, found.source
 
 
 def started(found: Look) -> list[str]:
@@ -49,16 +55,30 @@ def test_what_similar_runs_of_the_same_person_took() -> None:
     scene.finished("bobs", seconds=7, until=ago(hours=1), owner="bob")
     scene.finished("gpt", seconds=8, until=ago(hours=1), image="gpt:1")
     scene.finished("elsewhere", seconds=9, until=ago(hours=1), team="other")
-    assert expected(scene, scene.waits("new", 1)) == Expectation(300, Source.SIMILAR)
-    assert expected(scene, scene.waits("limited", 1, timeLimit="2m")) == Expectation(120, Source.SIMILAR)
+    assert length(scene, scene.waits("new", 1)) == (300, Source.SIMILAR)
+    assert length(scene, scene.waits("limited", 1, timeLimit="2m")) == (120, Source.SIMILAR)
+
+
+def test_runs_that_asked_for_other_resources_tell_nothing() -> None:
+    """Three echos with eight GPUs each are no evidence for 24 members of eight, though their command is the same; nor
+    are runs on one core for one on 64."""
+    scene = QueueScene(4)
+    for number in range(3):
+        scene.finished(f"echo-{number}", seconds=3, until=ago(hours=number + 1), resources={"gpu": 8})
+        scene.finished(f"core-{number}", seconds=4, until=ago(hours=number + 1))
+    eight = {"gpu": 8}
+    assert length(scene, scene.waits("large", 24, replicas=24, resources=eight)) == (UNKNOWN_SECONDS, Source.UNKNOWN)
+    assert length(scene, scene.waits("two", 2, replicas=2, resources=eight)) == (3, Source.SIMILAR)
+    assert length(scene, scene.waits("cores", 1, resources={"cpu": 64})) == (UNKNOWN_SECONDS, Source.UNKNOWN)
+    assert length(scene, scene.waits("core", 1, resources={"cpu": "2"})) == (4, Source.SIMILAR)
 
 
 def test_the_limit_counts_where_there_is_no_history_and_policys_where_the_run_has_none() -> None:
     scene = QueueScene(4)
-    assert expected(scene, scene.waits("own", 1, timeLimit="2h")) == Expectation(2 * HOUR, Source.LIMIT)
-    assert expected(scene, scene.waits("none", 1)) == Expectation(UNKNOWN_SECONDS, Source.UNKNOWN)
+    assert length(scene, scene.waits("own", 1, timeLimit="2h")) == (2 * HOUR, Source.LIMIT)
+    assert length(scene, scene.waits("none", 1)) == (UNKNOWN_SECONDS, Source.UNKNOWN)
     scene = QueueScene(4, defaults={"timeLimit": "1d"})
-    assert expected(scene, scene.waits("none", 1)) == Expectation(24 * HOUR, Source.LIMIT)
+    assert length(scene, scene.waits("none", 1)) == (24 * HOUR, Source.LIMIT)
 
 
 def test_a_spec_that_nobody_can_read_has_an_expectation_all_the_same() -> None:
@@ -71,18 +91,18 @@ def test_a_service_has_no_end_and_is_not_learnt_from() -> None:
     scene = QueueScene(1)
     scene.finished("old", seconds=5, until=ago(hours=1), type="service")
     web = scene.waits("web", 1, type="service")
-    assert expected(scene, web) == Expectation(UNKNOWN_SECONDS, Source.ENDLESS)
+    assert length(scene, web) == (UNKNOWN_SECONDS, Source.ENDLESS)
     assert math.isinf(look(scene, web).ends_at("team/web"))
     assert expected(scene, scene.waits("new", 1)).source is Source.UNKNOWN
-    assert expected(scene, scene.waits("tests", 1, type="service", timeLimit="1h")) == Expectation(HOUR, Source.LIMIT)
+    assert length(scene, scene.waits("tests", 1, type="service", timeLimit="1h")) == (HOUR, Source.LIMIT)
 
 
 def test_what_a_run_with_checkpoints_did_before_need_not_be_done_again() -> None:
     scene = QueueScene(4)
     ran = Ran(seconds=3000, until=ago(minutes=5))
     kept = scene.waits("kept", 1, ran=ran, timeLimit="1h", checkpoint={"path": "/ckpt"})
-    assert expected(scene, kept) == Expectation(600, Source.LIMIT)
-    assert expected(scene, scene.waits("lost", 1, ran=ran, timeLimit="1h")) == Expectation(HOUR, Source.LIMIT)
+    assert length(scene, kept) == (600, Source.LIMIT)
+    assert length(scene, scene.waits("lost", 1, ran=ran, timeLimit="1h")) == (HOUR, Source.LIMIT)
 
 
 def test_a_run_that_is_gone_is_forgotten_and_one_that_is_resumed_is_not_over() -> None:
@@ -92,13 +112,13 @@ def test_a_run_that_is_gone_is_forgotten_and_one_that_is_resumed_is_not_over() -
     scene.finished("last", seconds=300, until=ago(hours=1))
     new = scene.waits("new", 1).run
     past.refresh()
-    assert past.expect(new, 1).seconds == 300
+    assert past.expect(new).seconds == 300
     scene.waits("last", 1, ran=Ran(seconds=300, until=ago(hours=1)))
     past.refresh()
-    assert past.expect(new, 1).seconds == 100
+    assert past.expect(new).seconds == 100
     scene.lose("old")
     past.refresh()
-    assert past.expect(new, 1).source is Source.UNKNOWN
+    assert past.expect(new).source is Source.UNKNOWN
 
 
 # ------------------------------------------------------------------------------------------------ what runs
@@ -119,10 +139,10 @@ def test_an_elastic_gang_is_as_fast_as_it_is_large() -> None:
     scene = QueueScene(4)
     scene.finished("old", seconds=int(HOUR), until=ago(hours=5), members=4)
     size: dict[str, Any] = {"replicas": 4, "minReplicas": 1}
-    assert expected(scene, scene.waits("new", 4, **size)) == Expectation(4 * HOUR, Source.SIMILAR)
-    assert expected(scene, scene.waits("limited", 4, **size, timeLimit="3h")) == Expectation(3 * HOUR, Source.SIMILAR)
+    assert length(scene, scene.waits("new", 4, **size)) == (4 * HOUR, Source.SIMILAR)
+    assert length(scene, scene.waits("limited", 4, **size, timeLimit="3h")) == (3 * HOUR, Source.SIMILAR)
     half: dict[str, Any] = {"ran": Ran(seconds=1800, until=ago(hours=1)), "checkpoint": {"path": "/ckpt"}}
-    assert expected(scene, scene.waits("half", 4, **size, **half)) == Expectation(2 * HOUR, Source.SIMILAR)
+    assert length(scene, scene.waits("half", 4, **size, **half)) == (2 * HOUR, Source.SIMILAR)
     scene.runs("now", "n[0-1]", since=ago(minutes=40), **size)
     assert ends(scene) == {"team/now": ([0, 1], 80 * 60)}
 
@@ -263,7 +283,7 @@ def test_what_comes_and_goes_while_nobody_asks_is_not_kept() -> None:
     assert [each.key for each in outlook.running.all()] == ["team/known"]
     asked = scene.waits("asked", 1)
     scene.lose("asked")
-    assert outlook.past.expect(asked.run, 1).source is Source.UNKNOWN
+    assert outlook.past.expect(asked.run).source is Source.UNKNOWN
     scene.lose("known")
     outlook.past.refresh()
     assert not outlook.running.all() and not outlook.past._records and not outlook.past._told
@@ -304,7 +324,7 @@ def test_whoever_saw_it_all_knows_what_a_newcomer_learns(steps: list[tuple[str, 
     old.refresh()
     new.refresh()
     for run in waiting:
-        assert old.expect(run, 1) == new.expect(run, 1)
+        assert old.expect(run) == new.expect(run)
     for account in ("ada", "bob"):
         assert old.users.share(account, NOW.timestamp()) == pytest.approx(new.users.share(account, NOW.timestamp()))
     assert old.teams.share("team", NOW.timestamp()) == pytest.approx(new.teams.share("team", NOW.timestamp()))
@@ -323,7 +343,7 @@ def test_members_of_a_sweep_hold_nodes_whichever_attempt_they_were_started_in() 
     (each,) = Outlook(scene.mirror, scene.cluster).running.all()
     assert sorted(each.rows.tolist()) == [0, 1, 3]
     assert ends(scene)["team/grid"][1] == 9 * 60
-    assert expected(scene, Applicant(run, scene.waits("x", 1).request)) == Expectation(600, Source.SIMILAR)
+    assert length(scene, Applicant(run, scene.waits("x", 1).request)) == (600, Source.SIMILAR)
 
 
 def test_a_sweep_that_is_over_teaches_how_long_a_member_takes_and_counts_with_what_its_members_had() -> None:
@@ -339,7 +359,7 @@ def test_a_sweep_that_is_over_teaches_how_long_a_member_takes_and_counts_with_wh
     assert past.users.share("ada", NOW.timestamp()) == pytest.approx(past.users.share("bob", NOW.timestamp()))
     assert past.users.share("ada", NOW.timestamp()) > 0
     for array in ("0-3", "0-99"):
-        assert expected(scene, scene.waits("next", 1, array=array)) == Expectation(1800, Source.SIMILAR)
+        assert length(scene, scene.waits("next", 1, array=array)) == (1800, Source.SIMILAR)
     run.status.sweep = SweepState(failed="0-3", member_seconds=60)
     assert expected(scene, scene.waits("next", 1)).source is Source.UNKNOWN, "nobody succeeded"
 

@@ -57,7 +57,7 @@ def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
         found = api.get(run_path(view, "/expected"))
     except KajitoriError:
         return ""  # all else is worth being told
-    return expected_words(found["expectedFrom"], found["seconds"], more=bool(found.get("endsAt")))
+    return expected_words(found)
 
 
 def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
