@@ -38,8 +38,8 @@ async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None
     """
     definition = custom_resource_definition()
     try:
-        await _apply_owner_policy(client)
         await _apply(client, PRIORITY_CLASSES, manifests.priority_class())
+        await _apply_owner_policy(client)
         await _apply(client, CUSTOM_RESOURCES, definition)
     except Forbidden as error:
         if await _is_served(client):
@@ -61,12 +61,15 @@ async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None
 
 
 async def _apply_owner_policy(client: KubeClient) -> None:
-    """Before Runs are served, so that there are none whose owner nobody has checked."""
+    """Before Runs are served, so that there are none whose owner nobody has checked. Whoever installs with the role of
+    an earlier version may not do it, and may do the rest."""
     try:
         await _apply(client, VALIDATING_POLICIES, owner_policy())
         await _apply(client, VALIDATING_BINDINGS, owner_policy_binding())
     except NotFound:
         log.warning("this API server has no ValidatingAdmissionPolicy (Kubernetes 1.30): owners of runs can be forged")
+    except Forbidden as error:
+        log.warning("owners of runs can be forged unless deploy/owner-policy.yaml is applied: %s", error.message)
 
 
 async def _apply(client: KubeClient, resource: Resource, wanted: dict[str, Any]) -> None:
