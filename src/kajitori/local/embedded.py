@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
@@ -148,18 +149,25 @@ def _names(settings: EmbeddedSettings) -> tuple[str, ...]:
 
 
 def last_port(folder: Path, server: str) -> int:
-    """The port that a server of this folder had last, so that what was told about it stays true; 0 for none."""
-    try:
-        port = json.loads((folder / PORTS_FILE).read_text()).get(server, 0)
-    except (OSError, ValueError, AttributeError):
-        return 0
+    """The port that a server of this folder had last, so that what was told about it stays true; 0 for none. A copy of
+    the folder has none: the ports are the original's."""
+    port = _known_ports(folder).get(server, 0)
     return port if isinstance(port, int) and 0 < port < 65536 else 0
 
 
 def remember_port(folder: Path, server: str, port: int) -> None:
     """For the next start in this folder."""
+    known = _known_ports(folder)
+    whose = {"path": str(folder.resolve()), "inode": folder.stat().st_ino}
+    write_private(folder / PORTS_FILE, json.dumps({**known, **whose, server: port}).encode())
+
+
+def _known_ports(folder: Path) -> dict[str, Any]:
     try:
         known = json.loads((folder / PORTS_FILE).read_text())
     except (OSError, ValueError):
-        known = {}
-    write_private(folder / PORTS_FILE, json.dumps({**known, server: port}).encode())
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    is_copy = "path" in known and known["path"] != str(folder.resolve()) and known.get("inode") != folder.stat().st_ino
+    return {} if is_copy else known

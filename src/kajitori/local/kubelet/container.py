@@ -24,6 +24,9 @@ from kajitori.local.kubelet.shim import tree
 from kajitori.local.kubelet.shim.cgroups import Cgroup
 
 CGROUPS_FILE = "cgroups.json"
+ORIGIN_FILE = "origin.json"
+"""The container's folder as it was when the container was started: device, inode, and the machine's boot. A copy of the
+folder holds those of the original."""
 MARKER_VARIABLE = "KAJITORI_CONTAINER"
 """In every process of a container: how its processes are found when the shim that was their parent was killed."""
 _SHIM_COMMAND = "import sys; sys.path.append({folder!r}); " + shim.COMMAND_END
@@ -77,12 +80,12 @@ class Launch:
     tty: bool = False
     stdin: bool = False
 
-    def document(self, directory: Path, container_id: str) -> dict[str, Any]:
-        """What its shim is told, as JSON."""
+    def document(self, directory: Path, mark: str) -> dict[str, Any]:
+        """Return what its shim is told, as JSON. All processes of the container carry the mark."""
         return {
             "directory": str(directory),
             "argv": list(self.argv),
-            "environment": {**self.environment, MARKER_VARIABLE: container_id},
+            "environment": {**self.environment, MARKER_VARIABLE: mark},
             "working_dir": self.working_dir,
             "log_path": str(self.log_path),
             "log_max_bytes": self.log_max_bytes,
@@ -122,6 +125,8 @@ class Container:
         """Starts the program. Answers once it runs, or why it does not (`status` is then `failed`)."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.directory / CGROUPS_FILE).write_text(json.dumps([cgroup.as_document() for cgroup in launch.cgroups]))
+        origin = _identity(self.directory)
+        (self.directory / ORIGIN_FILE).write_text(json.dumps(origin))
         launch.log_path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         lock = os.open(self.directory / shim.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         document = os.memfd_create("launch", os.MFD_CLOEXEC)
@@ -129,7 +134,8 @@ class Container:
         try:
             # Held from before the shim exists until it is gone: whoever finds it free knows that nobody is there.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(document, json.dumps(launch.document(self.directory, self.container_id)).encode())
+            mark = _mark(self.container_id, origin)
+            os.write(document, json.dumps(launch.document(self.directory, mark)).encode())
             os.lseek(document, 0, os.SEEK_SET)
             with (self.directory / "shim.err").open("wb") as errors:
                 self._process = subprocess.Popen(  # noqa: ASYNC220 - a vfork, 2 ms
@@ -262,13 +268,36 @@ class Container:
         self.on_ended()
 
     def _kill_leftovers(self) -> None:
-        groups = self.cgroups()
+        """Kill the processes that a killed shim left, and remove their control groups.
+
+        A copy of a data folder names the original's processes and groups: it touches neither.
+        """
+        origin = self._origin()
+        if origin is not None and origin != _identity(self.directory):
+            return
+        # Without an origin this may be a copy, too. Then what a shim still attends to belongs to the original.
+        attended = attended_processes() if origin is None else set()
+        groups = [group for group in self.cgroups() if attended.isdisjoint(group.pids())]
         for group in groups:
             if not group.kill():
                 tree.kill_all(group.pids())
-        tree.kill_all(marked_processes(self.container_id))
+        tree.kill_all(set(marked_processes(self.mark)) - attended)
         for group in groups:
             group.remove()
+
+    @property
+    def mark(self) -> str:
+        """The value that all its processes have in their environment, once it was started."""
+        origin = self._origin()
+        return self.container_id if origin is None else _mark(self.container_id, origin)
+
+    def _origin(self) -> list[Any] | None:
+        """The folder's identity at the start; None for containers that earlier versions of Kajitori started."""
+        try:
+            found = json.loads((self.directory / ORIGIN_FILE).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, list) else None
 
     def _read_state(self) -> ContainerState | None:
         try:
@@ -379,16 +408,39 @@ class Execution:
         self._connection.close()
 
 
-def marked_processes(container_id: str) -> list[int]:
-    """Processes that carry the container's mark in their environment; those of other users can't be looked into."""
-    mark = f"{MARKER_VARIABLE}={container_id}".encode()
+def marked_processes(mark: str) -> list[int]:
+    """Return the processes that carry a container's mark in their environment; those of other users can't be read."""
+    variable = f"{MARKER_VARIABLE}={mark}".encode()
     found = []
     for entry in os.listdir("/proc"):  # noqa: PTH208 - no Path objects for every process of the machine
         if entry.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
+                if variable in file.read().split(b"\0"):
                     found.append(int(entry))
     return found
+
+
+def attended_processes() -> set[int]:
+    """Return the shims that live on this machine, of whatever folder, and all processes below them."""
+    found: set[int] = set()
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if entry.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/cmdline", "rb") as file:
+                words = os.fsdecode(file.read()).split("\0")[:-1]
+                if len(words) > 2 and words[-3].endswith(shim.COMMAND_END):
+                    found.update((int(entry), *tree.descendants(int(entry))))
+    return found
+
+
+def _identity(directory: Path) -> list[Any]:
+    """Device, inode and boot: tell a folder from its copies for as long as the machine is up."""
+    found = directory.stat()
+    return [found.st_dev, found.st_ino, shim.boot_id()]
+
+
+def _mark(container_id: str, origin: Sequence[Any]) -> str:
+    """Names the container's processes: those of a copied folder run under the same id."""
+    return f"{container_id}-{origin[0]:x}-{origin[1]:x}"
 
 
 def _shim_program() -> str:

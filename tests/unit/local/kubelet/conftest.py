@@ -87,7 +87,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         await container.stop(0)
         if container._pidfd is not None:
             await asyncio.wait_for(container.ended.wait(), BOUND_SECONDS)
-        for pid in marked_processes(container.container_id):
+        for pid in marked_processes(container.mark):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 

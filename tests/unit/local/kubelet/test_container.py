@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from kajitori.local.kubelet.container import CommandNotStarted, Container
+from kajitori.local.kubelet.container import ORIGIN_FILE, CommandNotStarted, Container
 from kajitori.local.kubelet.shim import main as shim
 
 from .conftest import BOUND_SECONDS, Bench, alive, until
@@ -263,6 +264,36 @@ async def test_killed_shim_takes_everything_with_it(bench: Bench) -> None:
     assert container.state.lost
     assert container.state.exit_code == 137
     await until(lambda: not alive(away))
+
+
+@pytest.mark.parametrize("earlier_version", [False, True])
+async def test_a_copied_folder_leaves_the_original_alone(bench: Bench, earlier_version: bool) -> None:
+    """The copy's container is lost; the original runs on, and is ended by its own kubelet only."""
+    original = bench.container("original")
+    await original.launch(bench.shell("(setsid sleep 1000 &) ; sleep 1000", name="original"))
+    if earlier_version:
+        (original.directory / ORIGIN_FILE).unlink()
+    shutil.copytree(original.directory, bench.root / "copy", ignore=lambda *_: ["control"])
+    copy = Container(bench.root / "copy", original.container_id)
+    processes = [original.state.shim_pid, *original.pids()]
+    assert len(processes) > 1
+    assert await copy.adopt()
+    await ended(copy)
+    assert copy.state.lost
+    assert all(alive(pid) for pid in processes)
+    assert not original.ended.is_set()
+
+
+async def test_a_copy_that_runs_on_is_not_a_leftover(bench: Bench) -> None:
+    """Both start the next container under the same id; the death of one shim ends its own processes only."""
+    original, copy = (Container(bench.root / name, bench.container().container_id) for name in ("one", "two"))
+    bench.made += [original, copy]
+    await original.launch(bench.shell("sleep 1000", name="one"))
+    await copy.launch(bench.shell("sleep 1000", name="two"))
+    os.kill(copy.state.shim_pid, 9)
+    await ended(copy)
+    assert copy.state.lost
+    assert all(alive(pid) for pid in (original.state.shim_pid, *original.pids()))
 
 
 async def test_reused_pid_is_not_taken_for_the_shim(bench: Bench) -> None:
