@@ -207,7 +207,7 @@ class Planning:
                     self._explain(waiting, shortage, cycle.explainer, freed.get(name, ""), asking.of(name))
 
     def _look_for_outdated(self) -> None:
-        """Has those decided about again for which policy or nodes have changed: policy is asked for each attempt."""
+        """Queue those runs for another decision whose policy or nodes have changed since the last one."""
         version = self._cluster.version
         if version == self._outdated_as_of:
             return

@@ -45,7 +45,7 @@ class ImageName:
 
     @property
     def repository(self) -> str:
-        """Where all of its versions are: `docker.io/library/python`."""
+        """Registry and path, without tag and digest: `docker.io/library/python`."""
         return f"{self.domain}/{self.path}"
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ def full_image_name(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def pattern_in_full(pattern: str) -> tuple[str, ...]:
-    """What a pattern looks for in full names: it is completed as an image would be.
+    """Patterns of full names that a written pattern stands for: it is completed as an image's name would be.
 
     `python:*` is on Docker Hub, since the image `python:3` is; `python` means all of its tags. What begins with a
     wildcard looks for images of any registry.
@@ -105,7 +105,7 @@ def matches(pattern: str, image: ImageName) -> bool:
 
 
 def what_is_wrong_with_pattern(pattern: str) -> str:
-    """Why a pattern can't be meant so; empty where it can."""
+    """Reason for which a pattern is refused; empty if it is a sensible one."""
     name = _without_version(pattern)
     if not pattern or re.search(r"\s", pattern):
         return "a pattern is not empty and has no blanks"

@@ -74,12 +74,12 @@ _POD_NAME = re.compile(r"(.+)-(0|[1-9][0-9]*)-(0|[1-9][0-9]*)")
 
 
 def account_of(owner: str, namespace: str) -> str:
-    """Whose share a run counts against: its owner's, or that of all runs of its namespace which nobody owns."""
+    """The account that a run's usage counts for: its owner's, or one for all runs of its namespace without an owner."""
     return owner or f"{namespace}/"
 
 
 def is_nobodys(account: str) -> bool:
-    """Whether an account is that of runs which nobody owns."""
+    """Whether an account is that of runs without an owner."""
     return account.endswith("/")
 
 

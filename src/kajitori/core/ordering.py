@@ -207,7 +207,7 @@ def rank(queue: Sequence[Candidate], users: Shares, teams: Shares, rules: Rules,
     priority = np.array([c.priority for c in queue], dtype=np.int64)
     user_shares = _shares([c.user for c in queue], users, now)
     team_shares = _shares([c.team for c in queue], teams, now)
-    # Who leaves the owner of his runs out gains nothing by it: they count as all that their namespace had.
+    # Leaving the owner out must not pay: such a run has at least the share of its whole namespace.
     unowned = np.array([is_nobodys(c.user) for c in queue], dtype=bool)
     user_shares = np.where(unowned, np.maximum(user_shares, team_shares), user_shares)
 

@@ -1,8 +1,8 @@
-"""What an API server is asked to enforce of every Run: that its owner is who submitted it, for good.
+"""The admission policy that keeps a Run's owner true: the user who submitted it, unchanged for the Run's whole life.
 
-The board, the share in the queue and the evidence about nodes go by the annotation `kajitori.dev/owner`, and whoever
-may create Runs writes its annotations. So an admission policy holds it to the name that the API server authenticated. A
-Run without it has no owner: it counts as its namespace's.
+The board, the share in the queue and the evidence about nodes use the annotation `kajitori.dev/owner`. Everybody who
+may create Runs can write annotations, so the API server compares this one with the user that it authenticated. A Run
+without the annotation has no owner; its usage counts as its namespace's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def owner_policy() -> Manifest:
 
 
 def owner_policy_binding() -> Manifest:
-    """What puts it in force, in all namespaces."""
+    """The binding that puts the policy in force in all namespaces."""
     return {
         "apiVersion": _API_VERSION,
         "kind": "ValidatingAdmissionPolicyBinding",

@@ -333,8 +333,8 @@ def _size_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
 
 
 def stored_bytes(document: Any) -> int:
-    """How many bytes a document takes as an API server stores it: as JSON, with what HTML would read as a mark written
-    out (`<` as `\\u003c`)."""
+    """Number of bytes that a document takes as an API server stores it: as JSON, in which `<`, `>` and `&` are written
+    as six characters (`\\u003c`)."""
     encoded = msgspec.json.encode(document)
     return len(encoded) + 5 * sum(encoded.count(mark) for mark in (b"<", b">", b"&"))
 

@@ -63,7 +63,7 @@ def type_of(run: RunObject) -> Literal["batch", "service"]:
 
 
 def was_admitted(run: RunObject) -> bool:
-    """Whether the controller has admitted the run before: it had an attempt, or it waits as it is written now."""
+    """Whether the controller has admitted the run before: it had an attempt, or it is queued with its present spec."""
     status = run.status
     if status is None:
         return False

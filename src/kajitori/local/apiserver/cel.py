@@ -23,7 +23,7 @@ class ExpressionError(Exception):
 
 
 class Scope:
-    """What an expression may use."""
+    """Names that an expression may use."""
 
     def __init__(self, given: Sequence[str], variables: Mapping[str, Any] | None = None) -> None:
         """`given`: names whose type is found out when an expression is evaluated. `variables`: the type of each further

@@ -1,4 +1,4 @@
-"""Asking the ValidatingAdmissionPolicies of the cluster about a request (apiserver `plugin/policy/validating`)."""
+"""Evaluation of ValidatingAdmissionPolicies for a request (kube-apiserver's `plugin/policy/validating`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AdmissionPolicies:
         self._compiled: dict[str, tuple[Object, _Policy]] = {}
 
     def check(self, request: AdmissionRequest) -> None:
-        """Ask all policies that are about a request. What they only warn of is added to the request's warnings.
+        """Evaluate all policies that match a request. Warnings are added to the request's.
 
         Raises:
             StatusError: one of them denies it.
@@ -81,7 +81,7 @@ class AdmissionPolicies:
 
 
 class _Question:
-    """What is given to expressions about one request; made when it is needed."""
+    """The values that expressions may use for one request; made when they are needed."""
 
     def __init__(self, request: AdmissionRequest, resource: Resource, view: StoreView) -> None:
         self._request = request
@@ -132,7 +132,7 @@ class _Policy:
     """A policy whose expressions are compiled."""
 
     def __init__(self, spec: Object) -> None:
-        """What can't be compiled any more, since it was stored by another version, fails when it is asked."""
+        """A policy that was stored by another version and no longer compiles fails when it is evaluated."""
         self._ignores_failures = spec.get("failurePolicy") == "Ignore"
         self._conditions: list[tuple[str, Expression]] = []
         self._variables: list[tuple[str, Expression]] = []

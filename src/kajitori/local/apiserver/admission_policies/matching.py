@@ -1,4 +1,4 @@
-"""Which requests a policy, or the binding of one, is about: its `matchConstraints`, its `matchResources`."""
+"""Matching of requests against a policy's `matchConstraints` and a binding's `matchResources`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kajitori.local.apiserver.kinds import Object
 def matched(
     rules: Mapping[str, Any], request: AdmissionRequest, view: StoreView, equivalents: Iterable[Resource]
 ) -> Resource | None:
-    """As which resource a request is one that these rules are about; None where it is none of them.
+    """Return the resource by which the rules match a request; None if they do not match it.
 
     `equivalents`: under which other groups and versions the same objects are served.
     """
