@@ -1,0 +1,47 @@
+"""Thousands of hostile connections, and one person who wants to know what runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+from bench.hostile import closed, memory_mib, metrics
+from bench.platform import kaji_up
+
+CONNECTIONS = 5000
+
+
+def test_people_are_served_while_thousands_of_connections_mean_harm() -> None:
+    """From the same address, too; the server holds a bounded number of them, and little memory for it."""
+    with tempfile.TemporaryDirectory(prefix="kajitori-hostile-") as place:
+        options = ("--no-kubelet", "--nodes", "1")
+        with kaji_up(Path(place), *options) as environment:
+            said = json.loads((Path(place) / "data" / "kaji.json").read_text())
+            server = psutil.Process(said["pid"])
+            before = memory_mib(server)
+            address, port = said["url"].removeprefix("http://").split(":")
+            command = [sys.executable, "-m", "tests.helpers.hostile", address, port, str(CONNECTIONS)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as hostile:
+                try:
+                    assert hostile.stdout is not None
+                    for _ in range(12):  # a line a second, or less often on a busy machine
+                        assert hostile.stdout.readline()
+                    for _ in range(5):
+                        subprocess.run(
+                            [sys.executable, "-m", "kajitori.cli", "ps"],
+                            env=environment,
+                            check=True,
+                            capture_output=True,
+                            timeout=60,
+                        )
+                    figures = metrics(said["url"])
+                    assert memory_mib(server) - before < 150
+                    assert 500 < figures["kajitori_api_unauthenticated_connections"] <= 1024
+                    assert closed(figures) > CONNECTIONS / 2
+                finally:
+                    hostile.kill()
+            assert "bug" not in (Path(place) / "log").read_text()
