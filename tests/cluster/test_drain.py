@@ -12,7 +12,9 @@ from tests.helpers.platform import kubectl_binary
 from tests.helpers.stage import Completed, completed
 from tests.helpers.world import GPUS, World
 
+from kajitori.api.views import nodes_of
 from kajitori.core import names
+from kajitori.core.nodelist import expand
 from kajitori.core.reasons import Phase
 from kajitori.errors import NotFound
 from kajitori.kube.errors import TooManyRequestsError
@@ -60,6 +62,10 @@ async def test_a_services_member_leaves_alone(world: World) -> None:
         )
         await world.until(lambda: all(pod.status.phase == "Running" for pod in world.pods("web")), "it runs")
         assert first.metadata.uid in {pod.metadata.uid for pod in world.pods("web")}
+        run = world.run("web")
+        assert run is not None
+        nodes = [pod.spec.node_name for pod in world.pods("web")]
+        assert expand(nodes_of(world.mirror, run)) == nodes, "both, though the attempt made the second anew"
     finally:
         await drain(world, second.spec.node_name, None)
 

@@ -228,6 +228,18 @@ def member_words(run: View) -> str:
     return f"{present} of {size_words(run)}"
 
 
+def count_words(run: View) -> list[str]:
+    """`3 running`, `1 failed`: members by what became of them. Of a run that has ended, those that still run are being
+    ended, and the rest was."""
+    counts, over = status_of(run).get("members") or {}, is_final(run)
+    still = counts.get("running", 0) + counts.get("pending", 0)
+    parts = [("ending", still)] if over else [(key, counts.get(key, 0)) for key in ("running", "pending")]
+    parts += [(key, counts.get(key, 0)) for key in ("succeeded", "failed")]
+    if over and not is_sweep(run) and status_of(run).get("startedAt"):
+        parts.append(("ended", counts.get("total", 0) - sum(count for _, count in parts)))
+    return [f"{count} {word}" for word, count in parts if count > 0]
+
+
 def is_sweep(run: View) -> bool:
     """Whether its members are independent of each other."""
     return bool((run.get("spec") or {}).get("array"))

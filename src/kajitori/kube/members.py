@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping
 
 from kajitori.core import first_step, names
 from kajitori.core.gang import Member, MemberState
+from kajitori.core.last_words import last_line, last_words
 from kajitori.core.memory import MemberPeak
 from kajitori.core.quantity import parse_memory_bytes, round_memory
 from kajitori.core.reasons import Reason
@@ -274,13 +275,15 @@ def _not_as_root(said: str) -> str:
     return f"its program would run as root, which policy does not allow; name another user (--user 1000): {said}"
 
 
-def _program_message(exit_code: int, last_words: str) -> str:
-    """The exit code, and the last line that the program wrote; no rule, such as mpirun and torchrun end with."""
-    lines = [line for line in last_words.splitlines() if any(map(str.isalnum, line))]
-    said = f": {lines[-1].strip()[:200]}" if lines else ""
+def _program_message(exit_code: int, output: str) -> str:
+    """The exit code, and what the program said about it: its error, or the last line before a signal ended it."""
     if exit_code > 128:
-        return f"killed by signal {exit_code - 128}{said}"
-    return f"exit code {exit_code}{said}"
+        return f"killed by signal {exit_code - 128}{_quoted(last_line(output))}"
+    return f"exit code {exit_code}{_quoted(last_words(output))}"
+
+
+def _quoted(said: str) -> str:
+    return f": {said[:200]}" if said else ""
 
 
 def _why_pending(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, str]:

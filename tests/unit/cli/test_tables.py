@@ -73,6 +73,64 @@ def test_events_go_on_after_a_break() -> None:
     assert [json.loads(line) for line in printed(followed.stdout)] == EVENTS
 
 
+def test_describe_a_moment_after_a_failure() -> None:
+    """Members that were told to end are said to end, not to run; once they have, that they were ended."""
+    counts = {"total": 3, "running": 2, "failed": 1}
+    begun = {"startedAt": "2026-11-21T10:30:00Z", "members": counts}
+    member = {"rank": 0, "attempt": 1, "pod": "gpt-1-0", "node": "gpu-1"}
+    members = [
+        member | {"phase": "Running", "terminating": True},
+        member | {"rank": 1, "phase": "Failed", "terminating": True, "exitCode": 3},
+        member | {"rank": 2, "phase": "Running", "terminating": False},
+    ]
+    events = {"GET /v1/runs/vision/gpt/events": ndjson([])}
+    api = FakeWebApi(
+        [view("gpt", "Restarting", status=begun)],
+        answers={"GET /v1/runs/vision/gpt/members": {"items": members}} | events,
+    )
+    shown = printed(invoke(api, "describe", "gpt").stdout)
+    assert "Members: 3 (2 running, 1 failed)" in shown
+    assert [line.split()[4] for line in shown if "gpt-1-0" in line] == ["Ending", "Failed", "Running"]
+    for left, said in (
+        (counts, "Members: 3 (2 ending, 1 failed)"),
+        ({"total": 3, "failed": 1}, "Members: 3 (1 failed, 2 ended)"),
+    ):
+        api = FakeWebApi([view("gpt", "Failed", status=begun | {"members": left})], answers=events)
+        assert said in printed(invoke(api, "describe", "gpt").stdout)
+    never_began = view("gpt", "Failed", status={"members": {"total": 3}})
+    assert "Members: 3" in printed(invoke(FakeWebApi([never_began], answers=events), "describe", "gpt").stdout)
+
+
+def test_describe_a_sweep() -> None:
+    """Its attempts only count how often some of its members were started: no number of one is shown."""
+    note = {
+        "rank": 7,
+        "attempt": 31,
+        "node": "gpu-7",
+        "reason": "ProgramFailed",
+        "exitCode": 1,
+        "message": "exit code 1",
+    }
+    status = {
+        "attempt": {"number": 56, "nodes": "gpu-1"},
+        "members": {"total": 100, "running": 2, "succeeded": 40, "failed": 1},
+        "notable": [note],
+        "memory": {"peakBytes": 2**30, "limitBytes": 2**31, "rank": 7, "attempt": 31, "node": "gpu-7"},
+    }
+    swept = view("gpt", "Running", spec={"array": "0-99%2"}, status=status, nodes="gpu-[1,7]")
+    api = FakeWebApi([swept], answers={"GET /v1/runs/vision/gpt/events": ndjson([])})
+    shown = printed(invoke(api, "describe", "gpt").stdout)
+    assert not [line for line in shown if "ttempt" in line or "56" in line or "31" in line]
+    assert "Nodes      gpu-[1,7]" in shown
+    assert "Memory     peak 1Gi of 2Gi (member 7) on gpu-7" in shown
+    assert "Members: 100 (2 running, 40 succeeded, 1 failed)" in shown
+    where = shown.index("Worth a look")
+    assert [line.split()[:4] for line in shown[where + 1 : where + 3]] == [
+        ["INDEX", "NODE", "REASON", "EXIT"],
+        ["7", "gpu-7", "ProgramFailed", "1"],
+    ]
+
+
 def test_describe() -> None:
     """A page in sections: state, what was asked for in Docker's words, members, findings, events."""
     run = view(

@@ -254,6 +254,18 @@ def test_a_lost_status_of_a_run_that_succeeded_is_found_again() -> None:
     assert NeedsNodes in kinds(unsure) and unsure.status.attempts == 2
 
 
+@pytest.mark.parametrize("kind", ["batch", "service"])
+def test_members_of_a_run_that_has_ended_count_until_they_end(kind: Any) -> None:
+    """Who failed and who succeeded stays as it was then; nobody is said to run for ever."""
+    counts = MemberCounts(total=4, running=3, failed=1)
+    over = replace(run(type=kind, replicas=4, phase=Phase.FAILED, members=counts, finished_at="2026-11-21T12:00:00Z"))
+    going = [member(0, terminating=True), failed(1), member(2, PENDING), member(3, node_ready=False)]
+    answer = step(over, *going)
+    assert answer.status.members == MemberCounts(total=4, running=1, pending=1, failed=1)
+    ended = step(after(over, answer), failed(0), failed(1), failed(2))
+    assert ended.status.members == MemberCounts(total=4, failed=1)
+
+
 def test_what_is_left_of_earlier_attempts_goes_once_the_next_exists() -> None:
     second = run(phase=Phase.STARTING, created=False)
     second.status.attempt = Attempt(number=2, nodes="n[0-1]", planned_at="2026-11-21T12:00:00Z")

@@ -91,7 +91,7 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
             ("Ended", _ago(words.age(status.get("finishedAt"), now))),
             ("Restarts", restarts),
             ("Interrupted", _setback(status.get("setback") or {}, now)),
-            ("Last attempt" if is_queued else "Attempt", str(attempt.get("number") or "")),
+            ("Last attempt" if is_queued else "Attempt", _number(attempt, words.is_sweep(view))),
             ("Last nodes" if is_queued else "Nodes", words.node_words(view)),
             ("Avoids", first_few([f"{node} ({count} failures)" for node, count in _avoided(status).items()])),
             ("GPUs", words.gpu_words(view)),
@@ -112,6 +112,11 @@ def _setback(setback: Mapping[str, Any], now: datetime) -> str:
     return f"{_ago(words.age(setback.get('at'), now))}, attempt {setback.get('attempt', 0)}: {why}"
 
 
+def _number(attempt: Mapping[str, Any], is_sweep: bool) -> str:
+    """The number of an attempt; none of a sweep's, which only counts how often some of its members were started."""
+    return "" if is_sweep else str(attempt.get("number") or "")
+
+
 def _network(status: Mapping[str, Any]) -> str:
     """Who may reach it and where it may go, where that is restricted."""
     found = {each.get("code"): each.get("message", "") for each in status.get("findings") or ()}
@@ -126,7 +131,8 @@ def _peak(view: dict[str, Any], now: datetime) -> str:
     memory = words.status_of(view).get("memory") or {}
     if not words.peak_words(view):
         return ""
-    parts = [f"peak {words.peak_words(view)} in attempt {memory.get('attempt', 0)} on {memory.get('node', '')}"]
+    attempt = "" if words.is_sweep(view) else f" in attempt {memory.get('attempt', 0)}"
+    parts = [f"peak {words.peak_words(view)}{attempt} on {memory.get('node', '')}"]
     if memory.get("at"):
         parts[0] += f", {_ago(words.age(memory['at'], now))}"
     if memory.get("totalBytes", 0) > memory["peakBytes"]:
@@ -148,7 +154,7 @@ def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
 
     status = words.status_of(view)
     counts = status.get("members") or {}
-    parts = [f"{counts[key]} {key}" for key in ("running", "pending", "succeeded", "failed") if counts.get(key)]
+    parts = words.count_words(view)
     size, there = words.size_words(view), words.members_there(view)
     total = f"{there} of {size}" if size else str(counts.get("total", 0))
     heading(f"Members: {total}{' (' + ', '.join(parts) + ')' if parts else ''}")
@@ -159,12 +165,15 @@ def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     notable = status.get("notable") or ()
     if notable:
         heading("Worth a look")
-    columns = [Column("RANK", right=True), Column("ATTEMPT", right=True), Column("NODE"), Column("REASON")]
-    columns += [Column("EXIT", right=True), Column("SINCE"), Column("MESSAGE", flexible=True)]
+    is_sweep = words.is_sweep(view)
+    columns = [Column("INDEX" if is_sweep else "RANK", right=True)]
+    columns += [] if is_sweep else [Column("ATTEMPT", right=True)]
+    columns += [Column("NODE"), Column("REASON"), Column("EXIT", right=True), Column("SINCE")]
+    columns += [Column("MESSAGE", flexible=True)]
     rows = [
         [
             str(each.get("rank", "")),
-            str(each.get("attempt") or ""),
+            *(() if is_sweep else (str(each.get("attempt") or ""),)),
             str(each.get("node") or ""),
             str(each.get("reason") or ""),
             "" if each.get("exitCode") is None else str(each["exitCode"]),
@@ -191,7 +200,7 @@ def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
             str(each.get("attempt") or ""),
             each.get("pod") or "",
             each.get("node") or "",
-            each.get("phase") or "",
+            _state(each),
             each.get("address") or "",
             age(each.get("startedAt"), cli.now()),
             ": ".join(filter(None, (each.get("reason"), each.get("message")))),
@@ -200,6 +209,12 @@ def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     ]
     if rows:
         print_table(cli, columns, rows, indent=2)
+
+
+def _state(member: Mapping[str, Any]) -> str:
+    """`Running`, `Failed`; `Ending` from the moment on that it was told to end until it has."""
+    phase = str(member.get("phase") or "")
+    return "Ending" if member.get("terminating") and phase in ("Pending", "Running") else phase
 
 
 def _findings(view: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from kajitori.core.gang.service import service_step
 from kajitori.core.gang.sweep import resumed, sweep_is_over, sweep_step
 from kajitori.core.gang.types import DeleteMembers, Member, MemberState, Release, Remove, Run, Step
 from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, RunStatus
+from kajitori.core.status import Attempt, MemberCounts, RunStatus
 from kajitori.core.times import format_time, parse_time
 
 
@@ -48,6 +48,7 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
         if status.reason is Reason.STATUS_DAMAGED:  # its Pods know how far it had come: no number comes twice (rule 1)
             status.attempts = max([status.attempts, *(member.attempt for member in members)])
         if run.resumes <= status.resumes or run.stopped:
+            status.members = _left_over(status.members, members)
             if run.sweep is not None and status.reason is not Reason.STATUS_DAMAGED:
                 return _until_removed(run, sweep_is_over(run, run.sweep, status, members), now)
             return _until_removed(run, _tidy(run, status, members), now)
@@ -106,6 +107,16 @@ def _delete(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
 def _tidy(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
     """A finished run's Pods stay, to be read; those that still run are ended."""
     return Step(status, end_members(members, run.limits.restart_grace_seconds))
+
+
+def _left_over(counts: MemberCounts, members: Sequence[Member]) -> MemberCounts:
+    """The counts of a run that has ended: how many failed and succeeded stays as it was then, those that are still to
+    end are counted as long as they do. Without a total nothing was counted."""
+    if not counts.total:
+        return counts
+    alive = [member.state for member in members if member.blocks_restart]
+    running = alive.count(MemberState.RUNNING)
+    return msgspec.structs.replace(counts, running=running, pending=len(alive) - running)
 
 
 def _until_removed(run: Run, step: Step, now: datetime) -> Step:
