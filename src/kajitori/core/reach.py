@@ -78,6 +78,10 @@ def reach_faults(
     if host_network and not _chosen(policy, asked, most).is_open:
         message = "members on the network of their node cannot be kept from anything there"
         yield Fault("spec.hostNetwork", message, "true", "leave hostNetwork out", "HostNetwork")
+    if not policy.network.enforced and (asked.sources == [] or asked.targets == []):
+        message = "nothing on this cluster keeps members apart: they could reach everything, and everybody them"
+        hint = "leave --network none out, or run it on a cluster whose network plugin enforces NetworkPolicies"
+        yield Fault("spec.network", message, "none", hint, "NotEnforced")
     targets = reach_of(asked, policy).targets
     if first_step and targets is not None and not policy.network.always.targets and not _server_is_known(policy):
         message = f"members begin by asking {policy.start.server}, whose addresses policy does not know"

@@ -284,7 +284,7 @@ def test_the_node_s_own_network_cannot_be_restricted() -> None:
 def test_where_nobody_enforces_it_is_told() -> None:
     """As on the cluster of `kaji up`; without restrictions there is nothing to tell."""
     policy = on_own_cluster(parse_policy({}), "kajitori:1", "http://127.0.0.1:1")
-    assert "NetworkNotEnforced" in codes(decided({"network": {"to": []}}, policy))
+    assert "NetworkNotEnforced" in codes(decided({"network": {"to": ["internal"]}}, policy))
     assert "NetworkNotEnforced" not in codes(decided({}, policy))
 
 
@@ -329,3 +329,12 @@ def test_resolvers_are_not_every_pod() -> None:
         == "dns"
     )
     assert decided({"network": {"to": [f"10.0.{n}.0/24" for n in range(64)]}}).network is not None
+
+
+@pytest.mark.parametrize("network", [{"from": [], "to": []}, {"to": []}, {"from": []}])
+def test_isolation_that_nothing_enforces_is_refused(network: Rules) -> None:
+    """A program that was to be cut off would reach everything; other restrictions get a note."""
+    not_enforced = {"network": {"enforced": False}, "traffic": CLASSES}
+    assert {fault.code for fault in refused({"network": network}, not_enforced).values()} == {"NotEnforced"}
+    decided({"network": network}, {"traffic": CLASSES})
+    decided({"network": {"to": ["internal"]}}, not_enforced)

@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from kajitori.local.apiserver.kinds import Kind, KindRegistry, Object
 from kajitori.local.apiserver.status import StatusError
 
+LEFT_OUT = {
+    "": frozenset({"replicationcontrollers"}),
+    "apps": frozenset({"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"}),
+    "autoscaling": frozenset({"horizontalpodautoscalers"}),
+    "batch": frozenset({"cronjobs", "jobs"}),
+    "networking.k8s.io": frozenset({"ingressclasses", "ingresses"}),
+    "rbac.authorization.k8s.io": frozenset({"clusterrolebindings", "clusterroles", "rolebindings", "roles"}),
+}
+"""Kinds of Kubernetes that no controller and no authorizer would act on here, by their API group."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -39,6 +49,9 @@ def find_target(registry: KindRegistry, path: str) -> Target | None:
     nodes = registry.find(group, version, rest[0]) if rest[0] == "nodes" and len(rest) > 3 else None
     if nodes is not None and not group and rest[2] == "proxy":
         return Target(nodes, name=rest[1], subresource="proxy", below="/".join(rest[3:]))
+    plural = next(iter(rest[2:] if rest[0] == "namespaces" and len(rest) > 2 else rest), "")
+    if plural in LEFT_OUT.get(group, ()):
+        raise StatusError.not_served(plural, group)
     if is_built_in(registry, group):
         raise StatusError.unknown_path()
     of_object = rest[:4] if rest[0] == "namespaces" else rest[:2]

@@ -80,6 +80,17 @@ class StatusError(Exception):
         return cls(404, "NotFound", "the server could not find the requested resource", details={})
 
     @classmethod
+    def not_served(cls, plural: str, group: str) -> StatusError:
+        """404: Kubernetes has the resource, this server leaves it out."""
+        what = f"{plural}.{group}" if group else plural
+        why = (
+            "its one user is the administrator"
+            if group == "rbac.authorization.k8s.io"
+            else "nothing here would act on them; `kaji run` starts programs, and with `--type service` keeps them up"
+        )
+        return cls(404, "NotFound", f"the embedded API server of kaji up does not serve {what}: {why}", details={})
+
+    @classmethod
     def method_not_allowed(cls) -> StatusError:
         """405: the resource is served, the verb is not."""
         text = "the server does not allow this method on the requested resource"

@@ -441,3 +441,18 @@ async def test_a_second_start_finds_everything(tmp_path: Path) -> None:
         assert int(later.version) > int(made.version)
         async with api.watch(MAPS, resourceVersion=made.version) as events:
             assert (await events.next())["object"]["code"] == 410
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/apis/apps/v1/namespaces/default/deployments", "nothing here would act on them"),
+        ("/apis/apps/v1/daemonsets", "nothing here would act on them"),
+        ("/apis/batch/v1/namespaces/default/jobs/a", "nothing here would act on them"),
+        ("/apis/rbac.authorization.k8s.io/v1/clusterroles/a", "its one user is the administrator"),
+    ],
+)
+async def test_kinds_that_are_left_out_are_refused_with_a_reason(api: EmbeddedApiServer, path: str, why: str) -> None:
+    answer = await api.call("GET", path)
+    assert (answer.code, answer.body["reason"]) == (404, "NotFound")
+    assert "does not serve" in answer.body["message"] and why in answer.body["message"]
