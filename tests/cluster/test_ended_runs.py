@@ -62,4 +62,4 @@ async def test_killing_cuts_a_long_grace_short(world: World, deleted: bool) -> N
     else:
         await world.reaches("bert", Phase.STOPPED)
     assert time.monotonic() - began < 20
-    assert world.pods("bert") == []
+    await world.until(lambda: not world.pods("bert"), "its Pods are gone")
