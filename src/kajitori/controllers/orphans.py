@@ -39,6 +39,8 @@ class Orphans:
         run = self._mirror.runs.get((namespace, member.run))
         if run is not None and run.metadata.uid == uid:
             return None
+        if any(each.metadata.uid == uid for each in self._mirror.runs.values()):
+            return None  # it names a Run of another namespace: whoever wrote that is a stranger, and left alone
         key = (namespace, uid)
         self._names[key] = member.run
         return key

@@ -67,6 +67,11 @@ def test_what_is_none(seen: Pod) -> None:
     assert not list(orphans)
 
 
+def test_a_pod_that_names_a_run_of_another_namespace_is_none() -> None:
+    """Nobody but its maker wrote that; the garbage collector of Kubernetes may remove it, we leave it alone."""
+    assert World("uid-1").orphans.note(pod(namespace="mallory")) is None
+
+
 def test_a_pod_of_a_run_that_is_shown_is_none() -> None:
     assert World("uid-1").orphans.note(pod()) is None
 
