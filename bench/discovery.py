@@ -192,6 +192,8 @@ def web_api(kubeconfig: Path, folder: Path, *more: str) -> Iterator[tuple[str, p
     """`kaji server`; its address, and its process."""
     (folder / "policy.yaml").write_text("{}\n")
     options = ("--kubeconfig", str(kubeconfig), "--policy", str(folder / "policy.yaml"), "--port", "0", *more)
+    for limit in ("connections", "unauthenticated"):  # all members have one address here
+        options += ("--limit", f"{limit}-per-address=0")
     command = [sys.executable, "-m", "kajitori.cli", "server", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
