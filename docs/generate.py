@@ -27,6 +27,7 @@ from kajitori.cli.app import SECTIONS, kaji
 from kajitori.cli.borrowed_options import DOCKER, SLURM
 from kajitori.cli.other_words import WORDS
 from kajitori.core.crd import custom_resource_definition
+from kajitori.core.manifests import priority_class
 from kajitori.core.names import API_VERSION, KIND
 from kajitori.core.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.policy_docs import networks_reference, policy_reference
@@ -42,6 +43,11 @@ REFERENCE = Path(__file__).resolve().parent / "reference"
 DEPLOY = REFERENCE.parent.parent / "deploy"
 _WIDTH = 100
 _MADE_MANIFEST = "# Made by docs/generate.py (make docs); edits here are lost."
+_DEFINITION = """# What a cluster has to know before there can be runs: the resource `runs.kajitori.dev`, and the
+# PriorityClass of their Pods. Apply it, and owner-policy.yaml, with each new version before the parts.
+#
+#   kubectl apply --server-side -f deploy/definition.yaml -f deploy/owner-policy.yaml
+"""
 _OWNER_POLICY = """\
 # Nobody submits a run in the name of another: the API server holds the annotation kajitori.dev/owner to the user that
 # it authenticated, and keeps it. Needs Kubernetes 1.30. `kajitori-installer` applies the same.
@@ -66,7 +72,11 @@ def manifests() -> dict[str, str]:
     """Every generated manifest by its file name."""
     documents = (owner_policy(), owner_policy_binding())
     text = yaml.safe_dump_all(documents, sort_keys=False, width=120)
-    return {"owner-policy.yaml": f"{_MADE_MANIFEST}\n{_OWNER_POLICY}{text}"}
+    installed = yaml.safe_dump_all((priority_class(), custom_resource_definition()), sort_keys=False, width=120)
+    return {
+        "owner-policy.yaml": f"{_MADE_MANIFEST}\n{_OWNER_POLICY}{text}",
+        "definition.yaml": f"{_MADE_MANIFEST}\n{_DEFINITION}{installed}",
+    }
 
 
 def cli_page() -> str:

@@ -43,7 +43,7 @@ async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None
         await _apply(client, CUSTOM_RESOURCES, definition)
     except Forbidden as error:
         if await _is_served(client):
-            log.info("what Kajitori needs in the cluster is taken as it is: %s", error.message)
+            log.debug("what was installed before is used: %s", error.message)
             return
         raise Forbidden(
             f"Kajitori is not installed in this cluster, and with these credentials it cannot be: {error.message}",

@@ -1,0 +1,75 @@
+"""deploy/Dockerfile, the image of Kajitori's own parts; what else keeps these parts to themselves in a cluster."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy"
+DOCKERFILES = {"parts": DEPLOY / "Dockerfile", "members": DEPLOY / "image" / "Dockerfile"}
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all((DEPLOY / name).read_text()) if each]
+
+
+def pod_of(name: str) -> dict[str, Any]:
+    (found,) = [each for each in documents(name) if each["kind"] in ("Deployment", "DaemonSet")]
+    template: dict[str, Any] = found["spec"]["template"]
+    return template
+
+
+@pytest.mark.parametrize("image", DOCKERFILES)
+def test_an_image_is_built_from_hashes_and_runs_as_nobody(image: str) -> None:
+    """Its base is an argument, so that it can be pinned by digest; what it copies is there."""
+    text = DOCKERFILES[image].read_text().replace("\\\n", " ")
+    assert set(re.findall(r"^FROM (\S+)", text, re.M)) == {"${PYTHON}"}
+    assert "PYTHON=python@sha256:" in text
+    assert "--require-hashes" in text
+    user = re.findall(r"^USER (\d+):(\d+)", text, re.M)[-1]
+    assert "0" not in user
+    for line in re.findall(r"^COPY (.*)", text, re.M):
+        for source in [] if line.startswith("--from") else line.split()[:-1]:
+            assert (ROOT / source).exists(), source
+
+
+def test_each_image_is_built_under_the_name_that_the_manifests_use() -> None:
+    """The members' under its own, not under that of the parts."""
+    tag = re.compile(r"-t registry\.example\.org/(\S+)")
+    found = {image: match[1] for image, path in DOCKERFILES.items() if (match := tag.search(path.read_text()))}
+    (policy,) = documents("policy.yaml")
+    assert found["members"] == yaml.safe_load(policy["data"]["policy.yaml"])["start"]["image"]
+    for name in ("server.yaml", "controller.yaml", "relay.yaml", "agent.yaml"):
+        assert {each["image"] for each in pod_of(name)["spec"]["containers"]} == {found["parts"]}
+
+
+def test_what_a_member_starts_with_is_locked_as_all_else_is() -> None:
+    """One dependency, with the hashes of requirements.lock."""
+    lines = (DEPLOY / "image" / "requirements.txt").read_text().splitlines()
+    assert len([line for line in lines if not line.startswith(" ")]) == 1 < len(lines)
+    assert "\n".join(lines) in (ROOT / "requirements.lock").read_text()
+
+
+def test_only_ports_that_are_served_can_be_reached() -> None:
+    """Of each part its own; anything else in the namespace is closed."""
+    policies = {each["metadata"]["name"]: each["spec"] for each in documents("networkpolicies.yaml")}
+    assert policies.pop("kajitori-default") == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    for part in ("server", "controller", "relay"):
+        spec, pod = policies.pop(f"kajitori-{part}"), pod_of(f"{part}.yaml")
+        assert spec["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        open_ports = {port["port"] for rule in spec["ingress"] for port in rule["ports"]}
+        (container,) = pod["spec"]["containers"]
+        assert open_ports == {port["containerPort"] for port in container["ports"]}
+    assert not policies
+
+
+@pytest.mark.parametrize("part", ["server", "controller", "relay"])
+def test_a_part_is_probed(part: str) -> None:
+    (container,) = pod_of(f"{part}.yaml")["spec"]["containers"]
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["port"] in {port["name"] for port in container["ports"]}
