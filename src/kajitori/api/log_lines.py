@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from kajitori.core import log_notices
+
 STAMP_BYTES = 31
 """A time and the blank after it: RFC 3339 in UTC with nine digits, so that order as text is order in time."""
-UNKNOWN_TIME = b"0001-01-01T00:00:00.000000000Z"
-"""Of a line without a time, as kubelets send where they could not read a log, before any with one."""
+UNKNOWN_TIME = log_notices.UNKNOWN_TIME.encode()
+"""Of a line without a time, as kubelets send where they could not read a log."""
 LINE_LIMIT_BYTES = 256 * 1024
 """A longer line is handed on in parts, so that a program that prints no line ends costs no memory."""
 LONGEST_STAMP_BYTES = 48

@@ -288,12 +288,11 @@ class MemberLog:
             missed_ones = [missed for missed in missed_ones if missed in there]
         for missed in missed_ones:
             was_read = missed == self._last_opened and bool(self._position.time)
-            found = False
-            async for batch in self._kept_since(missed):
-                found = True
-                yield batch
-            if was_read and not found:
+            batches = await self._kept_since(missed)
+            if was_read and batches is None:
                 yield self._notice(log_notices.lost_with_pod(self.rank, missed))
+            for batch in batches or ():
+                yield batch
             if (end := self._end_of_line(missed)) is not None:
                 yield end
             self._finish(missed)
@@ -301,29 +300,31 @@ class MemberLog:
     async def _last_words(self, opened: _Opened) -> AsyncGenerator[Batch]:
         """What a member said after its connection broke off, of which its Pod is gone: as it was kept, or that it is
         lost. What is said while a member ends is kept a moment after it has ended."""
+        batches: list[Batch] | None = None
         for pause in (0.0, LAST_WORDS_SECONDS):
             await asyncio.sleep(pause)
-            found = False
-            async for batch in self._kept_since(opened.attempt):
-                found = True
-                yield batch
-            if found:
-                return
-        yield self._notice(log_notices.lost_with_node(self.rank, opened.attempt, opened.pod.spec.node_name))
+            batches = await self._kept_since(opened.attempt)
+            if batches:
+                break
+        if batches is None:
+            yield self._notice(log_notices.lost_with_node(self.rank, opened.attempt, opened.pod.spec.node_name))
+        for batch in batches or ():
+            yield batch
 
-    async def _kept_since(self, attempt: int) -> AsyncGenerator[Batch]:
-        """What was kept of an attempt's log and not read yet; nothing where nothing was."""
+    async def _kept_since(self, attempt: int) -> list[Batch] | None:
+        """What was kept of an attempt's log and not read yet; None if nothing of it was kept."""
         text = await self._kept.read_if_any(attempt)
+        if not text:
+            return None
         if attempt != self._last_opened:
             text = self._asked_for(text)
         unread = Resumption(self._position)
         part = unread.fresh(Text(text))
-        if not part.text:
-            return
-        if unread.lost:
-            yield self._notice(log_notices.only_end_kept(self.rank, attempt))
-        self._position = self._position.after(part)
-        yield Batch(attempt, part, self._position)
+        batches = [self._notice(log_notices.missing_before_end(self.rank, attempt))] if unread.lost else []
+        if part.text:
+            self._position = self._position.after(part)
+            batches.append(Batch(attempt, part, self._position))
+        return batches
 
     # ------------------------------------------------------------------------------------------ one connection
 
@@ -342,9 +343,11 @@ class MemberLog:
                 since_time=max(stamps)[:19].decode() + "Z" if stamps else "",
                 timestamps=self._request.timestamps,
             )
-        except NotFound:
+        except NotFound as error:
             if not self._request.follow:
                 raise
+            if not self._pods.is_gone(pod):  # its kubelet may have been started again, and not know it yet
+                raise Unavailable(error.message) from error
             self._finish(attempt_of(pod))
             return None
         except InvalidError as error:

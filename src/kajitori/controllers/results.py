@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from kajitori.controllers.attempts import delete_member
+from kajitori.controllers.attempts import delete_member, whose
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.workqueue import Key
 from kajitori.core.gang import DeleteMember, Member, MemberState
@@ -47,9 +47,17 @@ class ResultKeeper:
         """By the Pod's UID."""
 
     def take_away(
-        self, run: RunObject, actions: Sequence[DeleteMember], seen: Sequence[tuple[Pod, Member]], rules: Sweeps
+        self,
+        run: RunObject,
+        actions: Sequence[DeleteMember],
+        seen: Sequence[tuple[Pod, Member]],
+        rules: Sweeps,
+        keep_within_seconds: int,
     ) -> None:
-        """Begins to take away these Pods, of those that are seen; those that are being taken away are left alone."""
+        """Begins to take away these Pods, of those that are seen; those that are being taken away are left alone.
+
+        `keep_within_seconds` is how long each waits for its log to be kept.
+        """
         by_uid = {pod.metadata.uid: (pod, member) for pod, member in seen}
         ledger = Ledger.of(run.status.sweep if run.status is not None else None)
         for action in actions:
@@ -58,7 +66,9 @@ class ResultKeeper:
             pod, member = by_uid[action.uid]
             is_its_end = member.is_over and ledger.has_ended(member.rank)
             restarts = ledger.restarts.get(member.rank, 0) if is_its_end else None
-            self._under_way[action.uid] = asyncio.create_task(self._one(run, action, pod, member, restarts, rules))
+            self._under_way[action.uid] = asyncio.create_task(
+                self._one(run, action, pod, member, restarts, rules, keep_within_seconds)
+            )
 
     async def succeeded(self, namespace: str, run_uid: str) -> set[int]:
         """Of a run's members, those that are known to have succeeded; nobody without a store."""
@@ -80,14 +90,20 @@ class ResultKeeper:
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
 
     async def _one(
-        self, run: RunObject, action: DeleteMember, pod: Pod, member: Member, restarts: int | None, rules: Sweeps
+        self,
+        run: RunObject,
+        action: DeleteMember,
+        pod: Pod,
+        member: Member,
+        restarts: int | None,
+        rules: Sweeps,
+        within_seconds: int,
     ) -> None:
-        meta = run.metadata
+        meta, size = run.metadata, rules.per_member_bytes
         try:
+            if self._logs is not None and _is_wanted(member, rules):
+                await self._logs.keep_ended(whose(run), member, size_bytes=size, within_seconds=within_seconds)
             async with self._slots:
-                if self._logs is not None and _is_wanted(member, rules):
-                    size = rules.per_member_bytes
-                    await self._logs.keep(meta.namespace, meta.uid, [member], size_bytes=size, grace_seconds=0)
                 if self._results is not None and restarts is not None:
                     await self._results.keep(meta.namespace, meta.uid, result_of(pod, member, restarts))
                 await delete_member(self._client, run, action)
@@ -100,6 +116,6 @@ class ResultKeeper:
 
 def _is_wanted(member: Member, rules: Sweeps) -> bool:
     """Whether the end of its log is kept. Who has no exit code has said nothing."""
-    if rules.keep_logs == "none" or not member.is_over or not member.node_ready or not member.started_at:
+    if rules.keep_logs == "none" or not member.is_over or not member.started_at:
         return False
-    return rules.keep_logs == "all" or member.state is MemberState.FAILED
+    return member.state is MemberState.FAILED or (rules.keep_logs == "all" and member.node_ready)

@@ -37,6 +37,7 @@ from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang, names
 from kajitori.core.budgets import budget_spec
 from kajitori.core.decide import Decision
+from kajitori.core.kept_logs import without
 from kajitori.core.reasons import Phase
 from kajitori.core.run import RunSpec
 from kajitori.core.status import RunStatus
@@ -88,7 +89,6 @@ class RunController:
         self._now = now = now or mirror.now
         self._silence = Silence(mirror, now, node_patience)
         self._events = EventRecorder(client, names.MANAGED_BY, clock=now)
-        self._logs = LogKeeper(client, kept_logs) if kept_logs is not None else None
         self._code = code
         self._budgets = BudgetKeeper(client)
         self._networks = NetworkKeeper(client, self._note_network)
@@ -97,6 +97,9 @@ class RunController:
         self._provisioning = Provisioning(client, cluster, self._note_request)
         self._health = HealthKeeper(client, mirror, cluster, self._events, now)
         self._work = WorkQueue(now, self._note_done)
+        self._logs: LogKeeper | None = None
+        if kept_logs is not None:
+            self._logs = LogKeeper(client, kept_logs, events=self._events, metrics=metrics, wake=self._work.wake)
         self._statuses = Statuses(client, mirror, self._events, now, metrics)
         self._key = SigningKey(client, namespace, mirror.believe)
         self._starter = Starter(
@@ -314,7 +317,8 @@ class RunController:
         """Begins to keep what members of a sweep said that have ended, and to take their Pods away; the other steps."""
         over = {pod.metadata.uid for pod, member in seen if member.is_over}
         ended = [act for act in step.actions if isinstance(act, gang.DeleteMember) and act.uid in over]
-        self._results.take_away(run, ended, seen, self._cluster.policy.sweeps)
+        policy = self._cluster.policy
+        self._results.take_away(run, ended, seen, policy.sweeps, policy.logs.keep_within_seconds)
         return replace(step, actions=tuple(act for act in step.actions if act not in ended))
 
     async def _put_right(self, run: RunObject, pod: Pod) -> None:
@@ -376,11 +380,13 @@ class RunController:
             self._work.wake_at(key, step.wake_at)
         if not waits:
             self._planning.leave(key)
-        if self._logs is not None and step.actions and not admitted.life.deleting:
-            meta, rules = run.metadata, self._cluster.policy.logs
-            alone = admitted.life.sweep is not None
-            await self._logs.before(meta.namespace, meta.uid, step.actions, members, rules, of_sweep=alone)  # rule 11
-        for action in step.actions:
+        actions = step.actions
+        if self._logs is not None and not admitted.life.deleting:
+            actions = (*actions, *self._logs.due(whose(run)))
+            rules, alone = self._cluster.policy.logs, admitted.life.sweep is not None
+            left = await self._logs.before(whose(run), actions, members, rules, of_sweep=alone)  # rule 11
+            actions = without(actions, members, left)
+        for action in actions:
             match action:
                 case gang.NeedsNodes():
                     self._planning.add(key, run, admitted, step.status, action, version)

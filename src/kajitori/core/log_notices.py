@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+UNKNOWN_TIME = "0001-01-01T00:00:00.000000000Z"
+"""In the place of a line's time, before all times that lines have."""
+
 _ROTATED = "were dropped by the node's log rotation"
 
 
@@ -30,9 +33,14 @@ def lost_with_pod(rank: int, attempt: int) -> str:
     return f"kaji: what rank {rank} said last in attempt {attempt} is lost, with its Pod"
 
 
-def only_end_kept(rank: int, attempt: int) -> str:
+def missing_before_end(rank: int, attempt: int) -> str:
     """A Pod went, and its log was longer than what is kept of one."""
     return f"kaji: some of what rank {rank} said in attempt {attempt} is missing here: only the end of its log was kept"
+
+
+def only_end_kept(size_bytes: int) -> str:
+    """A log was longer than what is kept of one."""
+    return f"kaji: the last {size_words(size_bytes)} of this log were kept when its Pod went (policy: logs.perMember)"
 
 
 def size_words(size_bytes: int) -> str:

@@ -57,11 +57,16 @@ class Logs(Document):
     """What is kept of what members said once their Pods are gone, for as long as their run exists."""
 
     members: int = Field(default=16, ge=0, le=1000)
-    """Of how many members of one attempt: rank 0, then those that failed, the lowest ranks first. 0 keeps nothing."""
+    """Of how many members of one attempt: rank 0, then those that failed, then the others, the lowest ranks first. 0
+    keeps nothing."""
     per_member_bytes: Memory = Field(default=2**20, alias="perMember")
     """The end of each log, in whole lines."""
     attempts: int = Field(default=10, ge=1, le=1000)
     """Of how many attempts of a run, the latest."""
+    keep_within_seconds: DurationAboveZero = Field(default=600, alias="keepWithin")
+    """How long the Pod of a member that has ended is left where it is while its node or the store does not answer, so
+    that its log can still be kept. It holds no resources, and nothing waits for it. Then the log is given up: events of
+    the run (LogLost) and the metric kajitori_controller_logs_lost_total say so."""
     keep_for_seconds: DurationAboveZero = Field(default=30 * 86400, alias="keepFor")
     """A log that is older goes, though its run is still there."""
     namespace_bytes: Memory | None = Field(default=10 * 2**30, alias="perNamespace")

@@ -22,6 +22,8 @@ ATTEMPTS = "kajitori_controller_attempts_total"
 FAILURES = "kajitori_controller_failures_total"
 RUNS_ENDED = "kajitori_controller_runs_ended_total"
 PREEMPTIONS = "kajitori_controller_preemptions_total"
+LOGS_WAITING = "kajitori_controller_logs_waiting"
+LOGS_LOST = "kajitori_controller_logs_lost_total"
 WRITE_ERRORS = "kajitori_controller_write_errors_total"
 REQUESTS_AT_A_TIME = "kajitori_controller_requests_at_a_time"
 MIRROR_AGE_SECONDS = "kajitori_mirror_age_seconds"
@@ -74,6 +76,16 @@ class ControllerMetrics:
             PREEMPTIONS,
             "Runs that were told to give way, because another has a higher priority or a guarantee.",
             ("cause",),
+            registry=registry,
+        )
+        self.logs_waiting = Gauge(
+            LOGS_WAITING,
+            "Members that have ended whose logs are being kept; their Pods stay until then.",
+            registry=registry,
+        )
+        self.logs_lost = Counter(
+            LOGS_LOST,
+            "Logs of members that were given up, because a node or the store did not answer in time.",
             registry=registry,
         )
         self.write_errors = Counter(

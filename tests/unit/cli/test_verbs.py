@@ -406,8 +406,8 @@ def test_whose_log_is_gone_is_said(status: dict[str, Any], flags: list[str], sai
     result = invoke(api, "logs", *flags, "bert")
     assert (result.exit_code, result.stdout) == (0, "[1] a\n")
     assert result.stderr == (
-        f"bert: nothing of {said}: of members whose Pods are gone, the end of the log is kept of rank 0 and of those "
-        "that failed\n"
+        f"bert: nothing of {said}: of members whose Pods are gone, logs are kept of rank 0, of those that failed, then "
+        "of some others\n"
         if said
         else ""
     )

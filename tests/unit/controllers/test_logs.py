@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from kajitori.controllers import logs
+from kajitori.controllers.attempts import Whose
 from kajitori.controllers.logs import LogKeeper
 from kajitori.core.gang import DeleteMember, Member, MemberState
 from kajitori.core.policy_model import Logs as Rules
-from kajitori.errors import StorageFull, Unavailable
+from kajitori.errors import InvalidInput, StorageFull, Unavailable
 from kajitori.kube.client import KubeClient
+from kajitori.kube.events import About, EventRecorder
+from kajitori.monitoring.controller import LOGS_LOST, LOGS_WAITING, ControllerMetrics
 from kajitori.store.blobs import open_blobs
 from kajitori.store.logs import KeptLogs, MemberLogName
 
-OVER = Member(1, 2, "bert-2-1", "uid", MemberState.FAILED)
+RUN = Whose("vision", "bert", "run")
+OVER = Member(1, 2, "bert-2-1", "uid", MemberState.FAILED, node="n7")
+DELETION = DeleteMember("bert-2-1", "uid", 0)
 RUNS = Member(0, 2, "bert-2-0", "uid", MemberState.RUNNING)
 
 
@@ -41,6 +45,19 @@ class Stream:
 
     async def __aexit__(self, *_: object) -> None:
         return None
+
+
+class Said:
+    """Stands for a recorder of Events."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+        self.any = asyncio.Event()
+
+    def say(self, about: About, kind: str, reason: str, message: str) -> None:
+        assert (about.kind, about.name, kind) == ("Run", "bert", "Warning")
+        self.said.append((reason, message))
+        self.any.set()
 
 
 class Logs:
@@ -70,11 +87,10 @@ async def read(kept: KeptLogs, member: Member) -> bytes:
 
 async def test_last_words_are_added(tmp_path: Path) -> None:
     kept = await kept_in(tmp_path)
-    client = Logs(bert_2_0=[b"0 hello\n", b"1 step\n"], bert_2_1=[b"0 broken\n"])
+    client = Logs(bert_2_0=[b"0 hello\n", b"1 step\n"])
     keeper = LogKeeper(cast(KubeClient, client), kept)
-    await keeper.keep("vision", "run", [RUNS, OVER], size_bytes=1000, grace_seconds=5)
+    await keeper.keep_going(RUN, [RUNS], size_bytes=1000, grace_seconds=5)
     assert await read(kept, RUNS) == b"0 hello\n1 step\n"
-    assert await read(kept, OVER) == b"0 broken\n"
     client.ending.set()
     await asyncio.gather(*keeper._listening)
     assert await read(kept, RUNS) == b"0 hello\n1 step\n2 bye\n"
@@ -83,44 +99,85 @@ async def test_last_words_are_added(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size_bytes", [16, 17, 20, 34, 35, 1000])
 async def test_only_the_end_is_kept_in_whole_lines(tmp_path: Path, size_bytes: int) -> None:
+    """And a line says so, before all others in time."""
     kept = await kept_in(tmp_path)
     text = b"".join(b"%d line\n" % number for number in range(5))
     keeper = LogKeeper(cast(KubeClient, Logs(bert_2_1=[text[:10], text[10:12], text[12:]])), kept)
-    await keeper.keep("vision", "run", [OVER], size_bytes=size_bytes, grace_seconds=0)
-    end = await read(kept, OVER)
+    await keeper.keep_ended(RUN, OVER, size_bytes=size_bytes, within_seconds=60)
+    said, newline, end = (await read(kept, OVER)).partition(b"were kept when its Pod went (policy: logs.perMember)\n")
+    if not newline:
+        said, end = b"", said
+    assert said.startswith(b"0001-01-01T00:00:00.000000000Z kaji: the last ") or end == text
     before = text.removesuffix(end)
     assert before + end == text
     assert before.endswith(b"\n") or not before
     assert size_bytes - 2 * len(b"0 line\n") < len(end) <= size_bytes or end == text
 
 
-async def test_what_cannot_be_read_hinders_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Pod that the API server cannot ask for, and a node that never answers."""
-    monkeypatch.setattr(logs, "READ_SECONDS", 0.05)
-    kept = await kept_in(tmp_path)
-    client = Logs(bert_2_0=Unavailable("its node is away"), bert_2_1=None)
-    keeper = LogKeeper(cast(KubeClient, client), kept)
-    await keeper.keep("vision", "run", [OVER, RUNS], size_bytes=1000, grace_seconds=0)
-    await asyncio.gather(*keeper._listening)
-    assert await kept.of_run("vision", "run") == []
+async def test_a_pod_is_left_until_its_log_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its node takes; nobody else waits for it."""
+    monkeypatch.setattr(logs, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "MOMENT_SECONDS", 0.0)
+    kept, woken = await kept_in(tmp_path), asyncio.Event()
+    client = Logs(bert_2_1=Unavailable("its node is away"))
+    keeper = LogKeeper(cast(KubeClient, client), kept, wake=lambda *_: woken.set())
+    for _ in range(3):  # whatever makes the controller look again
+        assert await keeper.before(RUN, [DELETION], [OVER], Rules()) == {OVER.uid}
+        assert keeper.due(RUN) == []
+    client.said["bert_2_1"] = [b"0 broken\n"]
+    await woken.wait()
+    assert await read(kept, OVER) == b"0 broken\n"
+    assert keeper.due(RUN) == [DELETION]
+    assert await keeper.before(RUN, [DELETION], [OVER], Rules()) == frozenset()
     await keeper.close()
 
 
-async def test_a_store_that_takes_nothing_is_told_of_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("store_fails", [False, True])
+async def test_a_log_that_is_given_up_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_fails: bool
 ) -> None:
-    """However many members there are; nobody else would hear of it before he misses a log."""
+    """By Events that name its rank and the cause, and by a metric; then its Pod goes."""
+    monkeypatch.setattr(logs, "FIRST_PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr(logs, "TOLD_AFTER_SECONDS", 0.0)
     kept = await kept_in(tmp_path)
 
     async def refuse(name: MemberLogName, content: bytes) -> None:
         raise StorageFull("the store file:///x is full")
 
-    monkeypatch.setattr(kept, "keep", refuse)
-    keeper = LogKeeper(cast(KubeClient, Logs(bert_2_0=[b"0 hello\n"], bert_2_1=[b"0 broken\n"])), kept)
-    members = [OVER, replace(RUNS, state=MemberState.FAILED)]
-    await keeper.keep("vision", "run", members, size_bytes=1000, grace_seconds=0)
-    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert "the logs of 2 members could not be stored" in told and "is full" in told
+    if store_fails:
+        monkeypatch.setattr(kept, "keep", refuse)
+    events, metrics = Said(), ControllerMetrics.unread()
+    client = Logs(bert_2_1=[b"0 broken\n"] if store_fails else Unavailable("no route to host"))
+    keeper = LogKeeper(cast(KubeClient, client), kept, events=cast(EventRecorder, events), metrics=metrics)
+    waits = asyncio.create_task(keeper.keep_ended(RUN, OVER, size_bytes=1000, within_seconds=600))
+    await events.any.wait()
+    assert metrics.registry.get_sample_value(LOGS_WAITING) == 1
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+    await keeper.keep_ended(RUN, OVER, size_bytes=1000, within_seconds=0)
+    why = "its log can't be stored: the store file:///x is full"
+    why = why if store_fails else "its log on n7 can't be read: no route to host"
+    assert events.said == [
+        ("LogNotKeptYet", f"rank 1 of attempt 2: {why}; its Pod stays for up to 10m (policy: logs.keepWithin)"),
+        ("LogLost", f"rank 1 of attempt 2: {why}; it is given up after 0s"),
+    ]
+    assert metrics.registry.get_sample_value(LOGS_WAITING) == 0
+    assert metrics.registry.get_sample_value(LOGS_LOST) == 1
+
+
+async def test_a_container_that_never_began_is_not_waited_for(tmp_path: Path) -> None:
+    answer = InvalidInput.one("", "container main is waiting to start")
+    keeper = LogKeeper(cast(KubeClient, Logs(bert_2_1=answer)), await kept_in(tmp_path))
+    assert await keeper.before(RUN, [DELETION], [OVER], Rules()) == frozenset()
+    await keeper.close()
+
+
+async def test_members_that_hold_nodes_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read before they are ended only as long as that takes a moment."""
+    monkeypatch.setattr(logs, "BEFORE_END_SECONDS", 0.05)
+    keeper = LogKeeper(cast(KubeClient, Logs(bert_2_0=None)), await kept_in(tmp_path))
+    await keeper.keep_going(RUN, [RUNS], size_bytes=1000, grace_seconds=0)
+    assert len(keeper._listening) == 1
     await keeper.close()
 
 
@@ -150,5 +207,5 @@ async def test_old_attempts_are_let_go_but_not_a_sweeps(
     keeper = LogKeeper(cast(KubeClient, Logs(bert_30_1=[b"0 broken\n"])), kept)
     now = Member(1, 30, "bert-30-1", "uid", MemberState.FAILED)
     actions = [DeleteMember("bert-30-1", "uid", 0)]
-    await keeper.before("vision", "run", actions, [now], Rules(attempts=10), of_sweep=of_sweep)
+    await keeper.before(RUN, actions, [now], Rules(attempts=10), of_sweep=of_sweep)
     assert [(each.attempt, each.rank) for each in await kept.of_run("vision", "run")] == left

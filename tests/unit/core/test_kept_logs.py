@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers.gangs import FAILED, PENDING, member
 
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member, MemberState, NeedsNodes
-from kajitori.core.kept_logs import logs_to_keep
+from kajitori.core.kept_logs import logs_to_keep, without
 
 WHOLE = DeleteMembers(5, attempt=1)
 
@@ -18,10 +18,10 @@ def kept(members: list[Member], *actions: Action, limit: int = 16) -> list[str]:
     return [each.pod for each in logs_to_keep(actions, members, limit)]
 
 
-def test_rank_0_and_who_failed() -> None:
+def test_rank_0_then_who_failed_then_the_others() -> None:
     members = [member(3, FAILED), member(2), member(1, FAILED), member(0)]
-    assert kept(members, WHOLE) == ["bert-1-0", "bert-1-1", "bert-1-3"]
-    assert kept(members, WHOLE, limit=2) == ["bert-1-0", "bert-1-1"]
+    assert kept(members, WHOLE) == ["bert-1-0", "bert-1-1", "bert-1-3", "bert-1-2"]
+    assert kept(members, WHOLE, limit=3) == ["bert-1-0", "bert-1-1", "bert-1-3"]
 
 
 def test_nobody_who_stays() -> None:
@@ -34,8 +34,23 @@ def test_nobody_who_stays() -> None:
 
 
 def test_nobody_who_cannot_be_asked() -> None:
-    """Who never began, and who stands on a dead node."""
-    assert kept([member(0, PENDING), replace(member(1, FAILED), node_ready=False)], WHOLE) == []
+    """A member that never began, and one on a dead node, unless it failed: its Pod can wait."""
+    dead = [replace(each, node_ready=False) for each in (member(1), member(2, FAILED))]
+    assert kept([member(0, PENDING), *dead], WHOLE) == ["bert-1-2"]
+
+
+def test_pods_that_wait_for_their_logs_are_spared() -> None:
+    """Those that still run beside them are ended all the same."""
+    failed, runs = member(1, FAILED), member(0)
+    left = {failed.uid}
+    assert without([WHOLE], [failed, runs], left) == (replace(WHOLE, unfinished_only=True),)
+    assert without([WHOLE], [failed], left) == ()
+    assert without([WHOLE], [failed, runs], ()) == (WHOLE,)
+    one_by_one = [DeleteMember(each.pod, each.uid, 0) for each in (failed, runs)]
+    assert without([*one_by_one, NeedsNodes((0,), {}, frozenset())], [failed, runs], left) == (
+        one_by_one[1],
+        NeedsNodes((0,), {}, frozenset()),
+    )
 
 
 @given(

@@ -43,7 +43,7 @@ def command(
     """Show what a run prints.
 
     Of a run with several members each line begins with the member's rank. Of earlier starts, and of members whose Pods
-    are gone, it is the end of the log as it was kept: of rank 0 and of those that failed, of a sweep of all.
+    are gone, it is the end of the log as it was kept: of rank 0, of those that failed, then of others.
     """
     from kajitori.cli.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
     from kajitori.cli.logprint import LogPrinter
@@ -102,7 +102,7 @@ def command(
         printer.end()
     if silent and _are_pods_gone(view, attempt):
         ranks = f"rank{'s' if len(silent) > 1 else ''} {compress_ranks(sorted(silent))}"
-        kept = "of members whose Pods are gone, the end of the log is kept of rank 0 and of those that failed"
+        kept = "of members whose Pods are gone, logs are kept of rank 0, of those that failed, then of some others"
         say(f"{view['name']}: nothing of {ranks}: {kept}")
     return 0
 

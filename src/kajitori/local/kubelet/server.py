@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube import resources
 from kajitori.local.kubelet import resource_metrics
 from kajitori.local.kubelet.authentication import Gate
@@ -153,6 +153,8 @@ class KubeletServer:
         slot = worker.slots.get(info["container"])
         if slot is None:
             raise NotFound(f'container "{info["container"]}" not found in pod "{info["pod"]}"')
+        if not worker.is_adopted:  # else a log that is there would be said not to be
+            raise Unavailable(f'this kubelet has just started and does not know the containers of "{info["pod"]}" yet')
         return worker, slot
 
 

@@ -112,6 +112,11 @@ class PodWorker:
             self.wake()
 
     @property
+    def is_adopted(self) -> bool:
+        """Whether it is known what an earlier kubelet left of its containers."""
+        return not self._to_adopt
+
+    @property
     def active(self) -> bool:
         """Something of it runs, or may still be started."""
         return not self.record.final_phase

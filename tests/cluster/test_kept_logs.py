@@ -1,0 +1,70 @@
+"""The log of a member that failed is never given up for speed: its Pod waits, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.helpers.world import World
+
+from kajitori.core.reasons import Phase
+from kajitori.errors import InvalidInput, Unavailable
+from kajitori.kube.client import KubeClient
+from kajitori.kube.resources import EVENTS
+from kajitori.store.blobs import open_blobs
+from kajitori.store.logs import KeptLogs
+
+
+@pytest.fixture
+async def nodes_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set once kubelets say something about logs; what they say then is that there is none."""
+    answers = asyncio.Event()
+
+    async def open_log(client: KubeClient, namespace: str, pod: str, **options: object) -> None:
+        if not answers.is_set():
+            raise Unavailable("the kubelet does not answer")
+        raise InvalidInput.one("", f"{pod} has said nothing")
+
+    monkeypatch.setattr(KubeClient, "open_log", open_log)
+    world.kept_logs = KeptLogs(await open_blobs((world.folder / "blobs").as_uri()))
+    return answers
+
+
+async def test_a_gang_starts_again_while_a_log_is_waited_for(world: World, nodes_answer: asyncio.Event) -> None:
+    """The next attempt runs beside the Pod that failed in the last one, which goes once its log is settled."""
+    world.start_controller()
+    await world.submit("bert", replicas=2, restarts=3)
+    await world.reaches("bert", Phase.RUNNING)
+    await world.behave("bert-1-1", exit_code="137")
+    await world.reaches("bert", Phase.RUNNING, attempt=2)
+    await world.until(lambda: [pod.metadata.name for pod in world.pods("bert", 1)] == ["bert-1-1"], "one is left")
+    nodes_answer.set()
+    await world.until(lambda: not world.pods("bert", 1), "it went")
+    assert world.status("bert").attempts == 2
+
+
+async def test_a_log_that_nobody_can_read_is_given_up_in_the_end(world: World, nodes_answer: asyncio.Event) -> None:
+    """After as long as policy says, which an Event says."""
+    world.use_policy(logs={"keepWithin": "3s"})
+    world.start_controller()
+    await world.submit("grid", array="0-1", restarts=0)
+    await world.reaches("grid", Phase.RUNNING)
+    await world.until(
+        lambda: len([pod for pod in world.pods("grid") if pod.status.phase == "Running"]) == 2, "both run"
+    )
+    for pod in world.pods("grid"):
+        await world.behave(pod.metadata.name, exit_code="7")
+    await world.reaches("grid", Phase.FAILED)
+    await world.until(lambda: not world.pods("grid"), "their Pods went")
+
+    async def lost() -> set[str]:
+        listed = await world.client.list(EVENTS, world.namespace)
+        return {each["message"] for each in listed.items if each["reason"] == "LogLost"}
+
+    told = await lost()
+    for _ in range(600):  # Events are written beside the work
+        if len(told) == 2:
+            break
+        await asyncio.sleep(0.1)
+        told = await lost()
+    assert len(told) == 2 and all("the kubelet does not answer; it is given up after 3s" in message for message in told)

@@ -1,0 +1,89 @@
+"""A program that counts, so that a line of its log that is lost or doubled is seen, and whoever follows it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tests.helpers.commands import Kaji
+
+_WORD = re.compile(r"<(\d+)/(\d+)/(\d+)>")
+PROGRAM = """
+import os, sys, time
+rank, attempt = int(os.environ["KAJI_RANK"]), int(os.environ["KAJI_ATTEMPT"])
+lines, fails, pause = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+for number in range(lines):
+    word = f"<{attempt}/{rank}/{number}>"
+    if number % 9 == 0:  # in two parts, of which the first is read before the second is there
+        print(word[:3], end="", flush=True)
+        time.sleep(0.1)
+        word = word[3:]
+    print(word, flush=True)
+    time.sleep(pause)
+    if (attempt, rank, number) == (1, 1, fails):
+        sys.exit(1)
+sys.exit(3)
+"""
+
+
+def command(lines: int, *, rank_1_fails_at: int, pause_seconds: float = 0.01) -> tuple[str, ...]:
+    """Prints `<ATTEMPT/RANK/NUMBER>` in so many lines and ends with 3; in attempt 1 rank 1 fails after that one."""
+    return ("python3", "-uc", PROGRAM, str(lines), str(rank_1_fails_at), str(pause_seconds))
+
+
+class Following:
+    """A command that follows a log in a process of its own, and what it printed."""
+
+    def __init__(self, folder: Path, name: str, env: Mapping[str, str], *arguments: str) -> None:
+        self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
+        with Path("/dev/null").open("rb") as nothing, self.out.open("wb") as out, self.err.open("wb") as err:
+            self.process = Kaji(arguments, env, folder, (nothing, out, err))
+
+    def counted(self) -> dict[tuple[int, int], list[int]]:
+        """By attempt and rank, what was counted: lines of several members may be cut, but each keeps its order."""
+        said: dict[str, str] = {}
+        for line in self.out.read_text().replace("\\r", "\\n").splitlines():
+            rank, _, text = line.partition(" ") if line.startswith("[") else ("", "", line)
+            said[rank] = said.get(rank, "") + text
+        found: dict[tuple[int, int], list[int]] = {}
+        for text in said.values():
+            for attempt, rank, number in _WORD.findall(text):
+                found.setdefault((int(attempt), int(rank)), []).append(int(number))
+            rest = _WORD.sub("", text)
+            assert rest in ("", "<1/", "<2/", "<1/<2/"), (rest, self.err.read_text())  # members that were ended there
+        return found
+
+    def end(self, patience_seconds: float) -> int:
+        """Its exit code."""
+        try:
+            return self.process.wait(patience_seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError((self.out.read_text()[-500:], self.err.read_text())) from None
+
+
+@contextlib.contextmanager
+def followed(*following: Following) -> Iterator[Callable[[], bool]]:
+    """Ends them in any case; tells whether one of them goes on."""
+    try:
+        yield lambda: any(each.process.poll() is None for each in following)
+    finally:
+        for each in following:
+            each.process.kill()
+
+
+def assert_whole(
+    found: Mapping[tuple[int, int], list[int]], lines: int, rank_1_fails_at: int, *, ranks: tuple[int, ...] = (0, 1)
+) -> None:
+    """No line is lost or doubled: all of who failed and of who ended, and of the others up to where they were ended."""
+    for attempt in (1, 2):
+        for rank in ranks:
+            counted = found[attempt, rank]
+            assert counted == list(range(len(counted))), (attempt, rank, counted)
+    if 1 in ranks:
+        assert len(found[1, 1]) == rank_1_fails_at + 1
+    if 0 in ranks:  # one of the two ends by itself
+        counts = {rank: len(found[2, rank]) for rank in ranks}
+        assert max(counts.values()) == lines, counts
