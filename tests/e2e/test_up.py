@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import httpx2
 import psutil
 import pytest
 from tests.helpers.brought_code import assert_all_get_the_same
-from tests.helpers.commands import server
+from tests.helpers.commands import kaji, server
 from tests.helpers.laptop import Laptop, until
 
 
