@@ -80,6 +80,16 @@ class Site:
         self.policy = folder / "policy.yaml"
         self.policy.write_text(yaml.safe_dump(POLICY))
 
+    def use_policy(self, rules: dict[str, Any]) -> None:
+        """Write the policy file, and return when the Web API goes by it: it takes a file once that stays the same."""
+        before = self._policy_version()
+        self.policy.write_text(yaml.safe_dump(rules))
+        self.until(lambda: self._policy_version() != before, "the policy is taken")
+
+    def _policy_version(self) -> int:
+        headers = {"Authorization": f"Bearer {self.token_in('ada')}"}
+        return int(httpx2.get(f"{self.url}/v1/policy", headers=headers, trust_env=False).json()["version"])
+
     # ------------------------------------------------------------------------------------------ people
 
     def kubeconfig(self, user: str) -> Path:

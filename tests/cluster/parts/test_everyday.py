@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
 from tests.helpers.brought_code import assert_all_get_the_same
 from tests.helpers.site import POLICY, SERVER, TOGETHER, Site
 
@@ -42,7 +41,7 @@ def test_a_gang_runs_end_to_end_for_a_plain_user(site: Site) -> None:
 def test_members_of_a_gang_are_told_of_each_other(site: Site) -> None:
     """Controller and Web API agree on tickets by a Secret that nobody else can read, and none of them any other."""
     rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": site.url}}
-    site.policy.write_text(yaml.safe_dump(rules))
+    site.use_policy(rules)
     try:
         here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
         script = 'echo "rank $KAJI_RANK: $(grep -c slots=1 $KAJI_HOSTS) hosts"'
@@ -51,7 +50,7 @@ def test_members_of_a_gang_are_told_of_each_other(site: Site) -> None:
         logs = site.kaji("logs", "--all-ranks", "found").stdout
         assert "rank 0: 2 hosts" in logs and "rank 1: 2 hosts" in logs
     finally:
-        site.policy.write_text(yaml.safe_dump(POLICY))
+        site.use_policy(POLICY)
     secrets = {"c1": ("kajitori", "kajitori-tickets"), SERVER: ("kajitori", "kajitori-tickets"), "ada": ("", "")}
     for user, (namespace, name) in secrets.items():
         who = f"--as=system:serviceaccount:kajitori:{user}"
@@ -68,12 +67,12 @@ def test_members_of_a_gang_are_told_of_each_other(site: Site) -> None:
 def test_every_member_of_every_attempt_gets_the_same_code(site: Site) -> None:
     """It is uploaded to one part, and asked for by another's tickets."""
     rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": site.url}}
-    site.policy.write_text(yaml.safe_dump(rules))
+    site.use_policy(rules)
     try:
         here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m")
         assert_all_get_the_same(site.kaji, site.folder / "code", *here)
     finally:
-        site.policy.write_text(yaml.safe_dump(POLICY))
+        site.use_policy(POLICY)
 
 
 def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(site: Site) -> None:
@@ -103,7 +102,7 @@ def test_an_operator_tests_a_node(site: Site) -> None:
     script = f"test -e {well} || {{ echo broken; exit 4; }}"
     test: dict[str, Any] = {"image": "busybox", "command": ["sh", "-c", script]}
     test |= {"cpu": 0.2, "memory": "64Mi", "nodes": {"kubernetes.io/hostname": "here"}}
-    site.policy.write_text(yaml.safe_dump(POLICY | {"preflight": test}))
+    site.use_policy(POLICY | {"preflight": test})
     try:
         failed = site.kaji("preflight", "here", user="olga")
         assert failed.returncode == 1 and "exit code 4: broken" in failed.stdout, (failed, site.explain())
@@ -117,7 +116,7 @@ def test_an_operator_tests_a_node(site: Site) -> None:
             refused = site.kaji(*command, user="ada")
             assert refused.returncode == 2 and "may not patch nodes" in refused.stderr, refused
     finally:
-        site.policy.write_text(yaml.safe_dump(POLICY))
+        site.use_policy(POLICY)
 
 
 def test_who_has_no_rights_is_told_so(site: Site) -> None:

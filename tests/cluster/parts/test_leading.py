@@ -15,7 +15,7 @@ pytestmark = TOGETHER
 def test_one_leads_and_a_leader_that_was_stopped_writes_nothing(site: Site) -> None:
     """SIGSTOP for 25 s: the other takes over and acts; who continues leaves everything to it."""
     gang = ("-n", "2", "--gpus", "8", "--gpu-type", "h100", "--cpus", "4", "busybox", "train")
-    assert site.kaji("run", "-d", "--name", "first", *gang).returncode == 0
+    assert site.kaji("run", "-d", "--name", "first", "--restarts", "3", *gang).returncode == 0
     site.until(lambda: site.phase("first") == "Running", "first runs")
     stopped = site.leader()
     other = {"c1": "c2", "c2": "c1"}[stopped]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import yaml
 from tests.helpers.autoscaler import POOL, definition
 from tests.helpers.deployed import Right, rights
 from tests.helpers.site import CONTROLLERS, POLICY, RELAY, RUNS, SERVER, SMALL, TOGETHER, Site
@@ -61,7 +60,7 @@ def test_a_controller_has_the_rights_that_it_uses_and_no_others(site: Site) -> N
     site.change("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
     site.until(lambda: site.api.get(REQUESTS).status_code == 200, "the kind is served")
     rules: dict[str, Any] = {"nodePools": {"spot": POOL}, "checkpoint": {"kind": "claim"}}
-    site.policy.write_text(yaml.safe_dump(POLICY | rules))
+    site.use_policy(POLICY | rules)
     try:
         an_earlier_run_left_what_it_had(site, "again", "grow")
         members_nodes_and_rules_are_meddled_with(site, "again")
@@ -81,7 +80,7 @@ def test_a_controller_has_the_rights_that_it_uses_and_no_others(site: Site) -> N
         assert not missing
         assert site.used_by(*CONTROLLERS, of=may)[1] == ON_PURPOSE
     finally:
-        site.policy.write_text(yaml.safe_dump(POLICY))
+        site.use_policy(POLICY)
     for name in ("again", "hog", "sweep", "grow", "kept"):
         site.change("DELETE", f"{RUNS}/{name}")
     site.until(lambda: not any(site.run(name) for name in ("again", "hog", "sweep", "grow", "kept")), "they are gone")
