@@ -74,7 +74,8 @@ mpi.MPI_Comm_rank(world, ctypes.byref(rank))
 mpi.MPI_Comm_size(world, ctypes.byref(size))
 step = int(open(path).read()) if os.path.exists(path) else 0
 member = os.environ["KAJI_RANK"]
-print(f"rank {rank.value} of {size.value} is member {member} as {os.getuid()} from step {step}", flush=True)
+line = f"rank {rank.value} of {size.value} is member {member} as {os.getuid()} from step {step}\n"
+os.write(1, line.encode())  # in one call: ranks share the pipe, and an unbuffered print() writes the line's end apart
 while step < last:
     mpi.MPI_Allreduce(ctypes.byref(rank), ctypes.byref(added), 1, integer, total, world)
     assert added.value == size.value * (size.value - 1) // 2

@@ -164,7 +164,8 @@ async def test_a_run_waits_in_a_cluster_without_nodes(world: World) -> None:
     await world.until(lambda: not world.mirror.nodes, "no node is left")
     await world.submit("bert", replicas=2, resources=WHOLE)
     await world.submit("whole", resources={"gpuType": "h100", "wholeNode": True})
-    await world.until(lambda: "no node for such a member yet" in world.status("bert").message, "it waits and says why")
+    waiting = "no node for such a member yet"
+    await world.until(lambda: all(waiting in world.status(name).message for name in ("bert", "whole")), "they wait")
     await world.client.create(NODES, {"metadata": {"name": "new"}})
     await world.until(lambda: "new" in world.mirror.nodes, "a node joins")
     amounts = {"cpu": "2", "memory": "4Gi", "pods": "110"}
