@@ -357,7 +357,7 @@ def test_on_the_data_of_a_backup_nothing_runs_twice(tmp_path: Path) -> None:
     it.up()
     try:
         mark = ("-e", f"MARK={it.home}", "busybox", "sh", "-c", "sleep 1000; exit")
-        assert it.kaji("run", "-d", "--name", "known", *mark).returncode == 0
+        assert it.kaji("run", "-d", "--name", "known", "--restarts", "3", *mark).returncode == 0
         until(lambda: it.status("known")["phase"] == "Running", lambda: it.status("known"))
         assert it.process is not None
         it.process.send_signal(signal.SIGSTOP)

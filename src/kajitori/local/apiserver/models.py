@@ -107,6 +107,7 @@ _ATOMIC_TYPES = frozenset(
         "SecretReference",
         "TopologySelectorTerm",
         "TypedLocalObjectReference",
+        "Variable",
     }
 )
 _ATOMIC_FIELDS = frozenset({"PodSpec.nodeSelector", "ServiceSpec.selector"})
