@@ -75,6 +75,8 @@ def time_words(run: View, now: datetime) -> str:
     begin, end = moment(status.get("startedAt")), moment(status.get("finishedAt"))
     if phase_of(run) == "Queued":
         begin = moment(status.get("queuedAt") or run.get("createdAt"))
+    if begin is None and end is not None and status.get("attempts"):
+        begin = end  # its program ended before anybody saw it run
     return short_duration(((end or now) - begin).total_seconds()) if begin is not None else ""
 
 

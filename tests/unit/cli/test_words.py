@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.unit.cli.fake_web_api import view
+from tests.unit.cli.fake_web_api import NOW, view
 
 from kajitori.cli import words
 from kajitori.cli.output import bar
@@ -180,3 +180,10 @@ def test_an_elastic_gang(phase: str, world_size: int, counts: dict[str, int], me
     assert words.member_words(run) == members
     assert words.gpu_words(run) == gpus
     assert "-n 8-32 " in words.command_line(run)
+
+
+def test_a_program_that_ended_before_it_was_seen_running_ran_no_time() -> None:
+    """Its start was never written; a run that never began shows no time at all."""
+    status = {"finishedAt": "2026-11-21T10:00:00Z", "attempts": 1}
+    assert words.time_words(view("a", "Failed", status=status), NOW) == "0s"
+    assert words.time_words(view("a", "Stopped", status={**status, "attempts": 0}), NOW) == ""
