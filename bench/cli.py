@@ -23,7 +23,7 @@ from bench.common import Limit, median_and_range, print_limits, print_table
 from bench.platform import kaji_up
 
 LIMIT_ABOVE_PYTHON_MS = 80.0
-"""What a verb may cost beyond `python -c pass`."""
+"""Processor time that a verb may take beyond `python -c pass`, in milliseconds."""
 
 RUNS = 20
 
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _commands(kaji: str, kubeconfig: Path) -> dict[str, Sequence[str]]:
-    """What is measured: Python alone, our verbs, and the same questions asked with other tools that are installed."""
+    """Return the commands to measure, by name: Python alone, our verbs, and the same questions to other tools."""
     commands: dict[str, Sequence[str]] = {"python -c pass": (sys.executable, "-c", "pass")}
     commands |= {name: (kaji, *words) for name, words in EVERYDAY.items()}
     if kubectl := which("kubectl"):

@@ -92,7 +92,7 @@ def memory_mib(process: psutil.Process) -> float:
 
 
 def metrics(url: str) -> dict[str, float]:
-    """What the server measures of itself."""
+    """Read the metrics of the server, by name."""
     with urlopen(f"{url}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}

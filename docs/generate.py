@@ -49,8 +49,9 @@ _DEFINITION = """# What a cluster has to know before there can be runs: the reso
 #   kubectl apply --server-side -f deploy/definition.yaml -f deploy/owner-policy.yaml
 """
 _OWNER_POLICY = """\
-# Nobody submits a run in the name of another: the API server holds the annotation kajitori.dev/owner to the user that
-# it authenticated, and keeps it. Needs Kubernetes 1.30. `kajitori-installer` applies the same.
+# A user cannot submit a run in the name of another user: the API server requires that the annotation
+# kajitori.dev/owner names the user that it authenticated, and keeps it. Needs Kubernetes 1.30.
+# `kajitori-installer` applies the same.
 """
 _MADE = "<!-- Made by docs/generate.py (make docs); edits here are lost. -->"
 _METHODS = ("get", "post", "put", "patch", "delete")

@@ -119,7 +119,7 @@ class TrafficRunParameters(Parameters):
     """As in /v1/traffic."""
 
 
-@router.get("/v1/traffic", responses=describes(TrafficList), summary="Who talks how much, and with whom")
+@router.get("/v1/traffic", responses=describes(TrafficList), summary="Traffic by run, user, namespace and node")
 async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
     """Sums of users, namespaces and nodes are open to everybody who is authenticated, as the board of GPUs is: a full
     line concerns everybody. What a single run moved is for those who may list the runs of its namespace."""

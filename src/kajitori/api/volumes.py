@@ -31,7 +31,7 @@ class VolumeParameters(Parameters):
 
 
 @router.get(
-    "/v1/volumes", responses=describes(VolumeList), summary="What runs can mount, and checkpoints that are there"
+    "/v1/volumes", responses=describes(VolumeList), summary="Volumes that runs can mount, and existing checkpoints"
 )
 async def list_volumes(api: Shared, user: Caller, query: Annotated[VolumeParameters, Query()]) -> Response:
     """The volumes and folders that policy offers, and checkpoints that are kept in claims. Needs the right to list the

@@ -1,4 +1,4 @@
-"""What a controller measures. Every label has a closed set of values: no run, no person and no node is named."""
+"""Metrics of a controller. Every label has a closed set of values: no run, no person and no node is named."""
 
 from __future__ import annotations
 
