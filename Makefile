@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # Takes a tenth of pip's time, which is tried where uv reaches no index: it does not read pip's configuration.
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
+LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 # Hundreds of processes start in the tests: where nothing compiled may be kept, each compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test unit explore check lint types layers lock docs clean
+.PHONY: install demo test unit explore check lint types layers lock reference docs clean
 
 install: $(VENV)/.installed
 
@@ -57,12 +58,19 @@ types: install
 layers: install
 	$(BIN)/lint-imports --no-cache
 
-lock:  ## Resolve pyproject.toml anew; the lock names neither hosts nor paths.
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra examples --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements.lock
+lock:  ## Resolve the dependencies in pyproject.toml again; the lock files name neither hosts nor paths.
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra examples $(LOCK) --output-file requirements.lock
+	$(BIN)/uv pip compile --group docs --constraints requirements.lock $(LOCK) --output-file requirements-docs.lock
 
-docs: install  ## Write the generated reference of CLI, API and policy anew.
+reference: install  ## Generate the pages of docs/ and the manifests of deploy/ that follow from the code.
 	$(BIN)/python docs/generate.py
 
+docs: reference $(VENV)/.docs  ## Build the documentation's site into site/; a broken link is an error.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+$(VENV)/.docs: requirements-docs.lock | install
+	$(UV) --require-hashes -r requirements-docs.lock || $(PIP) --require-hashes -r requirements-docs.lock
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf site $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-TUTORIAL = ROOT / "docs" / "tutorial.md"
+TUTORIAL = ROOT / "docs" / "start" / "tutorial.md"
 PATIENCE_SECONDS = 60.0
 SETTLED_SECONDS = 5.0
 """So long a server has to be silent to be taken for up where it says something else than the page."""

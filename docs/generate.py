@@ -29,11 +29,12 @@ from kajitori.cli.other_words import WORDS
 from kajitori.core.crd import custom_resource_definition
 from kajitori.core.manifests import priority_class
 from kajitori.core.names import API_VERSION, KIND
+from kajitori.core.node_request import NodeRequest, RequestState
 from kajitori.core.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.policy_docs import networks_reference, policy_reference
 from kajitori.core.reasons import COUNTS_AS_RESTART, NEVER_COUNTED, NEVER_RESTARTED, START_FAILURES, Phase, Reason
 from kajitori.core.run import RunSpec
-from kajitori.core.status import Attempt, Finding, MemberCounts, Notable, RunStatus
+from kajitori.core.status import RunStatus
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror import Mirror
@@ -142,9 +143,11 @@ def run_page() -> str:
     lines += ["", "## status", "", "Written by Kajitori alone; what is at its default is left out.", ""]
     schema = msgspec.json.schema(RunStatus)
     lines += [*_status_fields(RunStatus, schema)]
-    for part in (Attempt, MemberCounts, Notable, Finding):
+    for part in _parts(RunStatus):
         text = _without_rules(" ".join((part.__doc__ or "").split()))
         lines += ["", f"### {part.__name__}", "", *([text, ""] if text else []), *_status_fields(part, schema)]
+        if part is NodeRequest:
+            lines += ["", "### RequestState", "", f"`{'`, `'.join(RequestState)}`."]
     lines += ["", "### Phase", "", "`" + "`, `".join(Phase) + "`. Final: "]
     lines[-1] += ", ".join(f"`{phase}`" for phase in Phase if phase.is_final) + "."
     lines += ["", "### Reason", "", "`" + "`, `".join(reason for reason in Reason if reason) + "`.", ""]
@@ -181,6 +184,26 @@ def _referred(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, 
     return {}
 
 
+def _parts(whole: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
+    """Structs inside `whole`, at any depth, in the order in which its fields name them."""
+    found: dict[type[msgspec.Struct], None] = {}
+
+    def visit(kind: msgspec.inspect.Type) -> None:
+        if isinstance(kind, msgspec.inspect.StructType) and kind.cls not in found:
+            if kind.cls is not whole:
+                found[kind.cls] = None
+            for field in kind.fields:
+                visit(field.type)
+        for name in ("item_type", "key_type", "value_type"):
+            if hasattr(kind, name):
+                visit(getattr(kind, name))
+        for inner in getattr(kind, "types", ()):
+            visit(inner)
+
+    visit(msgspec.inspect.type_info(whole))
+    return list(found)
+
+
 def _status_fields(part: type[msgspec.Struct], schema: Mapping[str, Any]) -> Iterator[str]:
     texts = _attribute_docstrings(part)
     properties = schema["$defs"][part.__name__]["properties"]
@@ -192,14 +215,15 @@ def _status_fields(part: type[msgspec.Struct], schema: Mapping[str, Any]) -> Ite
 
 
 def _attribute_docstrings(part: type) -> dict[str, str]:
-    """What stands below each attribute in the class's source."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
-    assert isinstance(body, ast.ClassDef)
+    """The text below each attribute in the source of the class and of the structs that it extends."""
     texts = {}
-    for field, below in itertools.pairwise(body.body):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                texts[name] = _without_rules(" ".join(text.split()))
+    for level in reversed([base for base in part.__mro__ if inspect.get_annotations(base)]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(level))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, below in itertools.pairwise(body.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = _without_rules(" ".join(text.split()))
     return texts
 
 

@@ -1,7 +1,7 @@
 """Random sequences of API operations against the embedded and a real API server: the same answers, errors and events.
 
 The seeds are fixed. `python -m tests.helpers.differential.explore 1000 200` tries fresh ones; what differs on purpose,
-or still, is listed in docs/embedded-differences.md.
+or still, is listed in docs/architecture/embedded-differences.md.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from kajitori.core.status import RunStatus
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS, Resource
 
 ONLY_REAL = pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
-"""The embedded API server asks no webhooks and knows no Pod security (docs/embedded-differences.md)."""
+"""The embedded API server asks no webhooks and knows no Pod security (docs/architecture/embedded-differences.md)."""
 
 
 class MadePods:

@@ -58,7 +58,7 @@ def test_no_place_of_this_machine_is_in_it(pages: dict[str, str]) -> None:
 
 def test_every_limit_of_the_web_api_is_told_with_its_default() -> None:
     """Operators find each where they look, and nothing that is no limit."""
-    text = (DOCS / "deploying.md").read_text(encoding="utf-8").partition("## What callers may take")[2]
+    text = (DOCS / "operate" / "deploying.md").read_text(encoding="utf-8").partition("## What callers may take")[2]
     told = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+) \|", text, re.MULTILINE))
     limits = WebLimits()
     assert told == {

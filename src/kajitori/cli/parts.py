@@ -73,7 +73,10 @@ def insecure_http_option(text: str) -> Callable[[F], F]:
 def limit_option(function: F) -> F:
     """`--limit`, which may be repeated."""
     return click.option(
-        "--limit", multiple=True, metavar="NAME=VALUE", help="What callers may take; docs/deploying.md has all names."
+        "--limit",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="What callers may use; docs/operate/deploying.md lists the names.",
     )(function)
 
 

@@ -29,7 +29,7 @@ DAY_SECONDS = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The formula. Its constants were chosen on the first year of a batch system's log; see docs/queue.md."""
+    """The formula. Its constants were chosen on the first year of a batch system's log; see docs/concepts/queue.md."""
 
     order: OrderWord = "length"
     """length: as above. fifo: first come, first served. share: whose user and team had least lately. formula: as that

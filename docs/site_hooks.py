@@ -1,0 +1,29 @@
+"""Hooks of mkdocs.yml. Links from a page to a file outside docs/ work in the repository and not in the site, which has
+no such file: there each becomes the file's name.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Called by mkdocs for each page before it is rendered."""
+    return without_outside_links(markdown, page.file.src_uri)
+
+
+def without_outside_links(markdown: str, source: str) -> str:
+    """Replace each link that leaves docs/ with its text and the path in the repository. source: page below docs/."""
+
+    def replaced(match: re.Match[str]) -> str:
+        text, target = match[1], match[2]
+        path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(source), target))
+        if "://" in target or path == "docs" or path.startswith("docs/"):
+            return match[0]
+        return text if path in text else f"{text} (`{path}` in the repository)"
+
+    return _LINK.sub(replaced, markdown)

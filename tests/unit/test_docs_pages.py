@@ -1,0 +1,99 @@
+"""Pages of the documentation lead where they say: links, anchors, the site's table of contents, named tests."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_IMAGE = re.compile(r"<(?:img|source)[^>]* (?:src|srcset)=\"([^\"]+)\"")
+_TITLE = re.compile(r"#{1,6} (.+)")
+
+
+def without_fences(text: str) -> Iterator[str]:
+    """Lines of a page outside of its code blocks."""
+    fenced = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield line
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page that GitHub and the site derive alike; pages may link to no others."""
+    found = set()
+    for line in without_fences(page.read_text(encoding="utf-8")):
+        if title := _TITLE.fullmatch(line):
+            words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title[1]).replace("`", "").strip().lower()
+            on_github = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+            plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
+            on_site = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip())
+            if on_github == on_site:
+                found.add(on_site)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_and_anchors_resolve(page: Path) -> None:
+    """A moved page or a renamed heading must take its links along."""
+    broken = []
+    for line in without_fences(page.read_text(encoding="utf-8")):
+        for target in [*_LINK.findall(re.sub(r"`[^`]*`", "", line)), *_IMAGE.findall(line)]:
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            found = (page.parent / path).resolve() if path else page
+            if not found.exists() or (anchor and (found.suffix != ".md" or anchor not in anchors(found))):
+                broken.append(target)
+    assert not broken
+
+
+def test_the_site_names_every_page_once() -> None:
+    """A page that is missing from mkdocs.yml cannot be found by readers of the site."""
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(named_pages(settings["nav"])) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+def named_pages(part: object) -> Iterator[str]:
+    """Pages below one entry of the table of contents."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, Mapping):
+        for inner in part.values():
+            yield from named_pages(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from named_pages(inner)
+
+
+def test_every_promise_names_tests_and_benchmarks_that_exist() -> None:
+    """Each row of docs/promises.md ends with what shows it."""
+    text = (DOCS / "promises.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) > 30
+    for row in rows:
+        shown_by = re.findall(r"`([^`]+)`", row.rstrip(" |").rpartition(" | ")[2])
+        assert shown_by, row
+        for name in shown_by:
+            bench = re.fullmatch(r"python -m bench\.(\w+)", name)
+            assert (ROOT / (f"bench/{bench[1]}.py" if bench else name)).is_file(), name
+
+
+@pytest.mark.parametrize("name", ["src", "deploy", "bench", "tests"])
+def test_code_and_manifests_name_pages_that_exist(name: str) -> None:
+    """A message or a comment that sends its reader to a page below docs/ names a page that is there."""
+    for file in (ROOT / name).rglob("*"):
+        if file.suffix not in (".py", ".yaml", ".json") or "node_modules" in file.parts:
+            continue
+        for page in re.findall(r"(?<![\w/.-])docs/[\w/-]+\.md", file.read_text(encoding="utf-8")):
+            assert (ROOT / page).is_file(), f"{file.relative_to(ROOT)} names {page}"
