@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.files import changes_count_at_once
 from tests.helpers.platform import platform
 from tests.helpers.real_cluster import any_cluster, own_namespace, real_cluster, with_controller_manager, with_scheduler
+from tests.helpers.shared import SHARED_SERVERS
 from tests.helpers.world import runs_server, world
 
 __all__ = [
@@ -51,9 +52,6 @@ LONGEST_FIRST = (
 SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs", "stage": "runs"}
 """Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
 
-SERVERS = ("platform", "real_cluster", "runs_server")
-"""Those of them that keep processors busy, and memory, where nobody asks them anything any more."""
-
 SECOND_HALF = "test_p"
 """Of "runs", which takes twice as long as a worker has: modules from this name on are "runs-2", with a server more."""
 
@@ -88,13 +86,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(group))
 
 
-@pytest.hookimpl(trylast=True)  # after what the test had alone is gone
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note for which group servers start."""
+    SHARED_SERVERS.group = _marked(item)
+
+
+@pytest.hookimpl(trylast=True)  # when the fixtures of the module are gone, which may use the servers to the last
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Servers end with the last test of the group that shares them, not with the last test of all."""
-    if nextitem is not None and _marked(nextitem) != _marked(item):
-        made = item.session._fixturemanager._arg2fixturedefs
-        for fixture in (each for name in SERVERS for each in made.get(name, ())):
-            fixture.finish(item._request)  # type: ignore[attr-defined]
+    """End servers with the last module of the group that shares them, not with the last test of all: an idle server
+    still takes memory and processor time.
+
+    Within a module they stay: its fixtures of module scope end when the module does, or when another parameter takes
+    their place, and until then they use the server.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        SHARED_SERVERS.end_others(_marked(nextitem) if nextitem else "")
+
+
+@pytest.hookimpl(trylast=True)  # when the remaining fixtures are gone
+def pytest_sessionfinish() -> None:
+    """End the servers of a session that was cut short."""
+    SHARED_SERVERS.end_all()
 
 
 def _marked(item: pytest.Item) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.certificates import client_certificate
 from tests.helpers.real_cluster import find_binary, require_binaries, running_cluster, unicast_address
+from tests.helpers.shared import SHARED_SERVERS
 
 from kajitori.controllers.runs import RunController
 from kajitori.core.policy import parse_policy
@@ -220,6 +221,10 @@ def _in_thread(manager: contextlib.AbstractAsyncContextManager[Path]) -> Iterato
 
 @pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
-    """One for all tests of this worker: give each a namespace of its own."""
-    with running_platform(real=request.param == "real") as running:
-        yield running
+    """One for all tests of this group: give each a namespace of its own.
+
+    Of session scope, so that all tests on one kind of server come before those on the other.
+    """
+    name = f"platform-{request.param}"
+    yield SHARED_SERVERS.get(name, lambda: running_platform(real=request.param == "real"))
+    SHARED_SERVERS.end(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import secrets
 import shutil
@@ -26,6 +27,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.helpers.shared import SHARED_SERVERS
 
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
@@ -224,6 +226,34 @@ def require_binaries(*names: str) -> None:
         pytest.skip(f"no {' nor '.join(missing)} in {places}; get them with setup-envtest, or set $KUBEBUILDER_ASSETS")
 
 
+def etcd_fault(version: str) -> str:
+    """Return why kube-apiserver cannot use an etcd of this version; empty if it can.
+
+    Older ones cannot report the progress of watches reliably (etcd issues 15220 and 17507), so the API server's cache
+    never catches up: lists wait, then fail with "Too large resource version". The versions are those of kube-apiserver
+    1.36, `storage/feature/feature_support_checker.go`.
+    """
+    found = _version(Path(version))
+    if found >= (3, 5, 13) or (3, 4, 31) <= found < (3, 5):
+        return ""
+    return (
+        f"etcd {version} is too old for kube-apiserver: lists would fail with 'Too large resource version'; "
+        "3.5.13 or newer is needed. `setup-envtest use` installs a current one beside kube-apiserver, which is found "
+        "before the one on $PATH; or set $KUBEBUILDER_ASSETS to a folder that has both"
+    )
+
+
+@functools.cache
+def _current_etcd() -> Path:
+    """etcd, if kube-apiserver can use it. Raises RuntimeError that names the way out if not."""
+    binary = _binary("etcd")
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
+    version = said.partition("etcd Version: ")[2].partition("\n")[0].strip()
+    if fault := etcd_fault(version):
+        raise RuntimeError(f"{fault} ({binary})")
+    return binary
+
+
 # ---------------------------------------------------------------------------------------------- starting
 
 
@@ -259,7 +289,7 @@ def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) 
     etcd = _Process(
         "etcd",
         [
-            str(_binary("etcd")),
+            str(_current_etcd()),
             f"--data-dir={folder / 'etcd'}",
             f"--listen-client-urls={etcd_url}",
             f"--advertise-client-urls={etcd_url}",
@@ -378,12 +408,11 @@ def free_port() -> int:
 # ---------------------------------------------------------------------------------------------- fixtures
 
 
-@pytest.fixture(scope="session")
-def real_cluster() -> Iterator[RealCluster]:
-    """One real API server for all tests of this worker: give each test a namespace of its own."""
+@pytest.fixture(scope="module")
+def real_cluster() -> RealCluster:
+    """One real API server for all tests of this group: give each test a namespace of its own."""
     require_binaries("kube-apiserver", "etcd")
-    with running_cluster() as cluster:
-        yield cluster
+    return SHARED_SERVERS.get("real_cluster", running_cluster)
 
 
 @pytest.fixture(scope="module")

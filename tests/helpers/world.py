@@ -21,6 +21,7 @@ import yaml
 from tests.helpers.apiserver import embedded_apiserver
 from tests.helpers.deployed import grant_controller
 from tests.helpers.real_cluster import CONTROLLER, RealCluster, require_binaries, running_cluster, unicast_address
+from tests.helpers.shared import SHARED_SERVERS
 
 from kajitori.controllers.runs import RunController
 from kajitori.core import names
@@ -363,18 +364,23 @@ async def this_machine(
         await task
 
 
-@pytest.fixture(scope="session")
-def runs_server() -> Iterator[RealCluster]:
+@pytest.fixture(scope="module")
+def runs_server() -> RealCluster:
     """A real API server, scheduler and controller manager, for these tests alone: they count what is free on all nodes.
     Controllers of runs have no more rights there than the manifests under deploy/ give them.
 
     Nodes that do not renew their leases are noticed after 20 s, where Kubernetes' default is 50.
     """
     require_binaries("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
+    return SHARED_SERVERS.get("runs_server", _running_runs_server)
+
+
+@contextlib.contextmanager
+def _running_runs_server() -> Iterator[RealCluster]:
     fast = ("--kube-api-qps=500", "--kube-api-burst=1000")
     manager = (f"--controllers={','.join(CONTROLLERS)}", "--node-monitor-grace-period=20s")
     with running_cluster() as cluster, cluster.scheduler(*fast), cluster.controller_manager(*manager, *fast):
-        with ThreadPoolExecutor(1) as thread:  # whoever asks for this may have an event loop at work in his
+        with ThreadPoolExecutor(1) as thread:  # the calling thread may run an event loop
             thread.submit(asyncio.run, _let_control(cluster)).result()
         yield cluster
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.helpers.real_cluster import find_binary, require_binaries, search_path
+from tests.helpers.real_cluster import etcd_fault, find_binary, require_binaries, search_path
 
 
 def executable(folder: Path, name: str) -> None:
@@ -39,3 +39,14 @@ def test_without_binaries_a_test_is_skipped_and_says_where_they_were_looked_for(
         require_binaries("kube-apiserver", "etcd")
     assert str(tmp_path) in str(skipped.value)
     assert "kube-apiserver" in str(skipped.value)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_too_old"),
+    [("3.4.23", True), ("3.4.31", False), ("3.5.0", True), ("3.5.12", True), ("3.5.13", False), ("3.6.13", False)],
+)
+def test_an_etcd_too_old_for_the_api_server_is_refused(version: str, is_too_old: bool) -> None:
+    """The message names the version that is there, the one that is needed, and how to get it."""
+    fault = etcd_fault(version)
+    assert bool(fault) == is_too_old
+    assert not fault or all(part in fault for part in (version, "3.5.13", "setup-envtest use"))

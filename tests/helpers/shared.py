@@ -1,0 +1,53 @@
+"""Servers that tests of several modules share.
+
+A fixture of session scope would keep its server until the last test of the worker; one of module scope would start a
+server per module. These live as long as the group of tests (`xdist_group`) that uses them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class SharedServers:
+    """The running servers of this worker, by name. conftest.py reports which group is at work, and ends idle servers.
+
+    Ask for a server in a fixture of module scope: conftest.py ends servers between modules only, when whatever the
+    module built on them is gone.
+    """
+
+    def __init__(self) -> None:
+        self.group = ""
+        """The group of the test that is set up now; empty if it has none."""
+        self._running: dict[str, tuple[str, Any, contextlib.ExitStack]] = {}
+
+    def get(self, name: str, start: Callable[[], contextlib.AbstractContextManager[T]]) -> T:
+        """Return the running server of that name, or start it for the group that is at work."""
+        if name not in self._running:
+            stack = contextlib.ExitStack()
+            self._running[name] = (self.group, stack.enter_context(start()), stack)
+        server: T = self._running[name][1]
+        return server
+
+    def end(self, name: str) -> None:
+        """End the server of that name, if it runs."""
+        if name in self._running:
+            self._running.pop(name)[2].close()
+
+    def end_others(self, group: str) -> None:
+        """End every server that was started for another group than this."""
+        for name in [name for name, (owner, *_) in self._running.items() if owner != group]:
+            self.end(name)
+
+    def end_all(self) -> None:
+        """End every server."""
+        for name in list(self._running):
+            self.end(name)
+
+
+SHARED_SERVERS = SharedServers()
+"""Those of this worker."""

@@ -1,0 +1,46 @@
+"""How long servers live that tests of several modules share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from tests.helpers.shared import SharedServers
+
+
+def server(name: str, running: list[str]) -> Callable[[], contextlib.AbstractContextManager[str]]:
+    """Something that is in `running` from its start to its end."""
+
+    @contextlib.contextmanager
+    def start() -> Iterator[str]:
+        running.append(name)
+        yield name
+        running.remove(name)
+
+    return start
+
+
+def test_a_server_runs_once_and_ends_with_its_group() -> None:
+    """Later modules of the group get the same one; the next group ends it."""
+    running: list[str] = []
+    servers = SharedServers()
+    servers.group = "runs"
+    assert servers.get("api", server("api", running)) == servers.get("api", server("api", running)) == "api"
+    servers.end_others("runs")
+    assert running == ["api"]
+    servers.end_others("platform")
+    assert not running
+
+
+def test_a_server_that_was_ended_starts_again_when_it_is_asked_for() -> None:
+    """No fixture is left with one that has gone."""
+    running: list[str] = []
+    servers = SharedServers()
+    for _ in range(2):
+        servers.get("api", server("api", running))
+        assert running == ["api"]
+        servers.end("api")
+        assert not running
+    servers.get("api", server("api", running))
+    servers.end_all()
+    assert not running
