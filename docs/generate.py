@@ -12,8 +12,9 @@ import inspect
 import itertools
 import json
 import re
+import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,15 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror import Mirror
 from kajitori.policyfile import PolicyFile
 
-REFERENCE = Path(__file__).resolve().parent / "reference"
-DEPLOY = REFERENCE.parent.parent / "deploy"
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # tests load this file by its path
+
+import diagnostics
+from markdown_pages import DOCS, page, table
+
+REFERENCE = DOCS / "reference"
+DEPLOY = DOCS.parent / "deploy"
 _WIDTH = 100
-_MADE_MANIFEST = "# Made by docs/generate.py (make docs); edits here are lost."
+_MADE_MANIFEST = "# Made by docs/generate.py (make reference); edits here are lost."
 _DEFINITION = """# What a cluster has to know before there can be runs: the resource `runs.kajitori.dev`, and the
 # PriorityClass of their Pods. Apply it, and owner-policy.yaml, with each new version before the parts.
 #
@@ -54,7 +60,26 @@ _OWNER_POLICY = """\
 # kajitori.dev/owner names the user that it authenticated, and keeps it. Needs Kubernetes 1.30.
 # `kajitori-installer` applies the same.
 """
-_MADE = "<!-- Made by docs/generate.py (make docs); edits here are lost. -->"
+_API_RULES = """
+## Rules of all calls
+
+- **Credentials.** `Authorization: Bearer TOKEN`, with the caller's own Kubernetes token. The API server decides who
+  the caller is (SelfSubjectReview) and what the caller may do (SelfSubjectAccessReview on `runs.kajitori.dev`).
+  Reading runs, members, events and explanations needs `get`, lists need `list`. Writes, logs (`pods/log`) and exec
+  (`pods/exec`) are done with the caller's own credentials. The board, nodes and the policy are open to everybody
+  who is authenticated. `/healthz`, `/readyz` and `/metrics` need no credentials. The calls below `/v1/members` take
+  a member's ticket as the token.
+- **Errors** are `application/problem+json`: `{type, title, status, code, detail, hint, faults: [{field, message,
+  value, hint, code}]}`. [Exit codes](exit-codes.md#errors) lists the codes. Unknown parameters are refused.
+- **Names.** A `{name}` in a path may be a unique prefix if the call only reads; writes need the whole name.
+  `owner=@me` is the caller. Without `namespace`, lists cover all namespaces that the caller may read, and a new run
+  goes to the server's default namespace.
+- **Limits.** 429 and 503 carry `Retry-After`. After 429 nothing was done.
+- **Streams** are newline-delimited JSON. Empty lines keep the connection alive. A stream that breaks off is an
+  incomplete HTTP answer: ask again. A follower of logs sends the last cursor of each member as `resume`, and misses
+  nothing.
+- **Fields** are in camelCase. Further fields may be added, so ignore those that you do not know.
+"""
 _METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -64,9 +89,12 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "words.md": words_page(),
         "run.md": run_page(),
-        "policy.md": _page(policy_reference()),
-        "networks.md": _page(networks_reference()),
+        "policy.md": page(policy_reference()),
+        "networks.md": page(networks_reference()),
         "api.md": api_page(openapi()),
+        "exit-codes.md": diagnostics.exit_codes_page(),
+        "metrics.md": diagnostics.metrics_page(),
+        "../troubleshooting/reasons.md": diagnostics.reasons_page(),
     }
 
 
@@ -97,7 +125,7 @@ def cli_page() -> str:
                             sub = command.get_command(inner, name)
                             assert sub is not None
                             lines += ["", f"#### kaji {verb} {name}", "", *_help(sub, name, inner)]
-    return _page("\n".join(lines))
+    return page("\n".join(lines))
 
 
 def _help(command: click.Command, name: str, parent: click.Context | None = None) -> list[str]:
@@ -110,7 +138,7 @@ def words_page() -> str:
     lines = ["# Words of other tools", "", "Many verbs are Docker's own and [do here what they do there](cli.md)."]
     lines += ["Whoever types one of these is told the command beside it.", ""]
     rows = [(f"`{verb}`", word.tool, word.instead, word.why) for verb, word in WORDS.items()]
-    lines += [*_table(("word", "of", "here", "why"), rows), "", "## Options of kaji run", ""]
+    lines += [*table(("word", "of", "here", "why"), rows), "", "## Options of kaji run", ""]
     lines += [
         "`--net`, `--expose`, `--restart no` and `on-failure:N`, `--stop-timeout` and `--platform` do what they do in"
     ]
@@ -120,8 +148,8 @@ def words_page() -> str:
     lines += ["or refused with what does it here."]
     for title, options in (("docker run", DOCKER), ("sbatch", SLURM)):
         rows = [(", ".join(f"`{name}`" for name in each.names), each.why, each.instead or "a note") for each in options]
-        lines += ["", *_table((f"of {title}", "what holds here", "here"), rows)]
-    return _page("\n".join(lines))
+        lines += ["", *table((f"of {title}", "what holds here", "here"), rows)]
+    return page("\n".join(lines))
 
 
 def run_page() -> str:
@@ -161,7 +189,7 @@ def run_page() -> str:
     lines += ["", "## What kubectl shows", ""]
     columns = version["additionalPrinterColumns"]
     rows = [(each["name"], f"`{each['jsonPath']}`", "-o wide" if each.get("priority") else "") for each in columns]
-    return _page("\n".join([*lines, *_table(("column", "field", "with"), rows)]))
+    return page("\n".join([*lines, *table(("column", "field", "with"), rows)]))
 
 
 def _spec_fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
@@ -173,7 +201,7 @@ def _spec_fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator
         if isinstance(default, dict):
             shown = ""
         rows.append((f"`{name}`", _type(part), shown, _words(part) or _words(_referred(part, root))))
-    yield from _table(("field", "type", "default", "what"), rows)
+    yield from table(("field", "type", "default", "what"), rows)
 
 
 def _referred(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -211,7 +239,7 @@ def _status_fields(part: type[msgspec.Struct], schema: Mapping[str, Any]) -> Ite
         (f"`{field.encode_name}`", _type(properties[field.encode_name]), texts.get(field.name, ""))
         for field in msgspec.structs.fields(part)
     ]
-    yield from _table(("field", "type", "what"), rows)
+    yield from table(("field", "type", "what"), rows)
 
 
 def _attribute_docstrings(part: type) -> dict[str, str]:
@@ -242,7 +270,7 @@ def openapi() -> Mapping[str, Any]:
 def api_page(document: Mapping[str, Any]) -> str:
     """Calls with their parameters and answers, then the shapes that they name."""
     lines = ["# The Web API", "", f"{document['info'].get('summary', '')}."]
-    lines += ["", f"OpenAPI {document['openapi']} at `/openapi.json`.", "", "## Calls"]
+    lines += ["", f"OpenAPI {document['openapi']} at `/openapi.json`.", *_API_RULES.splitlines(), "", "## Calls"]
     for path, item in document["paths"].items():
         for method in _METHODS:
             if method in item:
@@ -250,7 +278,7 @@ def api_page(document: Mapping[str, Any]) -> str:
     lines += ["", "## Shapes"]
     for name, schema in sorted(document.get("components", {}).get("schemas", {}).items()):
         lines += ["", *_shape(name, schema)]
-    return _page("\n".join(lines))
+    return page("\n".join(lines))
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any], shared: list[Any]) -> Iterator[str]:
@@ -262,7 +290,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any], shared: lis
     parameters = [*shared, *operation.get("parameters", [])]
     if parameters:
         yield ""
-        yield from _table(
+        yield from table(
             ("parameter", "in", "type", "what"),
             [(f"`{each['name']}`", each["in"], _type(each.get("schema", {})), _words(each)) for each in parameters],
         )
@@ -271,7 +299,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any], shared: lis
         yield ""
         yield f"Body: {_content(body)}"
     yield ""
-    yield from _table(
+    yield from table(
         ("status", "answer", "what"),
         [(status, _content(answer), _words(answer)) for status, answer in sorted(operation["responses"].items())],
     )
@@ -285,7 +313,7 @@ def _shape(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     if schema.get("properties"):
         required = set(schema.get("required", ()))
         yield ""
-        yield from _table(
+        yield from table(
             ("field", "type", "what"),
             [
                 (f"`{field}`{'' if field in required else ' (optional)'}", _type(part), _words(part))
@@ -325,25 +353,11 @@ def _words(part: Mapping[str, Any]) -> str:
     return " ".join(str(part.get("description", "")).split())
 
 
-def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    yield _row(titles)
-    yield "|" + "---|" * len(titles)
-    for row in rows:
-        yield _row(tuple(cell.replace("|", "\\|") for cell in row))
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _page(text: str) -> str:
-    return f"{_MADE}\n\n{text.rstrip()}\n"
-
-
 def main() -> None:
     REFERENCE.mkdir(exist_ok=True)
     for name, text in pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
+    (DOCS / "troubleshooting" / "messages.md").write_text(diagnostics.messages_page(), encoding="utf-8")
     for name, text in manifests().items():
         (DEPLOY / name).write_text(text, encoding="utf-8")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib.util
 import re
@@ -31,11 +32,27 @@ def pages() -> dict[str, str]:
     return made
 
 
-@pytest.mark.parametrize("name", ["cli.md", "run.md", "policy.md", "networks.md", "api.md"])
+@pytest.mark.parametrize(
+    "name", ["cli.md", "run.md", "policy.md", "networks.md", "api.md", "exit-codes.md", "metrics.md"]
+)
 def test_the_reference_is_up_to_date(pages: dict[str, str], name: str) -> None:
-    """Whoever changes the code makes the reference anew: make docs."""
+    """A change of the code has to come with the pages that are generated from it."""
     written = (DOCS / "reference" / name).read_text(encoding="utf-8")
-    assert written == pages[name], "the reference is out of date: make docs"
+    assert written == pages[name], "the reference is out of date: make reference"
+
+
+def test_every_reason_of_the_code_has_advice(pages: dict[str, str]) -> None:
+    """docs/troubleshooting/advice.yaml covers exactly the reasons that a status can have."""
+    written = (DOCS / "troubleshooting" / "reasons.md").read_text(encoding="utf-8")
+    assert written == pages["../troubleshooting/reasons.md"], "the reasons are out of date: make reference"
+
+
+def test_error_messages_are_listed_with_their_way_out() -> None:
+    """The page is made from the source: parts that vary are shown as an ellipsis."""
+    source = """raise NotFound(f"there is no run {name} here", hint="see them all: kaji ps -a")"""
+    found = generator().diagnostics.messages_in(ast.parse(source))
+    assert list(found) == [("NotFound", "there is no run … here", "see them all: kaji ps -a")]
+    assert "## Unavailable" in generator().diagnostics.messages_page()
 
 
 def test_generated_manifests_are_up_to_date() -> None:

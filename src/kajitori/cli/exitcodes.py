@@ -6,7 +6,7 @@ import signal
 
 from kajitori.cli.words import View, phase_of, status_of
 
-_CODE_BY_REASON = {
+EXIT_CODE_BY_REASON = {
     "ProgramFailed": 1,
     "Refused": 2,
     "RunsAsRoot": 2,
@@ -26,7 +26,7 @@ def exit_code_of(run: View) -> int:
         return int(code) if code is not None else 128 + signal.SIGTERM
     if code:
         return int(code)
-    return _CODE_BY_REASON.get(str(status.get("reason") or ""), 125)
+    return EXIT_CODE_BY_REASON.get(str(status.get("reason") or ""), 125)
 
 
 def end_words(run: View) -> str:

@@ -53,7 +53,7 @@ _DISRUPTION = {
     "TerminationByKubelet": Reason.EVICTED,
 }
 
-_FIRST_STEP = {
+FIRST_STEP_REASONS = {
     first_step.NO_SERVER: Reason.FIRST_STEP_NO_SERVER,
     first_step.REFUSED: Reason.FIRST_STEP_REFUSED,
     first_step.NO_PEERS: Reason.FIRST_STEP_NO_PEERS,
@@ -261,7 +261,7 @@ def _why_init_failed(init: ContainerStatus) -> Reason:
         return Reason.CONTAINER_CONFIG
     if cannot_run and init.name == first_step.IMAGE_STEP:
         return Reason.IMAGE_UNFIT  # it has no shell
-    return _FIRST_STEP.get(terminated.exit_code, Reason.FIRST_STEP_FAILED)
+    return FIRST_STEP_REASONS.get(terminated.exit_code, Reason.FIRST_STEP_FAILED)
 
 
 def _init_message(terminated: Terminated) -> str:
