@@ -1,4 +1,5 @@
-"""Types the commands of README and tutorial into a real shell, and puts what they printed into the page.
+"""Types the commands of the tutorial into a real shell and puts what they printed into the page. Runs the demo, for its
+page and for the README's picture.
 
     python docs/capture.py             all pages
     python docs/capture.py --check     nothing is written; differences are shown, and the exit code is 1
@@ -34,15 +35,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # tests load this file by its path
+
+from terminal_picture import picture
+
 log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
+DEMO = ROOT / "docs" / "start" / "demo.md"
+PICTURE = ROOT / "docs" / "figures" / "demo.svg"
 TUTORIAL = ROOT / "docs" / "start" / "tutorial.md"
 PATIENCE_SECONDS = 60.0
 SETTLED_SECONDS = 5.0
 """So long a server has to be silent to be taken for up where it says something else than the page."""
 HOME, HOST = "/home/ada", "laptop"
+PICTURE_COLUMNS = 110
+_PICTURED = ("A training that survives", "The board")
 DEMO_LINE = 118
 """Columns: a longer line of the demo is cut where the reader would have to scroll."""
 
@@ -299,8 +307,8 @@ def comparable(page: str) -> list[str]:
     return made
 
 
-def demo_page(page: str) -> str:
-    """The README with the demo's output of now: the words as they came, long lines cut at their end."""
+def demo_output() -> str:
+    """What `kaji demo` prints now, without this machine's names. Raises Broken if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "kajitori.cli", "demo"],
         stdin=subprocess.DEVNULL,
@@ -316,26 +324,54 @@ def demo_page(page: str) -> str:
     text = re.sub(r"/tmp/kaji-demo-\w+", "/tmp/kaji-demo", text)
     for found, instead in ((str(ROOT), f"{HOME}/kajitori"), (str(Path.home()), HOME)):
         text = re.sub(rf"{re.escape(found)}(?![\w.-])", instead, text)
-    text = _without_host(text)
-    lines = [line if len(line) <= DEMO_LINE else f"{line[: DEMO_LINE - 2]} …" for line in text.splitlines()]
+    return _without_host(text)
+
+
+def demo_page(page: str, output: str) -> str:
+    """The page with the demo's output: the words as they came, long lines cut at their end."""
+    lines = [line if len(line) <= DEMO_LINE else f"{line[: DEMO_LINE - 2]} …" for line in output.splitlines()]
     block = "```console\n" + "\n".join(lines) + "\n```\n"
     return _DEMO.sub(lambda match: match[1] + block + match[2], page)
 
 
+def demo_picture(output: str) -> str:
+    """Two chapters of the demo's output as a picture of a terminal."""
+    chapters = re.split(r"\n(?=[^\n]+\n-{4,}\n)", f"\n{output}")
+    lines: list[tuple[str, str]] = []
+    for chapter in chapters:
+        title, *rest = chapter.strip().splitlines() or [""]
+        if title in _PICTURED:
+            lines += [("", "")] if lines else []
+            lines += [("heading", title)]
+            lines += [(_kind_of(line), line) for line in rest[1:] if not line.startswith("That is all.")]
+    while not lines[-1][1]:
+        lines.pop()
+    return picture(lines, title="kaji demo", columns=PICTURE_COLUMNS)
+
+
+def _kind_of(line: str) -> str:
+    if line.startswith("$ "):
+        return "command"
+    return "said" if re.fullmatch(r"[A-Z][a-z]+ .*[.:]", line) else "output"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="docs/capture.py", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("page", nargs="*", choices=["readme", "tutorial", []], help="else all")
+    parser.add_argument("page", nargs="*", choices=["demo", "tutorial", []], help="else all")
     parser.add_argument("--check", action="store_true", help="write nothing; show what would change")
     parser.add_argument("--cluster", type=Path, metavar="KUBECONFIG", help="else kube-apiserver, if it is installed")
     parser.add_argument("--verbose", action="store_true", help="show what is typed and printed, as it happens")
     options = parser.parse_args()
     logging.basicConfig(level="INFO" if options.verbose else "WARNING", format="%(asctime)s %(message)s")
-    wanted = options.page or ["readme", "tutorial"]
+    wanted = options.page or ["demo", "tutorial"]
     pages: Mapping[Path, str] = {}
     with tempfile.TemporaryDirectory(prefix="kaji-docs-") as folder:
         made = {}
-        if "readme" in wanted:
-            made[README] = demo_page(README.read_text(encoding="utf-8"))
+        if "demo" in wanted:
+            output = demo_output()
+            made[DEMO] = demo_page(DEMO.read_text(encoding="utf-8"), output)
+            if not options.check:
+                PICTURE.write_text(demo_picture(output), encoding="utf-8")
         if "tutorial" in wanted:
             with contextlib.nullcontext(options.cluster) if options.cluster else cluster_of_somebody_else() as cluster:
                 made[TUTORIAL] = captured(TUTORIAL.read_text(encoding="utf-8"), Path(folder), cluster)

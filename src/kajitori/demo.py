@@ -45,7 +45,7 @@ def demo(options: DemoOptions) -> int:
         story = Story(environment, script)
         for chapter in (story.training, story.refused, story.waiting, story.memory, story.board):
             chapter()
-        story.say("That was it. `kaji up` starts such a cluster that stays; `kaji run --help` says what it takes.")
+        story.say("That is all. `kaji up` starts a cluster that stays; `kaji run --help` lists the options of a run.")
         if options.keep:
             story.say(f"The cluster runs on until Ctrl-C: kaji ps -a --cluster {folder}")
             with contextlib.suppress(KeyboardInterrupt):
@@ -67,9 +67,9 @@ class Story:
     def training(self) -> None:
         """A gang of two loses a member, comes back from its checkpoint, and ends as if nothing had happened."""
         self.title("A training that survives")
-        self.say("Two members train a network on handwritten digits. First one that nobody disturbs:")
+        self.say("Two members train a network on handwritten digits. This run is left alone:")
         self.kaji("run", "-d", "--name", "calm", *self._training_options(), quiet=True)
-        self.say("And the same once more, of which we shall kill a member half-way:")
+        self.say("The same training again. One of its members will be killed half-way:")
         self.kaji("run", "-d", "--name", "digits", *self._training_options(), quiet=True)
         step = self._reaches("digits", STEPS // 2)
         victim = _member_process("digits", rank=1)
@@ -86,7 +86,9 @@ class Story:
         self.kaji("logs", "--rank", "0", "--tail", "1", "digits")
         if not disturbed or disturbed != calm:
             raise StoryBroken(f"the disturbed run ended with {disturbed!r}, the other with {calm!r}")
-        self.say("The whole gang went back to its checkpoint, and ended with the very accuracy of the other.")
+        self.say(
+            "The whole gang went back to its checkpoint and reached the same accuracy as the run that was left alone."
+        )
 
     def refused(self) -> None:
         """Every reason at once, each with its way out."""
@@ -96,7 +98,7 @@ class Story:
             *("run", "--gpus", "16", "--gpu-type", "h100", "-v", "/etc:/etc", "--privileged", _IMAGE),
             expect=2,
         )
-        self.say("Nothing of them was created.")
+        self.say("Nothing was created.")
 
     def waiting(self) -> None:
         """What is missing, and who holds it; then it starts."""
@@ -110,7 +112,7 @@ class Story:
         self.kaji("stop", "large")
         self.wait("patient runs", lambda: self._phase("patient") == "Running")
         self.kaji("ps")
-        self.say("It started by itself once the GPUs were free.")
+        self.say("It started by itself when the GPUs became free.")
 
     def memory(self) -> None:
         """What is over its limit is ended where it is, and not carried to another node."""
@@ -120,7 +122,7 @@ class Story:
         status = self._status("hungry")
         if status.get("reason") != "OutOfMemory" or status.get("restarts", 0) or status["attempts"] != 1:
             raise StoryBroken(f"hungry was to end as OutOfMemory after one attempt, and not {status}")
-        self.say("Five restarts were allowed, none was made: it would have eaten the next node's memory, too.")
+        self.say("Five restarts were allowed and none was used: the program would have exceeded its limit again.")
 
     def board(self) -> None:
         """Who holds which GPUs."""

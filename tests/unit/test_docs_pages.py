@@ -99,3 +99,10 @@ def test_code_and_manifests_name_pages_that_exist(name: str) -> None:
             continue
         for page in re.findall(r"(?<![\w/.-])docs/[\w/-]+\.md", file.read_text(encoding="utf-8")):
             assert (ROOT / page).is_file(), f"{file.relative_to(ROOT)} names {page}"
+
+
+def test_the_readme_stays_a_page() -> None:
+    """Details belong below docs/; pictures come from the repository."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    assert not re.findall(r"!\[[^\]]*\]\(https?:", text)
