@@ -35,11 +35,11 @@ from tests.helpers.real_cluster import running_cluster
 
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, lacks, platform, spec_of, wait_until
-from kajitori.core import names
-from kajitori.core.decide import Facts, RunIdentity, decide
-from kajitori.core.manifests import MemberPods
-from kajitori.core.policy import Policy, parse_policy
-from kajitori.core.run import parse_spec
+from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.pods.manifests import MemberPods
+from kajitori.core.policy.file import Policy, parse_policy
+from kajitori.core.spec.run import parse_spec
+from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.install import install

@@ -39,7 +39,7 @@ from bench.common import Limit, print_limits, print_table
 from bench.discovery import NAMESPACE, RUN, cpu_seconds, make_gang, web_api
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
-from kajitori.core import first_step
+from kajitori.core.pods import first_step
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.install import install

@@ -35,12 +35,13 @@ from tests.helpers.real_cluster import RealCluster, running_cluster
 
 from bench.common import Limit, print_limits, print_table
 from bench.gangs import lacks
-from kajitori.core import first_step, names
-from kajitori.core.decide import Facts, RunIdentity, decide
-from kajitori.core.manifests import MemberPods
-from kajitori.core.policy import parse_policy
-from kajitori.core.run import parse_spec
-from kajitori.core.tickets import Ticket, sign
+from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.pods import first_step
+from kajitori.core.pods.manifests import MemberPods
+from kajitori.core.pods.tickets import Ticket, sign
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.run import parse_spec
+from kajitori.core.words import names
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.install import install
 from kajitori.kube.resources import NAMESPACES, PODS, RUNS, Resource

@@ -15,13 +15,13 @@ import numpy as np
 
 from bench.common import Limit, print_limits, print_table
 from bench.planner import GIB, HOUR, NODES, QUEUED, cluster, gangs
-from kajitori.core.backfill import Queued, schedule
-from kajitori.core.explain import Explainer, Use
-from kajitori.core.freeing import Occupant, Situation, to_free
-from kajitori.core.planner import GangRequest, MemberRequest, occupy_rows
-from kajitori.core.releases import Ending
-from kajitori.core.snapshot import NodeTable, Snapshot
-from kajitori.core.what_if import ask
+from kajitori.core.placement.planner import GangRequest, MemberRequest, occupy_rows
+from kajitori.core.placement.releases import Ending
+from kajitori.core.placement.snapshot import NodeTable, Snapshot
+from kajitori.core.queue.backfill import Queued, schedule
+from kajitori.core.queue.explain import Explainer, Use
+from kajitori.core.queue.freeing import Occupant, Situation, to_free
+from kajitori.core.queue.what_if import ask
 
 ANSWER_SECONDS = 0.5
 """As the Web API gives to each part of an answer (`kajitori.api.standing`)."""

@@ -42,7 +42,7 @@ from bench.gangs import (
     wait_until,
 )
 from bench.processes import in_words, processor_seconds, since
-from kajitori.core.policy import parse_policy
+from kajitori.core.policy.file import parse_policy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.install import install

@@ -19,9 +19,9 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
 from kajitori.controllers.runs import RunController
-from kajitori.core.policy import Policy
-from kajitori.core.reasons import Phase
-from kajitori.core.status import RunStatus
+from kajitori.core.policy.file import Policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import RunStatus
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror

@@ -42,9 +42,9 @@ from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.gangs import lacks, simulated_nodes
 from bench.processes import helper, in_words, processor_seconds, say, since
 from kajitori.controllers.runs import RunController
-from kajitori.core import names
-from kajitori.core.policy import parse_policy
-from kajitori.core.reasons import Phase
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
 from kajitori.entrypoints.process import look_for_garbage_seldom
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView

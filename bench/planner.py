@@ -18,12 +18,12 @@ import numpy as np
 
 from bench.common import Limit, print_limits, print_table
 from bench.svg import Axis, lines
-from kajitori.core.backfill import Queued, Schedule, schedule
-from kajitori.core.ordering import Candidate, Ledger, Rules, rank
-from kajitori.core.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
-from kajitori.core.preemption import Running, choose_victims
-from kajitori.core.releases import Ending
-from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
+from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
+from kajitori.core.placement.releases import Ending
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
+from kajitori.core.queue.backfill import Queued, Schedule, schedule
+from kajitori.core.queue.ordering import Candidate, Ledger, Rules, rank
+from kajitori.core.queue.preemption import Running, choose_victims
 
 NODES, QUEUED = 7_500, 10_000
 GANGS, VICTIM_OF = 2_000, 1_000

@@ -20,10 +20,10 @@ from bench.common import Limit, print_limits, print_table
 from bench.planner import NODES, QUEUED, cluster, gangs
 from kajitori.cli import ALLOCATIONS_BETWEEN_COLLECTIONS
 from kajitori.controllers.queue import Cycle, Queue
-from kajitori.core import names
-from kajitori.core.nodelist import compress
-from kajitori.core.reasons import Phase
-from kajitori.core.status import MemberCounts, RunStatus
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.node_lists import compress
 from kajitori.kube.objects import Node
 from kajitori.kube.outlook import Applicant, Outlook
 

@@ -17,8 +17,8 @@ from tests.helpers.real_cluster import running_cluster
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.gangs import POOL_LABEL, Platform, label_nodes, lacks, platform, simulated_nodes, spec_of, wait_until
 from bench.processes import in_words, processor_seconds, since
-from kajitori.core import names
-from kajitori.core.policy import parse_policy
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.install import install

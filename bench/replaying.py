@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 
 from bench.swf import Job
-from kajitori.core.backfill import LIKELY, Queued, schedule
-from kajitori.core.expected import Expectation, Finished, History, Size, Source, corrected
-from kajitori.core.ordering import Candidate, Ledger, Rules, rank
-from kajitori.core.planner import GangRequest, MemberRequest, Placement, place
-from kajitori.core.releases import Ending
-from kajitori.core.snapshot import NodeFacts, NodeTable, Snapshot
+from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, place
+from kajitori.core.placement.releases import Ending
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
+from kajitori.core.queue.backfill import LIKELY, Queued, schedule
+from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, corrected
+from kajitori.core.queue.ordering import Candidate, Ledger, Rules, rank
 
 WITHOUT_LIMIT_SECONDS = 24 * 3600.0
 """What systems that know nothing but limits take for a job that names none."""

@@ -42,8 +42,8 @@ from kajitori.agent.interface import InterfaceEngine
 from kajitori.agent.nft import change
 from kajitori.agent.sets import SetsEngine
 from kajitori.agent.state import LedgerFile
-from kajitori.core.traffic import DIRECTIONS, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened
-from kajitori.core.traffic_policy import TrafficPolicy
+from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.traffic.totals import DIRECTIONS, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened
 
 PODS = 250
 WORLD = "198.51.100.2"

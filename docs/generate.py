@@ -27,15 +27,22 @@ from kajitori.api.context import ApiDependencies
 from kajitori.cli.app import SECTIONS, kaji
 from kajitori.cli.borrowed_options import DOCKER, SLURM
 from kajitori.cli.other_words import WORDS
-from kajitori.core.crd import custom_resource_definition
-from kajitori.core.manifests import priority_class
-from kajitori.core.names import API_VERSION, KIND
-from kajitori.core.node_request import NodeRequest, RequestState
-from kajitori.core.owner_policy import owner_policy, owner_policy_binding
-from kajitori.core.policy_docs import networks_reference, policy_reference
-from kajitori.core.reasons import COUNTS_AS_RESTART, NEVER_COUNTED, NEVER_RESTARTED, START_FAILURES, Phase, Reason
-from kajitori.core.run import RunSpec
-from kajitori.core.status import RunStatus
+from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
+from kajitori.core.nodes.request import NodeRequest, RequestState
+from kajitori.core.pods.manifests import priority_class
+from kajitori.core.policy.reference import networks_reference, policy_reference
+from kajitori.core.spec.definition import custom_resource_definition
+from kajitori.core.spec.reasons import (
+    COUNTS_AS_RESTART,
+    NEVER_COUNTED,
+    NEVER_RESTARTED,
+    START_FAILURES,
+    Phase,
+    Reason,
+)
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words.names import API_VERSION, KIND
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror import Mirror

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kajitori.core.policy import Policy, default_policy, parse_policy
+from kajitori.core.policy.file import Policy, default_policy, parse_policy
 from kajitori.followedfile import FollowedFile, InForce
 
 

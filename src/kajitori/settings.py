@@ -8,9 +8,9 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from kajitori.core import names
-from kajitori.core.suggest import did_you_mean
-from kajitori.core.texts import is_loopback
+from kajitori.core.words import names
+from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.words.texts import is_loopback
 from kajitori.errors import Fault, InvalidInput
 from kajitori.optionfaults import (
     CLUSTER_CIDR,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.helpers.real_cluster import USERS, AnyCluster
 
-from kajitori.core import names
-from kajitori.core.owner_policy import POLICY_NAME
+from kajitori.core.admission.owner_policy import POLICY_NAME
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.install import install

@@ -20,7 +20,7 @@ from tests.helpers.world import POLICY, World
 
 from kajitori.api import health
 from kajitori.controllers import runs
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import PODS, RUNS, Resource
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

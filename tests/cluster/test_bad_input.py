@@ -18,7 +18,7 @@ import pytest_asyncio
 from tests.helpers.stage import Stage, manifest, manifests, staged
 from tests.helpers.world import World
 
-from kajitori.core.reasons import Phase, Reason
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS, RUNS, SERVICES
 

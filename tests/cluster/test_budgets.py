@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.real_cluster import AnyCluster
 
 from kajitori.controllers.budgets import BudgetKeeper
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import ObjectMeta, RunObject

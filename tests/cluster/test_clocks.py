@@ -12,8 +12,8 @@ import pytest
 from tests.helpers.world import World
 
 from kajitori.controllers.runs import RunController
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.times import parse_time
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words.times import parse_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror

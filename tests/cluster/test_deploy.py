@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.deployed import DEPLOY, manifest
 from tests.helpers.real_cluster import RealCluster
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, PODS, Resource

@@ -13,9 +13,9 @@ from tests.helpers.stage import Completed, completed
 from tests.helpers.world import GPUS, World
 
 from kajitori.api.views import nodes_of
-from kajitori.core import names
-from kajitori.core.nodelist import expand
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
+from kajitori.core.words.node_lists import expand
 from kajitori.errors import NotFound
 from kajitori.kube.errors import TooManyRequestsError
 from kajitori.kube.resources import BUDGETS, NODES, PODS, RUNS

@@ -9,7 +9,7 @@ from tests.helpers.world import GPUS, SIM, World
 
 from kajitori.controllers.statuses import write_status
 from kajitori.core import gang
-from kajitori.core.reasons import Phase, Reason
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.kube.resources import PODS, RESOURCE_QUOTAS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}

@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.helpers.world import World
 
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import RUNS
 
 

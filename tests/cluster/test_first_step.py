@@ -15,10 +15,10 @@ from tests.unit.kube.fake_api import serving
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.core import first_step
-from kajitori.core.policy import with_first_step
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.tickets import Ticket, verify
+from kajitori.core.pods import first_step
+from kajitori.core.pods.tickets import Ticket, verify
+from kajitori.core.policy.file import with_first_step
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import AlreadyExists
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS
 from kajitori.kube.ticket_key import ensure_ticket_key

@@ -13,8 +13,9 @@ from tests.helpers.world import PATIENCE_SECONDS, SIM, World
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.core import manifests, names
-from kajitori.core.reasons import Phase
+from kajitori.core.pods import manifests
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import NAMESPACES, PODS, RUNS

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.helpers.world import World
 
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
 from kajitori.errors import InvalidInput, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import EVENTS

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.helpers.real_cluster import RealCluster
 
-from kajitori.core.decide import Facts, RunIdentity, decide
-from kajitori.core.manifests import MemberPods, headless_service, launcher_of
-from kajitori.core.policy import parse_policy
-from kajitori.core.run import parse_spec
-from kajitori.core.status import template_text
+from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.pods.manifests import MemberPods, headless_service, launcher_of
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.status import template_text
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.install import install

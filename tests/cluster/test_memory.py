@@ -12,8 +12,8 @@ from tests.helpers.platform import NODE, Platform
 from tests.helpers.real_cluster import unicast_address
 from tests.helpers.world import GPUS, World, this_machine
 
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import MemoryPeak
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import MemoryPeak
 from kajitori.local.kubelet.settings import EvictionThresholds
 
 GI = 2**30

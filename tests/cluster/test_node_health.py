@@ -14,10 +14,10 @@ from tests.helpers.world import GPUS, World
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.core import names
-from kajitori.core.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
-from kajitori.core.health_trail import Entry, What, read_trail
-from kajitori.core.reasons import Phase
+from kajitori.core.nodes.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
+from kajitori.core.nodes.trail import Entry, What, read_trail
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import EVENTS, NODES

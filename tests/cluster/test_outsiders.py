@@ -23,7 +23,7 @@ from websockets.typing import Subprotocol
 from kajitori.api.app import create_app, openapi_document, operations
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import RUNS
 from kajitori.kube.streams import EXEC_PROTOCOL
 from kajitori.store.code import CodeLimits, CodeStore

@@ -11,13 +11,14 @@ from typing import Any
 from tests.helpers.world import GPUS, SIM, World, this_machine
 
 from kajitori.controllers.statuses import write_status
-from kajitori.core import gang, names
-from kajitori.core.nodelist import expand_ranks
-from kajitori.core.policy_model import Policy
-from kajitori.core.preemption_policy import Preemption
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import GivesWay, RunStatus
-from kajitori.core.times import format_time, parse_time
+from kajitori.core import gang
+from kajitori.core.policy.model import Policy
+from kajitori.core.policy.preemption import Preemption
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import GivesWay, RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.node_lists import expand_ranks
+from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import NotFound
 from kajitori.kube.resources import EVENTS, NAMESPACES, RUNS
 from kajitori.policyfile import PolicyFile

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.helpers.world import NODES_COUNT, World
 
-from kajitori.core.reasons import Phase, Reason
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import Conflict
 from kajitori.kube.client import KubeClient, Object
 from kajitori.kube.config import KubeConfig

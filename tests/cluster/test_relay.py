@@ -13,7 +13,7 @@ from tests.helpers.real_cluster import AnyCluster
 
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.install import install
 from kajitori.kube.mirror import Mirror

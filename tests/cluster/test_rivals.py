@@ -14,8 +14,8 @@ from tests.helpers.storm import Chaos, Parts, Watchman
 from tests.helpers.world import POLICY, World
 
 from kajitori.core.leadership import LEASE_NAME, Terms
-from kajitori.core.reasons import Phase
-from kajitori.core.times import parse_time
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words.times import parse_time
 from kajitori.kube.resources import LEASES, PODS, RUNS, Resource
 
 TERMS = Terms(lease_seconds=4.0, lead_seconds=3.0, interval_seconds=0.1, look_seconds=0.1)

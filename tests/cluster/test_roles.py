@@ -16,8 +16,8 @@ from tests.helpers import deployed
 from tests.helpers.real_cluster import RealCluster
 from tests.helpers.stage import Completed, Stage, manifest, staged
 
-from kajitori.core import names
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.install import install

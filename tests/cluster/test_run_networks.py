@@ -11,10 +11,10 @@ from tests.helpers.real_cluster import AnyCluster
 from tests.helpers.world import World
 
 from kajitori.controllers.networks import NetworkKeeper
-from kajitori.core import names
-from kajitori.core.policy import parse_policy
-from kajitori.core.reach import Reach, network_rules
-from kajitori.core.reasons import Phase, Reason
+from kajitori.core.admission.reach import Reach, network_rules
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import ObjectMeta, RunObject

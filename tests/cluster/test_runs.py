@@ -10,9 +10,9 @@ from datetime import timedelta
 import msgspec
 from tests.helpers.world import GPUS, NODES_COUNT, World, this_machine
 
-from kajitori.core import names
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import to_document
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import to_document
+from kajitori.core.words import names
 from kajitori.kube.resources import EVENTS, PODS, RESOURCE_QUOTAS, RUNS, SERVICES
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}

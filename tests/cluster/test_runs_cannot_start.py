@@ -9,9 +9,9 @@ import pytest
 from tests.helpers.meddling_client import MeddlingClient
 from tests.helpers.world import GPUS, NODES_COUNT, SIM, World
 
-from kajitori.core import names
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.times import format_time
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words import names
+from kajitori.core.words.times import format_time
 from kajitori.kube.resources import CLAIMS, EVENTS, PERSISTENT_VOLUMES, PODS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}

@@ -12,9 +12,9 @@ from tests.helpers.world import GPUS, SIM, World
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.core import names
-from kajitori.core.reasons import Phase
-from kajitori.core.tickets import Ticket, sign
+from kajitori.core.pods.tickets import Ticket, sign
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Pod

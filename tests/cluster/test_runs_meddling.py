@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.helpers.world import GPUS, NODES_COUNT, World
 
-from kajitori.core import names
-from kajitori.core.reasons import Phase, Reason
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words import names
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, RUNS, SERVICES, Resource
 

@@ -11,7 +11,7 @@ import yaml
 from tests.helpers.meddling_client import MeddlingClient
 from tests.helpers.world import GPUS, NODES_COUNT, World
 
-from kajitori.core.reasons import Phase, Reason
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.kube.resources import PODS, Resource
 
 pytestmark = pytest.mark.usefixtures("changes_count_at_once")

@@ -11,8 +11,8 @@ import pytest
 from tests.helpers.webhook import asked_for_pods
 from tests.helpers.world import World
 
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import RunStatus
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import RunStatus
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS, Resource
 
 ONLY_REAL = pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)

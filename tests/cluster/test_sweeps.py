@@ -7,9 +7,9 @@ import contextlib
 
 from tests.helpers.world import World
 
-from kajitori.core import names
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.results import MemberResult
+from kajitori.core.gang.results import MemberResult
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS, RESOURCE_QUOTAS, RUNS, SERVICES, Resource
 from kajitori.local.sim.behaviour import PREFIX

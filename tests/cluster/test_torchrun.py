@@ -16,7 +16,7 @@ from tests.helpers.folders import texts_below
 from tests.helpers.members import kill_member
 from tests.helpers.world import World, this_machine
 
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
 
 PYTHON = os.environ.get("KAJITORI_TORCH_PYTHON", sys.executable)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torchrun" / "train.py"

@@ -25,9 +25,9 @@ from kajitori.api.app import create_app
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.server import ApiServer
 from kajitori.api.traffic_keeper import TrafficKeeper
-from kajitori.core import names
-from kajitori.core.traffic import Pod
-from kajitori.core.traffic_book import Who
+from kajitori.core.traffic.book import Who
+from kajitori.core.traffic.totals import Pod
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists
 from kajitori.kube.agents import AUDIENCE, AgentTokens
 from kajitori.kube.client import KubeClient

@@ -15,9 +15,9 @@ from tests.helpers.world import World
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.core import names
-from kajitori.core.crd import custom_resource_definition
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.definition import custom_resource_definition
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
 from kajitori.kube.client import PatchKind
 from kajitori.kube.install import install
 from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, RUNS, Resource

@@ -12,7 +12,7 @@ from tests.helpers.world import World
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import CLAIMS, SECRETS
 
 VALUE = base64.b64encode(b"s3cr3t").decode()

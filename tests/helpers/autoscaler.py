@@ -17,7 +17,7 @@ import yaml
 from tests.helpers.real_cluster import search_path
 from tests.helpers.world import World
 
-from kajitori.core.times import format_time
+from kajitori.core.words.times import format_time
 from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import CUSTOM_RESOURCES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kajitori.core.decide import Decision, Facts, RunIdentity, decide
-from kajitori.core.policy import Policy, default_policy, own_machine_policy, parse_policy
-from kajitori.core.run import parse_spec
-from kajitori.core.snapshot import NodeFacts, NodeTable, Taint
+from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Taint
+from kajitori.core.policy.file import Policy, default_policy, own_machine_policy, parse_policy
+from kajitori.core.spec.run import parse_spec
 from kajitori.errors import Fault, Refused
 
 GI = 2**30

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from kajitori.core.gang import Limits, Member, MemberState, Run, Step, next_step
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, RunStatus
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, RunStatus
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PENDING, RUNNING, SUCCEEDED, FAILED = MemberState

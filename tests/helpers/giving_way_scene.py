@@ -9,13 +9,13 @@ import msgspec
 from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_nodes, who_starts
 
 from kajitori.controllers.queue import Cycle, Queue, Waiting
-from kajitori.core import names
-from kajitori.core.nodelist import compress
-from kajitori.core.planner import GangRequest
-from kajitori.core.policy import parse_policy
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
-from kajitori.core.times import format_time
+from kajitori.core.placement.planner import GangRequest
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
+from kajitori.core.words import names
+from kajitori.core.words.node_lists import compress
+from kajitori.core.words.times import format_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.outlook import Applicant

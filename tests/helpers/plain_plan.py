@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kajitori.core.planner import GangRequest, Placement, Shortage, occupy, place
-from kajitori.core.snapshot import Snapshot
+from kajitori.core.placement.planner import GangRequest, Placement, Shortage, occupy, place
+from kajitori.core.placement.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tests.helpers.real_cluster import find_binary, require_binaries, running_cl
 from tests.helpers.shared import SHARED_SERVERS
 
 from kajitori.controllers.runs import RunController
-from kajitori.core.policy import parse_policy
+from kajitori.core.policy.file import parse_policy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig

@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 
 from kajitori.controllers.queue import Admitted, Cycle, Waiting
-from kajitori.core import gang, names
-from kajitori.core.nodelist import compress
-from kajitori.core.planner import GangRequest, MemberRequest
-from kajitori.core.policy import parse_policy
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus, template_text
-from kajitori.core.times import format_time
+from kajitori.core import gang
+from kajitori.core.placement.planner import GangRequest, MemberRequest
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, MemberCounts, Ran, RunStatus, template_text
+from kajitori.core.words import names
+from kajitori.core.words.node_lists import compress
+from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig

@@ -25,7 +25,7 @@ from tests.helpers.deployed import BINDINGS, Right, bindings, manifest
 from tests.helpers.platform import kubectl
 from tests.helpers.real_cluster import RealCluster, running_cluster
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.kube.install import install
 
 PATIENCE_SECONDS = 60.0

@@ -23,7 +23,7 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
 from kajitori.controllers.runs import RunController
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig

@@ -18,8 +18,8 @@ import msgspec
 from tests.helpers.forks import Fork, Part
 from tests.helpers.world import GPUS, World
 
-from kajitori.core import names
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, KajitoriError
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource

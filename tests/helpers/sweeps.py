@@ -9,8 +9,8 @@ import msgspec
 from tests.helpers.gangs import step as step_at
 
 from kajitori.core.gang import DeleteMember, Limits, Member, NeedsNodes, Run, Step, Sweep
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, RunStatus, SweepState
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, RunStatus, SweepState
 
 LATER = timedelta(seconds=2)
 

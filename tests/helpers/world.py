@@ -24,12 +24,12 @@ from tests.helpers.real_cluster import CONTROLLER, RealCluster, require_binaries
 from tests.helpers.shared import SHARED_SERVERS
 
 from kajitori.controllers.runs import RunController
-from kajitori.core import names
-from kajitori.core.nodelist import expand
-from kajitori.core.owner_policy import POLICY_NAME
-from kajitori.core.policy import own_machine_policy, parse_policy
-from kajitori.core.reasons import Phase
-from kajitori.core.status import RunStatus
+from kajitori.core.admission.owner_policy import POLICY_NAME
+from kajitori.core.policy.file import own_machine_policy, parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.node_lists import expand
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.cluster import ClusterView

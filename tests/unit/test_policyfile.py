@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.core.policy import default_policy, with_first_step
+from kajitori.core.policy.file import default_policy, with_first_step
 from kajitori.errors import InvalidInput
 from kajitori.policyfile import PolicyFile
 

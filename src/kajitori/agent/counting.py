@@ -17,8 +17,8 @@ import msgspec
 from kajitori.agent.engine import Engine
 from kajitori.agent.pods import PodSource
 from kajitori.agent.state import LedgerFile
-from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import Counter, Ledger, Lost, Pod, accounted, closed, opened, without_old_runs
+from kajitori.core.traffic.address_classes import Classes
+from kajitori.core.traffic.totals import Counter, Ledger, Lost, Pod, accounted, closed, opened, without_old_runs
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import Counter, Pod
+from kajitori.core.traffic.address_classes import Classes
+from kajitori.core.traffic.totals import Counter, Pod
 
 
 class Engine(Protocol):

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kajitori.agent.cards import Card, cards
 from kajitori.agent.counting import Counting, Health
-from kajitori.core.traffic import Ledger, Totals
+from kajitori.core.traffic.totals import Ledger, Totals
 from kajitori.monitoring import metrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from kajitori.agent import nft
 from kajitori.agent.nfnetlink import NETDEV
 from kajitori.agent.table_engine import TableEngine
-from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import DIRECTIONS, Counter, CounterName, Direction, Kind, Pod
+from kajitori.core.traffic.address_classes import Classes
+from kajitori.core.traffic.totals import DIRECTIONS, Counter, CounterName, Direction, Kind, Pod
 
 _ETHERNET_BYTES = 14
 """A packet on its way to the Pod has the header of the wire already where it is counted; one that comes has it not."""

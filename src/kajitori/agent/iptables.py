@@ -17,8 +17,18 @@ from pathlib import Path
 from socket import AF_INET, AF_INET6, inet_ntop
 from typing import NamedTuple
 
-from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import DIRECTIONS, HOST, Count, Counter, CounterName, Direction, Kind, Pod, read_counter_name
+from kajitori.core.traffic.address_classes import Classes
+from kajitori.core.traffic.totals import (
+    DIRECTIONS,
+    HOST,
+    Count,
+    Counter,
+    CounterName,
+    Direction,
+    Kind,
+    Pod,
+    read_counter_name,
+)
 from kajitori.errors import Unavailable, Unsupported
 
 _PROGRAMS = {4: "iptables", 6: "ip6tables"}

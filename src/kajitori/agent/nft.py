@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-from kajitori.core.address_classes import Classes
+from kajitori.core.traffic.address_classes import Classes
 from kajitori.errors import Unavailable, Unsupported
 
 _SECONDS = 60

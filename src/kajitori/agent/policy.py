@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from kajitori.core.address_classes import Classes
-from kajitori.core.traffic_policy import TrafficPolicy
-from kajitori.core.validation import read
+from kajitori.core.documents.faults import read
+from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.traffic.address_classes import Classes
 from kajitori.errors import Fault, InvalidInput
 from kajitori.followedfile import FollowedFile, InForce
 

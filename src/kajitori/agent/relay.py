@@ -17,8 +17,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kajitori.agent.servers import Servers
-from kajitori.core.node_feed import PATH, SILENCE_SECONDS, SINCE, Line, decode_line
-from kajitori.core.traffic import Pod
+from kajitori.core.traffic.node_feed import PATH, SILENCE_SECONDS, SINCE, Line, decode_line
+from kajitori.core.traffic.totals import Pod
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from kajitori.agent.counting import Counting
 from kajitori.agent.servers import Servers
-from kajitori.core.traffic_report import PATH, Report, report_of
+from kajitori.core.traffic.report import PATH, Report, report_of
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from kajitori.agent.cgroups import Group
 from kajitori.agent.nfnetlink import INET
 from kajitori.agent.table import MAP_PREFIX
 from kajitori.agent.table_engine import TableEngine
-from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import DIRECTIONS, HOST, CounterName, Direction, Kind, Pod
+from kajitori.core.traffic.address_classes import Classes
+from kajitori.core.traffic.totals import DIRECTIONS, HOST, CounterName, Direction, Kind, Pod
 
 _FIELDS = {4: ("ip", "ipv4_addr"), 6: ("ip6", "ipv6_addr")}
 _OWN: dict[Direction, str] = {"out": "saddr", "in": "daddr"}

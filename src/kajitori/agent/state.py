@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from kajitori.core.traffic import Ledger
+from kajitori.core.traffic.totals import Ledger
 from kajitori.errors import Conflict, Unavailable
 from kajitori.privatefile import locked_alone, write_private
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kajitori.agent import nft
 from kajitori.agent.nfnetlink import NETDEV, NfTables
-from kajitori.core.traffic import Count, Counter
+from kajitori.core.traffic.totals import Count, Counter
 
 _FAMILIES = {NETDEV: "netdev"}
 _BOOT = Path("/proc/sys/kernel/random/boot_id")

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from typing import Generic, TypeVar
 
 from kajitori.agent.table import Table
-from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import Counter, Pod
+from kajitori.core.traffic.address_classes import Classes
+from kajitori.core.traffic.totals import Counter, Pod
 from kajitori.errors import Unavailable
 
 W = TypeVar("W")

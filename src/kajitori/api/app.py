@@ -48,8 +48,8 @@ from kajitori.api import (
 )
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.middleware import Guard
-from kajitori.core.run import RunSpec
-from kajitori.core.status import RunStatus
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
 
 ROUTERS = tuple(
     module.router

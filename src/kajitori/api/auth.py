@@ -23,8 +23,8 @@ from starlette.requests import HTTPConnection
 
 from kajitori.api.middleware import note_caller
 from kajitori.api.turns import Questions
-from kajitori.core import names
-from kajitori.core.connections import network_of
+from kajitori.core.protection.connections import network_of
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, Unauthenticated
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import RUNS, SELF_ACCESS_REVIEWS, SELF_REVIEWS, Resource

@@ -15,9 +15,9 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.node_views import Amount, GpuBoard, GpuHolding, GpuTeam, GpuType, GpuUser, GuaranteeView
 from kajitori.api.pools import pool_views
-from kajitori.core.explain import Use
-from kajitori.core.guarantees import Holding
-from kajitori.core.nodelist import compress
+from kajitori.core.queue.explain import Use
+from kajitori.core.queue.guarantees import Holding
+from kajitori.core.words.node_lists import compress
 
 router = APIRouter(tags=["cluster"])
 

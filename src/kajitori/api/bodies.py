@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
-from kajitori.core.repeated_keys import repeated_keys
-from kajitori.core.validation import show
+from kajitori.core.documents.faults import show
+from kajitori.core.documents.repeated_keys import repeated_keys
 from kajitori.errors import Fault, InvalidInput, WrongMediaType
 
 JSON = ("application/json",)

@@ -17,11 +17,11 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
 from kajitori.api.views import Deleted, RunView, StopView, nodes_of, phase_of, run_view
-from kajitori.core import names
-from kajitori.core.fields import Duration
-from kajitori.core.quantity import format_duration
-from kajitori.core.run import name_fault
-from kajitori.core.validation import Document, read
+from kajitori.core.documents.faults import Document, read
+from kajitori.core.documents.fields import Duration
+from kajitori.core.spec.run import name_fault
+from kajitori.core.words import names
+from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused, WrongState
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import CLAIMS, RUNS

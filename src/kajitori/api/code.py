@@ -22,7 +22,7 @@ from kajitori.api.paging import Parameters
 from kajitori.api.views import View
 from kajitori.codepack.layout import check_digest
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, MEDIA_TYPE, PART_BYTES
-from kajitori.core.validation import Document, read
+from kajitori.core.documents.faults import Document, read
 from kajitori.errors import InvalidInput, TooLarge, Unavailable, Unsupported
 from kajitori.kube.stored_runs import code_digests
 from kajitori.store.code import Code, CodeStore, no_such_code

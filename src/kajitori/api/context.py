@@ -26,8 +26,8 @@ from kajitori.api.streams import StreamRegistry
 from kajitori.api.traffic_keeper import TrafficKeeper
 from kajitori.api.turns import UPLOADS_AT_ONCE, UPLOADS_OF_ONE, Budget, Questions, Turns
 from kajitori.api.views import RunRenderer
-from kajitori.core import names
 from kajitori.core.leadership import Standing
+from kajitori.core.words import names
 from kajitori.kube.agents import AgentTokens
 from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient

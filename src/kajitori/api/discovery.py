@@ -17,7 +17,7 @@ from kajitori.api.paging import Parameters
 from kajitori.api.problems import of_this_server
 from kajitori.api.ssh_keys import AttemptKeys, attempt_keys
 from kajitori.codepack.parts import ARCHIVE_BYTES, MEDIA_TYPE
-from kajitori.core.tickets import Ticket
+from kajitori.core.pods.tickets import Ticket
 from kajitori.errors import KajitoriError, NotFound, Unauthenticated
 
 router = APIRouter(tags=["members"])

@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from kajitori.api.problems import of_this_server
 from kajitori.api.views import EventView
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Event

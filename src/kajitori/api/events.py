@@ -19,7 +19,7 @@ from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, PageParameters, Parame
 from kajitori.api.streams import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.tracking import RunTracker
 from kajitori.api.views import EventList, EventView
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.kube.objects import Event, RunObject
 
 router = APIRouter(tags=["runs"])

@@ -23,9 +23,9 @@ from kajitori.api.node_health import tests_that_go_on, trial_of
 from kajitori.api.node_views import GuaranteeView
 from kajitori.api.problems import of_this_server
 from kajitori.api.views import ControllerView, Health, Version, controller_view, phase_of
-from kajitori.core import names
-from kajitori.core.reasons import Phase
-from kajitori.core.snapshot import NodeFacts
+from kajitori.core.placement.snapshot import NodeFacts
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.monitoring import metrics
 

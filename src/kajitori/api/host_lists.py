@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import msgspec
 
 from kajitori.api.hub import RunHub
-from kajitori.core import names
-from kajitori.core.reasons import Phase
-from kajitori.core.tickets import Ticket
+from kajitori.core.pods.tickets import Ticket
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, Unavailable
 from kajitori.kube.members import has_started
 from kajitori.kube.mirror import Mirror

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from kajitori.core.connections import Bounds, ConnectionTable
+from kajitori.core.protection.connections import Bounds, ConnectionTable
 from kajitori.monitoring.metrics import ApiMetrics
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from kajitori.api.log_lines import Normaliser
-from kajitori.core.nodelist import compress_ranks
+from kajitori.core.words.node_lists import compress_ranks
 from kajitori.errors import NotFound
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import PODS

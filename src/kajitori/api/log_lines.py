@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from kajitori.core import log_notices
+from kajitori.core.logs import notices
 
 STAMP_BYTES = 31
 """A time and the blank after it: RFC 3339 in UTC with nine digits, so that order as text is order in time."""
-UNKNOWN_TIME = log_notices.UNKNOWN_TIME.encode()
+UNKNOWN_TIME = notices.UNKNOWN_TIME.encode()
 """Of a line without a time, as kubelets send where they could not read a log."""
 LINE_LIMIT_BYTES = 256 * 1024
 """A longer line is handed on in parts, so that a program that prints no line ends costs no memory."""

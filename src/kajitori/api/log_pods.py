@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.kube.members import has_started, main_container
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject

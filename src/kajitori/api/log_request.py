@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from kajitori.api.log_lines import Position, Text
-from kajitori.core.validation import show
+from kajitori.core.documents.faults import show
 from kajitori.errors import InvalidInput
 
 BEGINNING = Position()

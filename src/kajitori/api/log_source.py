@@ -13,8 +13,8 @@ from kajitori.api.log_kept import KeptOfMember
 from kajitori.api.log_lines import UNKNOWN_TIME, Normaliser, Resumption, Text, last_lines, since, utc_time
 from kajitori.api.log_pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
 from kajitori.api.log_request import BEGINNING, Batch, LogRequest
-from kajitori.core import log_notices
 from kajitori.core.gang.ledger import indices_of
+from kajitori.core.logs import notices
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
 from kajitori.kube.objects import Pod, RunObject
@@ -148,7 +148,7 @@ class MemberLog:
                     if pod.is_finished:
                         raise
                     if self._position.time:
-                        yield self._notice(log_notices.lost_with_node(self.rank, attempt_of(pod), pod.spec.node_name))
+                        yield self._notice(notices.lost_with_node(self.rank, attempt_of(pod), pod.spec.node_name))
                     self._finish(attempt_of(pod))  # on a node that died: there is nobody to ask
                     continue
             else:
@@ -290,7 +290,7 @@ class MemberLog:
             was_read = missed == self._last_opened and bool(self._position.time)
             batches = await self._kept_since(missed)
             if was_read and batches is None:
-                yield self._notice(log_notices.lost_with_pod(self.rank, missed))
+                yield self._notice(notices.lost_with_pod(self.rank, missed))
             for batch in batches or ():
                 yield batch
             if (end := self._end_of_line(missed)) is not None:
@@ -307,7 +307,7 @@ class MemberLog:
             if batches:
                 break
         if batches is None:
-            yield self._notice(log_notices.lost_with_node(self.rank, opened.attempt, opened.pod.spec.node_name))
+            yield self._notice(notices.lost_with_node(self.rank, opened.attempt, opened.pod.spec.node_name))
         for batch in batches or ():
             yield batch
 
@@ -320,7 +320,7 @@ class MemberLog:
             text = self._asked_for(text)
         unread = Resumption(self._position)
         part = unread.fresh(Text(text))
-        batches = [self._notice(log_notices.missing_before_end(self.rank, attempt))] if unread.lost else []
+        batches = [self._notice(notices.missing_before_end(self.rank, attempt))] if unread.lost else []
         if part.text:
             self._position = self._position.after(part)
             batches.append(Batch(attempt, part, self._position))
@@ -380,9 +380,9 @@ class MemberLog:
         part = opened.unread.fresh(part)
         if not part.text:
             return
-        if opened.unread.lost and not was_done and not log_notices.is_about_rotation(part.text[31:].split(b"\n")[0]):
+        if opened.unread.lost and not was_done and not notices.is_about_rotation(part.text[31:].split(b"\n")[0]):
             until = part.text[:30].decode()
-            yield self._notice(log_notices.gap(self._position.time.decode(), until, opened.pod.spec.node_name))
+            yield self._notice(notices.gap(self._position.time.decode(), until, opened.pod.spec.node_name))
         if part.stamped:
             self._position = self._position.after(part)
         yield Batch(opened.attempt, part, self._position)

@@ -25,10 +25,10 @@ from kajitori.api.paging import Parameters
 from kajitori.api.results import array_of
 from kajitori.api.streams import NDJSON, TEXT, Chunks
 from kajitori.api.tracking import RunTracker
-from kajitori.core.array import Array
-from kajitori.core.nodelist import compress_ranks
-from kajitori.core.quantity import QuantityError, parse_duration_seconds
-from kajitori.core.validation import show
+from kajitori.core.documents.faults import show
+from kajitori.core.spec.array import Array
+from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
 from kajitori.errors import Fault, InvalidInput, NotFound
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import PODS

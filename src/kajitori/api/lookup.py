@@ -6,8 +6,8 @@ import msgspec
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
-from kajitori.core.run import name_fault
-from kajitori.core.validation import show
+from kajitori.core.documents.faults import show
+from kajitori.core.spec.run import name_fault
 from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound, Unsupported
 from kajitori.kube.decoding import decode
 from kajitori.kube.errors import NotServedError

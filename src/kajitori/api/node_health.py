@@ -12,14 +12,14 @@ from pydantic import Field, model_validator
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.node_views import HealthEntry, NodeTest
-from kajitori.core import names
-from kajitori.core.fields import Text
-from kajitori.core.health import BY_HAND, DRAINED_BY
-from kajitori.core.health_trail import What, added, entry, in_words, last_test, left_as, read_trail, write_trail
-from kajitori.core.policy import Policy
-from kajitori.core.reasons import Phase
-from kajitori.core.suggest import did_you_mean
-from kajitori.core.validation import Document, show
+from kajitori.core.documents.faults import Document, show
+from kajitori.core.documents.fields import Text
+from kajitori.core.nodes.health import BY_HAND, DRAINED_BY
+from kajitori.core.nodes.trail import What, added, entry, in_words, last_test, left_as, read_trail, write_trail
+from kajitori.core.policy.file import Policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
+from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Conflict, Fault, FieldError, InvalidInput, NotFound
 from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES

@@ -27,12 +27,12 @@ from kajitori.api.node_health import (
 )
 from kajitori.api.node_views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
 from kajitori.api.pools import pool_views
-from kajitori.core import names
-from kajitori.core.explain import Use
-from kajitori.core.policy import Policy
-from kajitori.core.snapshot import NodeFacts, NodeTable
-from kajitori.core.suggest import did_you_mean
-from kajitori.core.validation import read, show
+from kajitori.core.documents.faults import read, show
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable
+from kajitori.core.policy.file import Policy
+from kajitori.core.queue.explain import Use
+from kajitori.core.words import names
+from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import InvalidInput, NotFound
 from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES

@@ -9,8 +9,8 @@ from kajitori.api.auth import Caller
 from kajitori.api.bodies import yaml_body
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.views import PolicyCheck, PolicyView
-from kajitori.core.guarantees import beyond
-from kajitori.core.policy import parse_policy
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.queue.guarantees import beyond
 
 router = APIRouter(tags=["policy"])
 

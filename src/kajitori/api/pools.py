@@ -10,13 +10,13 @@ import msgspec
 from kajitori.api.context import Api
 from kajitori.api.node_views import PoolView
 from kajitori.api.waiting_views import ExplanationView
-from kajitori.core.node_request import says
-from kajitori.core.planner import Shortage
-from kajitori.core.provisioning import Wanting, demand
-from kajitori.core.quantity import format_duration
-from kajitori.core.reasons import Reason
-from kajitori.core.snapshot import Snapshot
-from kajitori.core.times import format_time
+from kajitori.core.nodes.provisioning import Wanting, demand
+from kajitori.core.nodes.request import says
+from kajitori.core.placement.planner import Shortage
+from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.words.quantities import format_duration
+from kajitori.core.words.times import format_time
 from kajitori.kube.outlook import Applicant
 
 _LONG_AGO = format_time(datetime(2000, 1, 1, tzinfo=UTC))

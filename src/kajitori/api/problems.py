@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from kajitori.core.suggest import did_you_mean
-from kajitori.core.validation import path_of, show
+from kajitori.core.documents.faults import path_of, show
+from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Fault, Forbidden, InvalidInput, KajitoriError, StorageFull, Unauthenticated, Unavailable
 from kajitori.kube.errors import ApiError, TooManyRequestsError
 

@@ -16,12 +16,12 @@ from kajitori.api.lookup import find_run, require_definition
 from kajitori.api.standing import Standing, standing, stop_watch
 from kajitori.api.views import controller_view, phase_of
 from kajitori.api.waiting_views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
-from kajitori.core.backfill import Reservation
-from kajitori.core.expected import Expectation
-from kajitori.core.forecast import forecast
-from kajitori.core.nodelist import compress
-from kajitori.core.reasons import Reason
-from kajitori.core.times import format_time, time_at
+from kajitori.core.queue.backfill import Reservation
+from kajitori.core.queue.expected import Expectation
+from kajitori.core.queue.forecast import forecast
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.words.node_lists import compress
+from kajitori.core.words.times import format_time, time_at
 from kajitori.kube.objects import RunObject
 from kajitori.kube.outlook import Applicant, Line
 

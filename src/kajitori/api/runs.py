@@ -18,10 +18,10 @@ from kajitori.api.paging import PageParameters, Parameters, decode_token, encode
 from kajitori.api.streams import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.tracking import RunTracker
 from kajitori.api.views import RunList, RunNames, RunView, phase_of
-from kajitori.core import names
-from kajitori.core.reasons import Phase
-from kajitori.core.run_names import branches
-from kajitori.core.selectors import LabelSelector, SelectorError, parse_labels
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
+from kajitori.core.words.run_names import branches
+from kajitori.core.words.selectors import LabelSelector, SelectorError, parse_labels
 from kajitori.errors import InvalidInput
 from kajitori.kube.objects import RunObject
 

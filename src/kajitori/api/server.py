@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.context import Api
 from kajitori.api.listener import Connection, Listener
 from kajitori.api.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
-from kajitori.core.connections import Bounds
+from kajitori.core.protection.connections import Bounds
 from kajitori.errors import Unavailable
 from kajitori.settings import WebLimits
 

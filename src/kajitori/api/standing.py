@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kajitori.api.context import Api
-from kajitori.core.freeing import Situation
-from kajitori.core.giving_way import Settled
+from kajitori.core.queue.freeing import Situation
+from kajitori.core.queue.preemption_cycle import Settled
 from kajitori.kube.outlook import Applicant, Line
 from kajitori.kube.situation import this_moment
 

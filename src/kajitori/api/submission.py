@@ -20,16 +20,17 @@ from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
 from kajitori.api.views import RunView, run_view
 from kajitori.api.waiting_views import DryRun
-from kajitori.core import manifests, names
-from kajitori.core.decide import Decision, Facts, RunIdentity, decide, objections
-from kajitori.core.draft import Draft, read_draft
-from kajitori.core.fields import DnsLabel, LabelKey, LabelValue
-from kajitori.core.ports import choose_port
-from kajitori.core.reasons import Reason
-from kajitori.core.run import RunSpec, name_fault, to_document
-from kajitori.core.run_names import make_name
-from kajitori.core.status import MemberCounts, RunStatus
-from kajitori.core.validation import Document, read
+from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, objections
+from kajitori.core.documents.faults import Document, read
+from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
+from kajitori.core.pods import manifests
+from kajitori.core.pods.ports import choose_port
+from kajitori.core.spec.draft import Draft, read_draft
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.run import RunSpec, name_fault, to_document
+from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.run_names import make_name
 from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused, StorageFull
 from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.errors import ConnectionFailed, NotServedError, ServerError

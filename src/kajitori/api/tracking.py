@@ -7,7 +7,7 @@ from types import TracebackType
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.views import phase_of
-from kajitori.core.reasons import Phase
+from kajitori.core.spec.reasons import Phase
 from kajitori.errors import NotFound
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS

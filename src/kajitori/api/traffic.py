@@ -20,11 +20,11 @@ from kajitori.api.middleware import note_caller
 from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.runs import readable_namespaces
 from kajitori.api.views import Time, View
-from kajitori.core.nodelist import compress
-from kajitori.core.suggest import did_you_mean
-from kajitori.core.traffic import DIRECTIONS, Count, Totals, run_id
-from kajitori.core.traffic_book import WINDOW_SECONDS, Book, Group, Who
-from kajitori.core.traffic_report import PATH, heard, read_report
+from kajitori.core.traffic.book import WINDOW_SECONDS, Book, Group, Who
+from kajitori.core.traffic.report import PATH, heard, read_report
+from kajitori.core.traffic.totals import DIRECTIONS, Count, Totals, run_id
+from kajitori.core.words.node_lists import compress
+from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.resources import NODES
 

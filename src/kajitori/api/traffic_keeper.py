@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from datetime import datetime
 
-from kajitori.core.traffic_book import Book
+from kajitori.core.traffic.book import Book
 from kajitori.errors import KajitoriError
 from kajitori.store.blobs import Blobs
 from kajitori.store.traffic import TrafficBlobs

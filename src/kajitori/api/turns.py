@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
-from kajitori.core.allowance import Allowances
+from kajitori.core.protection.token_bucket import Allowances
 from kajitori.errors import Busy, Unauthenticated
 from kajitori.settings import WebLimits
 

@@ -7,16 +7,16 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from kajitori.core import names
 from kajitori.core.gang import Member
+from kajitori.core.gang.results import MemberResult
 from kajitori.core.leadership import Standing
-from kajitori.core.nodelist import compress
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.results import MemberResult
-from kajitori.core.run import parse_spec, to_document
-from kajitori.core.snapshot import natural_key
-from kajitori.core.status import Finding, MemberCounts, RunStatus
-from kajitori.core.status import to_document as status_document
+from kajitori.core.placement.snapshot import natural_key
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.run import parse_spec, to_document
+from kajitori.core.spec.status import Finding, MemberCounts, RunStatus
+from kajitori.core.spec.status import to_document as status_document
+from kajitori.core.words import names
+from kajitori.core.words.node_lists import compress
 from kajitori.errors import Fault, InvalidInput
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject

@@ -13,11 +13,11 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.views import Deleted, VolumeKind, VolumeList, VolumeView, phase_of
-from kajitori.core import names
-from kajitori.core.fields import DnsLabel
-from kajitori.core.mount_policy import EmptyFolder, Volume
-from kajitori.core.quantity import QuantityError, format_memory, parse_memory_bytes
-from kajitori.core.validation import show
+from kajitori.core.documents.faults import show
+from kajitori.core.documents.fields import DnsLabel
+from kajitori.core.policy.mounts import EmptyFolder, Volume
+from kajitori.core.words import names
+from kajitori.core.words.quantities import QuantityError, format_memory, parse_memory_bytes
 from kajitori.errors import Forbidden, NotFound, WrongState
 from kajitori.kube.objects import Claim, RunObject
 from kajitori.kube.resources import CLAIMS

@@ -22,22 +22,22 @@ from kajitori.api.queue import kept_view, place_view
 from kajitori.api.standing import Standing, standing, stop_watch
 from kajitori.api.views import controller_view
 from kajitori.api.waiting_views import BlockedView, ExplanationView, HolderView, RoomView, StepView
-from kajitori.core import nodelist
-from kajitori.core.decide import Decision
-from kajitori.core.elastic import grown
-from kajitori.core.explain import Explanation, explain
-from kajitori.core.freeing import Situation, Step, StepKind
+from kajitori.core.admission.decide import Decision
+from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.gang.progress import words_of
-from kajitori.core.giving_way import LOOKED_AT
-from kajitori.core.planner import Placement
-from kajitori.core.quantity import format_duration
-from kajitori.core.quota import members_within, quota_shortage
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.run import RunSpec
-from kajitori.core.snapshot import CPU, GPU, MEMORY
-from kajitori.core.status import RunStatus
-from kajitori.core.times import format_time, time_at
-from kajitori.core.what_if import Answer, ask
+from kajitori.core.placement.planner import Placement
+from kajitori.core.placement.snapshot import CPU, GPU, MEMORY
+from kajitori.core.queue.elastic import grown
+from kajitori.core.queue.explain import Explanation, explain
+from kajitori.core.queue.freeing import Situation, Step, StepKind
+from kajitori.core.queue.preemption_cycle import LOOKED_AT
+from kajitori.core.queue.what_if import Answer, ask
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import node_lists
+from kajitori.core.words.quantities import format_duration
+from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.growable import growable, may_grow, size_of
 from kajitori.kube.objects import RunObject
@@ -186,7 +186,7 @@ def _gave_way(run: RunObject) -> str:
 def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase: Phase) -> ExplanationView:
     request = applicant.request
     if found.placement is not None:
-        nodes = nodelist.brief(nodelist.compress(list(dict.fromkeys(found.placement.nodes))))
+        nodes = node_lists.brief(node_lists.compress(list(dict.fromkeys(found.placement.nodes))))
         message = f"there is room for it on {nodes}"
         told = Explanation(Reason.NONE, message, message, request.least, len(found.placement.ranks))
     else:
@@ -262,7 +262,7 @@ def _step_view(api: Api, asked: Situation, step: Step, is_known: Callable[[str],
         run=_run_of(step) if is_run else "",
         owner=run.owner if run is not None else "",
         why=step.why,
-        nodes=nodelist.compress([table.nodes[row].name for row in rows]),
+        nodes=node_lists.compress([table.nodes[row].name for row in rows]),
         gpus=amounts[GPU],
         cpu_millis=amounts[CPU],
         memory_bytes=amounts[MEMORY],

@@ -8,8 +8,8 @@ import msgspec
 
 from kajitori.api.node_views import GuaranteeView
 from kajitori.api.views import ControllerView, RunView, Time, View
-from kajitori.core.node_request import NodeRequest
-from kajitori.core.status import Finding
+from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.spec.status import Finding
 
 ExpectedFrom = Literal["similar", "limit", "corrected", "general", "unknown", "endless"]
 

@@ -12,8 +12,8 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import require_definition, run_object
 from kajitori.api.submission import decide_or_refuse, read_submission, run_document
 from kajitori.api.waiting_views import WhatIf
-from kajitori.core import nodelist
-from kajitori.core.planner import Placement
+from kajitori.core.placement.planner import Placement
+from kajitori.core.words import node_lists
 
 router = APIRouter(tags=["runs"])
 
@@ -45,7 +45,7 @@ async def what_if(api: Shared, user: Caller, request: Request) -> Response:
         WhatIf(
             namespace=submission.namespace,
             starts=placement is not None,
-            nodes=nodelist.compress(placement.nodes) if placement is not None else "",
+            nodes=node_lists.compress(placement.nodes) if placement is not None else "",
             domains=_domains(api, placement),
             findings=list(decision.findings),
             start=start,

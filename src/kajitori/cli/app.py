@@ -17,7 +17,7 @@ from kajitori.cli.options import server_options
 from kajitori.cli.other_words import answer
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
 from kajitori.cli.terminal import echo, say
-from kajitori.core.suggest import nearest
+from kajitori.core.words.suggestions import nearest
 from kajitori.errors import KajitoriError
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ class Code:
 
     def _limit_bytes(self) -> int | None:
         """What an archive may have; None where nobody says so now. Whoever takes the parts asks again."""
-        from kajitori.core.quantity import QuantityError, parse_spec_memory_bytes
+        from kajitori.core.words.quantities import QuantityError, parse_spec_memory_bytes
 
         try:
             with self._cli.api() as api:

@@ -10,8 +10,8 @@ from kajitori.cli.context import Cli
 from kajitori.cli.output import Column, print_pairs, print_table
 from kajitori.cli.queue_words import in_words, place_pairs
 from kajitori.cli.terminal import echo, heading, plain
-from kajitori.core.nodelist import brief, compress, compress_ranks
-from kajitori.core.quantity import round_memory
+from kajitori.core.words.node_lists import brief, compress, compress_ranks
+from kajitori.core.words.quantities import round_memory
 
 SHOWN = 8
 """So many holders and steps are shown; all are in `-o json`."""

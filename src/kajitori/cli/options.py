@@ -87,7 +87,7 @@ def line_count(text: str) -> int | None:
 
 def seconds_of(text: str, option: str) -> int:
     """A time that an option says, such as 90 or 1h30m. Raises InvalidInput."""
-    from kajitori.core.quantity import QuantityError, parse_duration_seconds
+    from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
     from kajitori.errors import InvalidInput
 
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kajitori.cli.context import Cli
 from kajitori.cli.terminal import StatusLine, one_line
 from kajitori.cli.words import View, counts_as_restart, failed_starts, node_words, phase_of, progress_words, status_of
-from kajitori.core.nodelist import brief
+from kajitori.core.words.node_lists import brief
 
 HOPELESS_AFTER = 3
 """Starts that failed the same way so often rarely succeed by themselves: the way out is told."""

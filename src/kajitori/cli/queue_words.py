@@ -7,7 +7,7 @@ from typing import Any
 
 from kajitori.cli.context import Cli
 from kajitori.cli.words import human_duration, moment, plural
-from kajitori.core.nodelist import brief
+from kajitori.core.words.node_lists import brief
 
 _FROM = {
     "limit": "its time limit; no comparable run has ended yet",

@@ -20,8 +20,8 @@ from kajitori.cli.borrowed_options import BORROWED
 from kajitori.cli.filling import SpecFilling
 from kajitori.cli.manifest import Manifest, read_manifest
 from kajitori.cli.run_words import RunWords
-from kajitori.core.draft import read_draft
-from kajitori.core.run import container_words, name_fault
+from kajitori.core.spec.draft import read_draft
+from kajitori.core.spec.run import container_words, name_fault
 from kajitori.errors import Fault, InvalidInput
 
 REMOVED_DETACHED = "10s"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.array import parse_array
-from kajitori.core.quantity import format_cpu, round_memory
-from kajitori.core.reasons import COUNTS_AS_RESTART, START_FAILURES
+from kajitori.core.spec.array import parse_array
+from kajitori.core.spec.reasons import COUNTS_AS_RESTART, START_FAILURES
+from kajitori.core.words.quantities import format_cpu, round_memory
 
 View = Mapping[str, Any]
 

@@ -12,15 +12,21 @@ import msgspec
 
 from kajitori.controllers.belongings import ensure_of_run
 from kajitori.controllers.networks import NetworkKeeper
-from kajitori.core import first_step, manifests, names
+from kajitori.core.admission.quota import members_within, quota_shortage
+from kajitori.core.admission.refused_pods import (
+    is_said_by_webhook,
+    may_be_limit_range,
+    name_limit_ranges,
+    reason_of_refusal,
+)
 from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
-from kajitori.core.quota import members_within, quota_shortage
-from kajitori.core.reasons import Reason
-from kajitori.core.refused_pods import is_said_by_webhook, may_be_limit_range, name_limit_ranges, reason_of_refusal
-from kajitori.core.run import RunSpec
-from kajitori.core.status import Attempt
-from kajitori.core.tickets import run_of_signed_member
-from kajitori.core.times import parse_time
+from kajitori.core.pods import first_step, manifests
+from kajitori.core.pods.tickets import run_of_signed_member
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import Attempt
+from kajitori.core.words import names
+from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror import Mirror

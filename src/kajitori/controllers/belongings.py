@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject

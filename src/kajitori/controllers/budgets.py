@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kajitori.controllers.belongings import ensure_of_run, owning_run
-from kajitori.core import manifests, names
+from kajitori.core.pods import manifests
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject

@@ -7,10 +7,10 @@ import logging
 import shutil
 from pathlib import Path
 
-from kajitori.core import names
-from kajitori.core.pod_mounts import checkpoint_folder
-from kajitori.core.policy import Policy
-from kajitori.core.resolve import RunIdentity
+from kajitori.core.admission.resolve import RunIdentity
+from kajitori.core.pods.mounts import checkpoint_folder
+from kajitori.core.policy.file import Policy
+from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import RUNS

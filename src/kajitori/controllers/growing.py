@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kajitori.core.elastic import Growable, Patience
-from kajitori.core.planner import GangRequest, MemberRequest
-from kajitori.core.snapshot import Snapshot
+from kajitori.core.placement.planner import GangRequest, MemberRequest
+from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.queue.elastic import Growable, Patience
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.growable import Size, growable, may_grow, size_of
 from kajitori.kube.mirror import Key, Mirror

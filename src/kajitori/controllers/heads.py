@@ -6,8 +6,8 @@ import bisect
 import itertools
 from collections.abc import Callable, Sequence
 
-from kajitori.core.backfill import Queued
-from kajitori.core.planner import MemberRequest
+from kajitori.core.placement.planner import MemberRequest
+from kajitori.core.queue.backfill import Queued
 
 Shape = tuple[MemberRequest, frozenset[str]]
 """What gangs ask for each member, and which nodes they avoid: where one does not fit, a larger one does not either."""

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core import names
-from kajitori.core.health import DRAINED_BY, Change, Warned
-from kajitori.core.health_trail import What, added, as_taint_value, in_words, read_trail, write_trail
-from kajitori.core.preflight import name_of_test, run_of_test
+from kajitori.core.nodes.health import DRAINED_BY, Change, Warned
+from kajitori.core.nodes.preflight import name_of_test, run_of_test
+from kajitori.core.nodes.trail import What, added, as_taint_value, in_words, read_trail, write_trail
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from kajitori.core.quantity import parse_memory_bytes
-from kajitori.core.times import parse_time
+from kajitori.core.words.quantities import parse_memory_bytes
+from kajitori.core.words.times import parse_time
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.members import main_container

@@ -10,12 +10,12 @@ from datetime import timedelta
 
 from kajitori.controllers.attempts import Whose
 from kajitori.controllers.workqueue import Key
-from kajitori.core import names
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member
-from kajitori.core.kept_logs import logs_to_keep
-from kajitori.core.log_notices import UNKNOWN_TIME, only_end_kept
-from kajitori.core.policy_model import Logs
-from kajitori.core.quantity import format_duration
+from kajitori.core.logs.kept import logs_to_keep
+from kajitori.core.logs.notices import UNKNOWN_TIME, only_end_kept
+from kajitori.core.policy.model import Logs
+from kajitori.core.words import names
+from kajitori.core.words.quantities import format_duration
 from kajitori.errors import InvalidInput, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder

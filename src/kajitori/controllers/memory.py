@@ -15,10 +15,10 @@ from datetime import datetime
 import msgspec
 
 from kajitori.core.gang import Member
-from kajitori.core.memory import MemberPeak, is_worth_telling, merged, with_member, with_total
-from kajitori.core.policy import Policy
-from kajitori.core.status import MemoryPeak, RunStatus
-from kajitori.core.times import format_time, parse_time
+from kajitori.core.gang.memory import MemberPeak, is_worth_telling, merged, with_member, with_total
+from kajitori.core.policy.file import Policy
+from kajitori.core.spec.status import MemoryPeak, RunStatus
+from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube import figures
 from kajitori.kube.client import KubeClient

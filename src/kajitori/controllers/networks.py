@@ -12,7 +12,7 @@ import msgspec
 
 from kajitori.controllers.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
-from kajitori.core import manifests
+from kajitori.core.pods import manifests
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import NetworkPolicy, RunObject

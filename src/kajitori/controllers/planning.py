@@ -19,11 +19,11 @@ from kajitori.controllers.statuses import STATUS_INTERVAL, Statuses
 from kajitori.controllers.turns import Turns
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang
-from kajitori.core.explain import Explainer
-from kajitori.core.giving_way import Request
-from kajitori.core.planner import Placement, Shortage
-from kajitori.core.status import GivesWay, RunStatus
-from kajitori.core.times import parse_time
+from kajitori.core.placement.planner import Placement, Shortage
+from kajitori.core.queue.explain import Explainer
+from kajitori.core.queue.preemption_cycle import Request
+from kajitori.core.spec.status import GivesWay, RunStatus
+from kajitori.core.words.times import parse_time
 from kajitori.kube.applicants import request_of
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.giving_way import ASKS, key_of

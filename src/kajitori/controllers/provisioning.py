@@ -18,14 +18,15 @@ import msgspec
 from kajitori.controllers.belongings import ensure_of_run
 from kajitori.controllers.queue import Cycle, Waiting
 from kajitori.controllers.workqueue import Key
-from kajitori.core import gang, names
-from kajitori.core.node_request import NodeRequest, says
-from kajitori.core.planner import Shortage
-from kajitori.core.provisioning import Wanting, demand, failed, is_needed
-from kajitori.core.provisioning_objects import Manifest, pod_template, provisioning_request, request_name, using
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import RunStatus
-from kajitori.core.times import time_at
+from kajitori.core import gang
+from kajitori.core.nodes.provisioning import Wanting, demand, failed, is_needed
+from kajitori.core.nodes.provisioning_objects import Manifest, pod_template, provisioning_request, request_name, using
+from kajitori.core.nodes.request import NodeRequest, says
+from kajitori.core.placement.planner import Shortage
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.times import time_at
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView

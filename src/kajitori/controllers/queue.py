@@ -13,17 +13,18 @@ import numpy as np
 from kajitori.controllers.growing import Growing, Grows
 from kajitori.controllers.heads import Heads
 from kajitori.controllers.workqueue import Key
-from kajitori.core import gang, nodelist
-from kajitori.core.backfill import Queued
-from kajitori.core.decide import Decision
-from kajitori.core.elastic import come_back, grown
-from kajitori.core.explain import Explainer
-from kajitori.core.giving_way import Requests, Settled
-from kajitori.core.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
-from kajitori.core.releases import Ending
-from kajitori.core.run import RunSpec
-from kajitori.core.snapshot import Snapshot
-from kajitori.core.status import RunStatus
+from kajitori.core import gang
+from kajitori.core.admission.decide import Decision
+from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
+from kajitori.core.placement.releases import Ending
+from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.queue.backfill import Queued
+from kajitori.core.queue.elastic import come_back, grown
+from kajitori.core.queue.explain import Explainer
+from kajitori.core.queue.preemption_cycle import Requests, Settled
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import node_lists
 from kajitori.errors import Fault, Refused
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.giving_way import GivingWay, key_of
@@ -298,7 +299,9 @@ class Queue:
         found = []
         for each in applicants:
             resize = self._waiting[key_of(each.request.key)].status.resize
-            placement = come_back(snapshot, each.request, nodelist.expand(resize.nodes)) if resize is not None else None
+            placement = (
+                come_back(snapshot, each.request, node_lists.expand(resize.nodes)) if resize is not None else None
+            )
             if placement is not None:
                 occupy(snapshot, each.request.member, placement.nodes)
                 found.append(placement)

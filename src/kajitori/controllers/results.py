@@ -13,7 +13,7 @@ from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.workqueue import Key
 from kajitori.core.gang import DeleteMember, Member, MemberState
 from kajitori.core.gang.ledger import Ledger
-from kajitori.core.sweep_policy import Sweeps
+from kajitori.core.policy.sweeps import Sweeps
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod, RunObject

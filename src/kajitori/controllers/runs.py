@@ -34,13 +34,14 @@ from kajitori.controllers.starting import Starter
 from kajitori.controllers.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.controllers.tidying import expire_forever, tidy_forever
 from kajitori.controllers.workqueue import Key, WorkQueue
-from kajitori.core import gang, names
-from kajitori.core.budgets import budget_spec
-from kajitori.core.decide import Decision
-from kajitori.core.kept_logs import without
-from kajitori.core.reasons import Phase
-from kajitori.core.run import RunSpec
-from kajitori.core.status import RunStatus
+from kajitori.core import gang
+from kajitori.core.admission.decide import Decision
+from kajitori.core.logs.kept import without
+from kajitori.core.pods.budgets import budget_spec
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView

@@ -25,11 +25,13 @@ from kajitori.controllers.networks import NetworkKeeper
 from kajitori.controllers.provisioning import Provisioning
 from kajitori.controllers.queue import Admitted, Waiting
 from kajitori.controllers.statuses import Statuses
-from kajitori.core import gang, manifests, names, nodelist
-from kajitori.core.planner import Placement
-from kajitori.core.ports import choose_port
-from kajitori.core.reasons import Reason
-from kajitori.core.status import RunStatus
+from kajitori.core import gang
+from kajitori.core.placement.planner import Placement
+from kajitori.core.pods import manifests
+from kajitori.core.pods.ports import choose_port
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names, node_lists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.concurrency import preceding
@@ -86,10 +88,10 @@ class Starter:
         told, now, members = waiting.status, self._now(), spec.replicas
         template = self._provisioning.template_of(waiting, placement.nodes, decision.template)
         if spec.fewest is not None:
-            asked_before = len(nodelist.expand(told.resize.nodes)) if told.resize is not None else 0
+            asked_before = len(node_lists.expand(told.resize.nodes)) if told.resize is not None else 0
             placement = await self._within_quota(run, spec.fewest, asked_before, placement, template)
             members = len(placement.ranks)
-        nodes = nodelist.compress(placement.nodes)
+        nodes = node_lists.compress(placement.nodes)
         how: Any = {"launcher": manifests.launcher_of(spec), "bind_direct": decision.bind_direct}
         if spec.array is not None:
             status = gang.place_sweep(told, placement.ranks, nodes, template, now, **how)

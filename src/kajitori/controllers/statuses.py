@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.controllers.workqueue import Key
-from kajitori.core import names
-from kajitori.core.node_request import RequestState, says
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import RunStatus, to_document
+from kajitori.core.nodes.request import RequestState, says
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import RunStatus, to_document
+from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.mirror import Mirror

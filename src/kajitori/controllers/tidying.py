@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.workqueue import Key
-from kajitori.core.policy_model import Logs
-from kajitori.core.times import format_time
+from kajitori.core.policy.model import Logs
+from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kajitori.core.api_clients import Book, Report, book, report
+from kajitori.core.protection.api_clients import Book, Report, book, report
 from kajitori.entrypoints.process import existing
 from kajitori.errors import Fault, InvalidInput
 from kajitori.kube.audit_log import AuditLog

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from pathlib import Path
 
-from kajitori.core.quantity import parse_cpu_millis, parse_spec_memory_bytes
+from kajitori.core.words.quantities import parse_cpu_millis, parse_spec_memory_bytes
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal
 from kajitori.local.kubelet.kubelet import Kubelet

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from kajitori.core.texts import is_loopback
+from kajitori.core.words.texts import is_loopback
 from kajitori.local.apiserver.certificates import Certificates, ensure_certificates, issue_web
 from kajitori.settings import UpOptions
 

@@ -20,7 +20,7 @@ from kajitori.api.context import USER_AGENT, ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
 from kajitori.controllers.runs import RunController
 from kajitori.core.leadership import Standing
-from kajitori.core.policy import Policy, on_own_cluster, own_machine_policy
+from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise

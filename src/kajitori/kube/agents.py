@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, Unauthenticated, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror import Mirror

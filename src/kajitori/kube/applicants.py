@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kajitori.core import gang
-from kajitori.core.decide import Decision
-from kajitori.core.planner import GangRequest
-from kajitori.core.reasons import Phase
-from kajitori.core.run import RunSpec
-from kajitori.core.status import RunStatus
+from kajitori.core.admission.decide import Decision
+from kajitori.core.placement.planner import GangRequest
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.members import member_of

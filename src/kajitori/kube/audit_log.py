@@ -11,8 +11,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from kajitori.core.api_clients import KUBELETS, Ask, Client, Request, Scope
-from kajitori.core.times import parse_time
+from kajitori.core.protection.api_clients import KUBELETS, Ask, Client, Request, Scope
+from kajitori.core.words.times import parse_time
 
 WHERE = ("authentication.kubernetes.io/node-name", "authentication.kubernetes.io/pod-name")
 """Stand in the account of whoever asks with a token that belongs to a Pod; the first since Kubernetes 1.30."""

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.config import KubeConfig

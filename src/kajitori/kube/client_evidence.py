@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kajitori.core.api_clients import DaemonSet
+from kajitori.core.protection.api_clients import DaemonSet
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DAEMON_SETS, NODES, Resource

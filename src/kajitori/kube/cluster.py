@@ -9,24 +9,25 @@ from functools import lru_cache
 
 import msgspec
 
-from kajitori.core import gang, names, nodelist
-from kajitori.core.choosing import Rows
-from kajitori.core.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
-from kajitori.core.draft import Draft, read_draft
-from kajitori.core.explain import Use
+from kajitori.core import gang
+from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
+from kajitori.core.admission.resolve import promised_restarts
 from kajitori.core.gang.ledger import released
-from kajitori.core.kinship import kind_of
-from kajitori.core.memory import EarlierRun
-from kajitori.core.node_request import NodeRequest
-from kajitori.core.planner import MemberRequest
-from kajitori.core.policy import Policy
-from kajitori.core.preflight import policy_for_tests
-from kajitori.core.provisioning import Pool
-from kajitori.core.reasons import Phase
-from kajitori.core.resolve import promised_restarts
-from kajitori.core.run import RunSpec, name_fault
-from kajitori.core.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot
-from kajitori.core.status import RunStatus
+from kajitori.core.gang.memory import EarlierRun
+from kajitori.core.nodes.preflight import policy_for_tests
+from kajitori.core.nodes.provisioning import Pool
+from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.placement.choosing import Rows
+from kajitori.core.placement.planner import MemberRequest
+from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot
+from kajitori.core.policy.file import Policy
+from kajitori.core.queue.explain import Use
+from kajitori.core.spec.draft import Draft, read_draft
+from kajitori.core.spec.kinds import kind_of
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.run import RunSpec, name_fault
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names, node_lists
 from kajitori.errors import InvalidInput
 from kajitori.kube.begun import BegunRuns
 from kajitori.kube.kin import KinIndex
@@ -206,7 +207,7 @@ class ClusterView:
         status, table = run.status, self.table()
         if status is None or status.attempt is None or status.resize is None:
             return None
-        rows = (table.index.get(name) for name in nodelist.expand(status.resize.nodes))
+        rows = (table.index.get(name) for name in node_lists.expand(status.resize.nodes))
         kept = [table.nodes[row].name for row in rows if row is not None and bool(table.usable[row])]
         if len(kept) < status.resize.fewest:  # it waits, as others do
             return None

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from kajitori.core.fast_yaml import LOADER
+from kajitori.core.documents.fast_yaml import LOADER
 from kajitori.errors import InvalidInput, Unavailable, Unsupported
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

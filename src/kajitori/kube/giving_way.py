@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kajitori.core.choosing import Rows
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.progress import members_of, was_asked
-from kajitori.core.giving_way import Request, Requests, Settled, Wanting, ask, settle
-from kajitori.core.guarantees import Guaranteed, Holding
-from kajitori.core.limit_policy import PriorityWord
-from kajitori.core.nodelist import compress_ranks
-from kajitori.core.planner import MemberRequest, occupy
-from kajitori.core.preemption import Running
-from kajitori.core.quantity import parse_duration_seconds
-from kajitori.core.reasons import Phase
-from kajitori.core.snapshot import Snapshot
-from kajitori.core.status import GivesWay, GivesWayTo
-from kajitori.core.times import format_time, parse_time
+from kajitori.core.placement.choosing import Rows
+from kajitori.core.placement.planner import MemberRequest, occupy
+from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.policy.limits import PriorityWord
+from kajitori.core.queue.guarantees import Guaranteed, Holding
+from kajitori.core.queue.preemption import Running
+from kajitori.core.queue.preemption_cycle import Request, Requests, Settled, Wanting, ask, settle
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import GivesWay, GivesWayTo
+from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.quantities import parse_duration_seconds
+from kajitori.core.words.times import format_time, parse_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod, RunObject

@@ -7,10 +7,10 @@ from datetime import datetime
 import msgspec
 
 from kajitori.core import gang
-from kajitori.core.elastic import Growable
-from kajitori.core.planner import GangRequest
-from kajitori.core.reasons import Phase
-from kajitori.core.times import parse_time
+from kajitori.core.placement.planner import GangRequest
+from kajitori.core.queue.elastic import Growable
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words.times import parse_time
 from kajitori.errors import InvalidInput
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import RunObject

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from kajitori.core import names
-from kajitori.core.health import BUSY, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
-from kajitori.core.health_evidence import failures_of, proven_at, unstarted_on, without_outages
-from kajitori.core.health_trail import Entry, read_trail
-from kajitori.core.policy import Policy
-from kajitori.core.quantity import format_duration
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.times import parse_time
+from kajitori.core.nodes.evidence import failures_of, proven_at, unstarted_on, without_outages
+from kajitori.core.nodes.health import BUSY, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
+from kajitori.core.nodes.trail import Entry, read_trail
+from kajitori.core.policy.file import Policy
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words import names
+from kajitori.core.words.quantities import format_duration
+from kajitori.core.words.times import parse_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Node, RunObject

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core import manifests, names
-from kajitori.core.crd import custom_resource_definition
-from kajitori.core.owner_policy import owner_policy, owner_policy_binding
+from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
+from kajitori.core.pods import manifests
+from kajitori.core.spec.definition import custom_resource_definition
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.resources import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import nlargest
 
-from kajitori.core.kinship import Kind, kind_of_stored
-from kajitori.core.memory import EARLIER_RUNS, EarlierRun
+from kajitori.core.gang.memory import EARLIER_RUNS, EarlierRun
+from kajitori.core.spec.kinds import Kind, kind_of_stored
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS, Resource

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from kajitori.core import first_step, names
 from kajitori.core.gang import Member, MemberState
-from kajitori.core.last_words import last_line, last_words
-from kajitori.core.memory import MemberPeak
-from kajitori.core.quantity import parse_memory_bytes, round_memory
-from kajitori.core.reasons import Reason
+from kajitori.core.gang.memory import MemberPeak
+from kajitori.core.logs.last_words import last_line, last_words
+from kajitori.core.pods import first_step
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.words import names
+from kajitori.core.words.quantities import parse_memory_bytes, round_memory
 from kajitori.kube.evictions import is_own_disk_limit, memory_excess
 from kajitori.kube.objects import ContainerStatus, Node, Pod, Terminated
 from kajitori.kube.usage import memory_limit

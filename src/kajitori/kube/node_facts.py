@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kajitori.core import names
-from kajitori.core.policy import Policy
-from kajitori.core.snapshot import NodeFacts, Taint
+from kajitori.core.placement.snapshot import NodeFacts, Taint
+from kajitori.core.policy.file import Policy
+from kajitori.core.words import names
 from kajitori.kube.objects import Node
 from kajitori.kube.usage import amount_of
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core import names
-from kajitori.core.status import RunStatus, template_text, to_document
-from kajitori.core.status_check import damage, damaged
+from kajitori.core.spec.status import RunStatus, template_text, to_document
+from kajitori.core.spec.status_check import damage, damaged
+from kajitori.core.words import names
 
 Quantities = dict[str, str]
 """Resource name to quantity: `{"cpu": "500m", "nvidia.com/gpu": "8"}`."""

@@ -14,14 +14,14 @@ from operator import attrgetter
 
 import numpy as np
 
-from kajitori.core import names
-from kajitori.core.backfill import Queued, Reservation, Schedule, schedule
-from kajitori.core.expected import Expectation, Source
-from kajitori.core.ordering import Candidate, Place, Ranking, dominant_part, rank
-from kajitori.core.planner import GangRequest, MemberRequest
-from kajitori.core.releases import Ending
-from kajitori.core.snapshot import Snapshot
-from kajitori.core.times import parse_time
+from kajitori.core.placement.planner import GangRequest, MemberRequest
+from kajitori.core.placement.releases import Ending
+from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.queue.backfill import Queued, Reservation, Schedule, schedule
+from kajitori.core.queue.expected import Expectation, Source
+from kajitori.core.queue.ordering import Candidate, Place, Ranking, dominant_part, rank
+from kajitori.core.words import names
+from kajitori.core.words.times import parse_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject

@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core import names, nodelist
-from kajitori.core.expected import Expectation, Finished, History, Size, Source, endless, of_limit, remaining
-from kajitori.core.kinship import Kind, kind_of_stored
-from kajitori.core.ordering import DominantShares
-from kajitori.core.quantity import parse_cpu_millis, parse_duration_seconds
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt
-from kajitori.core.times import parse_time
+from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, endless, of_limit, remaining
+from kajitori.core.queue.ordering import DominantShares
+from kajitori.core.spec.kinds import Kind, kind_of_stored
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt
+from kajitori.core.words import names, node_lists
+from kajitori.core.words.quantities import parse_cpu_millis, parse_duration_seconds
+from kajitori.core.words.times import parse_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
@@ -249,7 +249,7 @@ class Past:
         if known is not None and known[0] == plan:
             return known[1]
         member = member_of_template(attempt, self._cluster.policy.gpu.resource)
-        nodes = nodelist.expand(attempt.nodes)
+        nodes = node_lists.expand(attempt.nodes)
         count = members or len(nodes)
         alone = 0 if not member.alone else members if members and member.whole_node else len(set(nodes))
         amounts = (member.cpu_millis * count, member.memory_bytes * count, member.gpus * count, alone)

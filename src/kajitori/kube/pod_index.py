@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from kajitori.core import names
-from kajitori.core.array import parse_array
-from kajitori.core.membership import Coverage, coverage
-from kajitori.core.tickets import run_of_signed_member
+from kajitori.core.gang.membership import Coverage, coverage
+from kajitori.core.pods.tickets import run_of_signed_member
+from kajitori.core.spec.array import parse_array
+from kajitori.core.words import names
 from kajitori.errors import FieldError
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.usage import NodeUsage, is_alone, pod_usage

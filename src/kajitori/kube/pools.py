@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from kajitori.core import gang
-from kajitori.core.choosing import Rows
-from kajitori.core.node_request import NodeRequest
-from kajitori.core.planner import GangRequest, MemberRequest
-from kajitori.core.policy import Policy
-from kajitori.core.provisioning import Pool, holds
-from kajitori.core.reasons import Phase
-from kajitori.core.snapshot import NodeTable
+from kajitori.core.nodes.provisioning import Pool, holds
+from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.placement.choosing import Rows
+from kajitori.core.placement.planner import GangRequest, MemberRequest
+from kajitori.core.placement.snapshot import NodeTable
+from kajitori.core.policy.file import Policy
+from kajitori.core.spec.reasons import Phase
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import RunObject
 

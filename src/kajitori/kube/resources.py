@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kajitori.core import names
+from kajitori.core.words import names
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from kajitori.core import gang
-from kajitori.core.choosing import Rows
 from kajitori.core.gang.ledger import released
-from kajitori.core.planner import MemberRequest
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.snapshot import NodeTable
-from kajitori.core.times import parse_time
+from kajitori.core.placement.choosing import Rows
+from kajitori.core.placement.planner import MemberRequest
+from kajitori.core.placement.snapshot import NodeTable
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words.times import parse_time
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec.structs import force_setattr
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.kube.objects import (
     Condition,
     Container,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kajitori.core import names
-from kajitori.core.backfill import Queued
-from kajitori.core.freeing import Occupant, Situation, StepKind
-from kajitori.core.planner import MemberRequest, occupy
-from kajitori.core.releases import Ending
-from kajitori.core.snapshot import Snapshot
+from kajitori.core.placement.planner import MemberRequest, occupy
+from kajitori.core.placement.releases import Ending
+from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.queue.backfill import Queued
+from kajitori.core.queue.freeing import Occupant, Situation, StepKind
+from kajitori.core.words import names
 from kajitori.kube.cluster import ClusterView, Promise
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod

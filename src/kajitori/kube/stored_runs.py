@@ -8,12 +8,14 @@ from typing import Literal
 
 import msgspec
 
-from kajitori.core import first_step, gang, names
-from kajitori.core.decide import Decision
-from kajitori.core.planner import MemberRequest
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.run import RunSpec
-from kajitori.core.status import Attempt, RunStatus
+from kajitori.core import gang
+from kajitori.core.admission.decide import Decision
+from kajitori.core.placement.planner import MemberRequest
+from kajitori.core.pods import first_step
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.objects import PodSpec, RunObject
 from kajitori.kube.usage import memory_limit, pod_usage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kajitori.core.gang import Member
-from kajitori.core.results import MemberResult, said
+from kajitori.core.gang.results import MemberResult, said
 from kajitori.kube.members import culprit_peak, main_container, peak_of, started_at_of
 from kajitori.kube.objects import Pod
 

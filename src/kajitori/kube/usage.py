@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kajitori.core import names
-from kajitori.core.quantity import QuantityError, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.words import names
+from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
 from kajitori.kube.objects import Container, Pod, PodSpec
 
 Amounts = dict[str, int]

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.errors import Conflict, Forbidden, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.decoding import EventKind, WatchEvent, decode_events

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from kajitori import errors
-from kajitori.core.times import format_time
+from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core.times import format_time, parse_time
+from kajitori.core.words.times import format_time, parse_time
 from kajitori.kube.objects import ObjectMeta
 from kajitori.local.health import is_ready
 from kajitori.local.objects import Condition, LabelSelector, Pod, condition, no_metadata

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kajitori import errors
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import ObjectMeta
 from kajitori.kube.resources import BUDGETS, PODS, RUNS

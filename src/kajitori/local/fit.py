@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kajitori.core import snapshot
-from kajitori.core.quantity import QuantityError, parse_cpu_millis, parse_memory_bytes
-from kajitori.core.selectors import holds
+from kajitori.core.placement import snapshot
+from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.words.selectors import holds
 from kajitori.local.objects import Container, Node, NodeSelectorTerm, Pod, PodSpec, Requirement, condition
 
 NOT_READY = snapshot.Taint("node.kubernetes.io/not-ready", "", "NoSchedule")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from kajitori.core import snapshot
-from kajitori.core.times import format_time, parse_time
+from kajitori.core.placement import snapshot
+from kajitori.core.words.times import format_time, parse_time
 from kajitori.local.objects import Lease, Node, Pod, Taint, Toleration, condition
 
 GRACE_SECONDS = 40.0

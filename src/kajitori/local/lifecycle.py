@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from kajitori import errors
-from kajitori.core.times import format_time
+from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.events import About
 from kajitori.kube.resources import LEASES, NODES, PODS

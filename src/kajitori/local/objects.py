@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core.selectors import holds
+from kajitori.core.words.selectors import holds
 from kajitori.kube.objects import ObjectMeta
 
 Text = dict[str, str]

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kajitori.core.node_feed import Line
-from kajitori.core.traffic import Pod
+from kajitori.core.traffic.node_feed import Line
+from kajitori.core.traffic.totals import Pod
 from kajitori.kube.mirror import Key, Mirror
 from kajitori.kube.objects import Pod as MirroredPod
 from kajitori.kube.resources import PODS, RUNS, Resource

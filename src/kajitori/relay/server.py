@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from kajitori.core.node_feed import ALIVE_SECONDS, PATH, SINCE, encode_line
+from kajitori.core.traffic.node_feed import ALIVE_SECONDS, PATH, SINCE, encode_line
 from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
 from kajitori.kube.agents import AgentTokens
 from kajitori.kube.mirror import Mirror

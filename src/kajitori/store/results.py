@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from contextlib import aclosing
 from datetime import timedelta
 
-from kajitori.core.results import MemberResult, decode, encode
+from kajitori.core.gang.results import MemberResult, decode, encode
 from kajitori.errors import NotFound
 from kajitori.store.blobs import Blobs
 

@@ -14,7 +14,7 @@ from contextlib import aclosing
 import msgspec
 import zstandard
 
-from kajitori.core.traffic_book import Book, NodeLife, decode_node
+from kajitori.core.traffic.book import Book, NodeLife, decode_node
 from kajitori.errors import NotFound, Unavailable
 from kajitori.store.blobs import Blob, Blobs
 

@@ -9,8 +9,8 @@ from tests.helpers.autoscaler import POOL, definition
 from tests.helpers.deployed import Right, rights
 from tests.helpers.site import CONTROLLERS, POLICY, RELAY, RUNS, SERVER, SMALL, TOGETHER, Site
 
-from kajitori.core import names
-from kajitori.core.tickets import Ticket, sign
+from kajitori.core.pods.tickets import Ticket, sign
+from kajitori.core.words import names
 
 INSTALLING = ("scheduling.k8s.io", "priorityclasses", "patch", "")
 """What each part tries first in case that it may; `kajitori-installer` may."""

@@ -15,7 +15,7 @@ from tests.helpers.differential.lockstep import Pair, connection
 from tests.helpers.differential.operations import Operation
 from tests.helpers.real_cluster import RealCluster, running_cluster
 
-from kajitori.core.crd import custom_resource_definition
+from kajitori.core.spec.definition import custom_resource_definition
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

@@ -32,9 +32,9 @@ from kajitori.agent.iptables import IptablesEngine
 from kajitori.agent.pods import PodFolder
 from kajitori.agent.sets import SetsEngine
 from kajitori.agent.state import LedgerFile
-from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import Count, Pod
-from kajitori.core.traffic_policy import TrafficPolicy
+from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.traffic.address_classes import Classes
+from kajitori.core.traffic.totals import Count, Pod
 
 pytestmark = [needs_networks, pytest.mark.root]
 

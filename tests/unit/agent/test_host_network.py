@@ -22,8 +22,8 @@ from kajitori.agent.pods import PodFolder
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
 from kajitori.agent.sets import SetsEngine
-from kajitori.core.node_feed import Line
-from kajitori.core.traffic import Count
+from kajitori.core.traffic.node_feed import Line
+from kajitori.core.traffic.totals import Count
 
 _SEND = """
 import socket, sys

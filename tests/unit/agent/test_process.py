@@ -18,7 +18,7 @@ from tests.unit.agent.test_counting import WORLD, Sink, send
 from tests.unit.agent.test_telling import pod, series
 
 from kajitori.agent.state import alone_here
-from kajitori.core.traffic import Count
+from kajitori.core.traffic.totals import Count
 from kajitori.errors import Conflict
 
 pytestmark = [needs_networks, pytest.mark.root]

@@ -12,8 +12,8 @@ import pytest
 
 from kajitori.agent.relay import LONGEST_LOOK_SECONDS, RelayPods
 from kajitori.agent.servers import Servers
-from kajitori.core.node_feed import Line, encode_line
-from kajitori.core.traffic import Pod
+from kajitori.core.traffic.node_feed import Line, encode_line
+from kajitori.core.traffic.totals import Pod
 
 
 class Relay(ThreadingHTTPServer):

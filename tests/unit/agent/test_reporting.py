@@ -17,9 +17,9 @@ from kajitori.agent.pods import PodFolder
 from kajitori.agent.reporting import Reporting
 from kajitori.agent.servers import Servers
 from kajitori.agent.state import LedgerFile
-from kajitori.core.address_classes import Classes
-from kajitori.core.traffic import Count
-from kajitori.core.traffic_report import Report, read_report
+from kajitori.core.traffic.address_classes import Classes
+from kajitori.core.traffic.report import Report, read_report
+from kajitori.core.traffic.totals import Count
 
 CLASSES = Classes.of({}, "internet")
 

@@ -21,7 +21,18 @@ from kajitori.agent.pods import PodFolder
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.server import serving
 from kajitori.agent.state import LedgerFile, alone, discard
-from kajitori.core.traffic import HOST, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened, run_id
+from kajitori.core.traffic.totals import (
+    HOST,
+    Count,
+    Counter,
+    CounterName,
+    Kind,
+    Ledger,
+    Pod,
+    accounted,
+    opened,
+    run_id,
+)
 from kajitori.entrypoints.agent import agent, remove
 from kajitori.errors import Conflict, InvalidInput, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry

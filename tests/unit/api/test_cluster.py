@@ -8,8 +8,8 @@ from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import attempts, node, pod, run
 
 from kajitori.api.context import Remembered
-from kajitori.core.policy import parse_policy
-from kajitori.core.status import template_text
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.status import template_text
 
 GPUS_8 = {"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}}
 

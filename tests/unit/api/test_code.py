@@ -23,7 +23,7 @@ from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed
 from kajitori.codepack.unpacking import unpack
 from kajitori.codepack.uploading import Ask, Reply, Uploaded, upload
-from kajitori.core.policy import with_first_step
+from kajitori.core.policy.file import with_first_step
 from kajitori.errors import Conflict, TooLarge
 from kajitori.store.code import CodeLimits, CodeStore
 

@@ -20,13 +20,13 @@ from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.waiting import explanation_of
 from kajitori.api.waiting_views import ExplanationView, StepView
 from kajitori.controllers.queue import Cycle, Queue
-from kajitori.core import names
-from kajitori.core.node_request import NodeRequest, RequestState
-from kajitori.core.nodelist import compress
-from kajitori.core.planner import occupy_rows, room_of
-from kajitori.core.policy import parse_policy
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
+from kajitori.core.nodes.request import NodeRequest, RequestState
+from kajitori.core.placement.planner import occupy_rows, room_of
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
+from kajitori.core.words import names
+from kajitori.core.words.node_lists import compress
 from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView

@@ -16,7 +16,7 @@ from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
 from kajitori.api import log_source
 from kajitori.api.log_lines import LINE_LIMIT_BYTES
 from kajitori.api.log_slots import MAX_LOGS
-from kajitori.core import log_notices
+from kajitori.core.logs import notices
 from kajitori.store.blobs import open_blobs
 from kajitori.store.logs import KeptLogs, MemberLogName
 
@@ -477,7 +477,7 @@ async def test_lines_that_were_rotated_away_meanwhile_are_said_to_be(world: Worl
     async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
         again = Frames(response)
         await again.text(f"{gap}node n1 had rotated them away\nb\n")
-    said = log_notices.dropped_by_rotation(1234)
+    said = notices.dropped_by_rotation(1234)
     world.kubernetes.logs["team", "bert-1-0"] = FakeLog(at(7, said), at(8, "b"))
     async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
         again = Frames(response)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.api.fake_kubernetes import attempts, pod, run
 
-from kajitori.core.results import MemberResult
+from kajitori.core.gang.results import MemberResult
 from kajitori.store.blobs import open_blobs
 from kajitori.store.logs import KeptLogs, MemberLogName
 

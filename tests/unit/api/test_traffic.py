@@ -12,8 +12,8 @@ from tests.unit.api.conftest import NOW, World
 from tests.unit.api.fake_kubernetes import run
 
 from kajitori.api.traffic_keeper import TrafficKeeper
-from kajitori.core.traffic import Count, RunAccount, Totals
-from kajitori.core.traffic_report import Report
+from kajitori.core.traffic.report import Report
+from kajitori.core.traffic.totals import Count, RunAccount, Totals
 
 AGENT = "pod.kajitori-agent.kajitori.g1.agent-x.u1"
 

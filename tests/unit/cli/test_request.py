@@ -9,7 +9,7 @@ import pytest
 
 from kajitori.cli.request import RunRequest, build_request
 from kajitori.cli.run_words import RunWords
-from kajitori.core.run import parse_spec
+from kajitori.core.spec.run import parse_spec
 from kajitori.errors import Fault, InvalidInput
 
 HERE = Path("/home/alice/project")

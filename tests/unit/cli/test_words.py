@@ -17,7 +17,7 @@ from kajitori.cli.output import bar
 from kajitori.cli.request import build_request
 from kajitori.cli.run_words import RunWords
 from kajitori.cli.verbs.run import command as run_command
-from kajitori.core.run import parse_spec, to_document
+from kajitori.core.spec.run import parse_spec, to_document
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,12 @@ from kajitori.controllers.attempts import (
     delete_members,
     key_for,
 )
-from kajitori.core import first_step, names
 from kajitori.core.gang import DeleteMembers
-from kajitori.core.reasons import Reason
-from kajitori.core.selectors import parse_labels
-from kajitori.core.status import Attempt, template_text
+from kajitori.core.pods import first_step
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.status import Attempt, template_text
+from kajitori.core.words import names
+from kajitori.core.words.selectors import parse_labels
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import Pod

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.controllers.heads import Heads
-from kajitori.core.backfill import Queued
-from kajitori.core.planner import GangRequest, MemberRequest
+from kajitori.core.placement.planner import GangRequest, MemberRequest
+from kajitori.core.queue.backfill import Queued
 
 SMALL, LARGE = MemberRequest(1000, 1), MemberRequest(20_000, 1)
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from kajitori.controllers.health import HealthKeeper
-from kajitori.core import names
-from kajitori.core.health_trail import What, read_trail
-from kajitori.core.policy import parse_policy
-from kajitori.core.reasons import Phase
-from kajitori.core.status import RunStatus
+from kajitori.core.nodes.trail import What, read_trail
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names
 from kajitori.errors import Conflict, Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView

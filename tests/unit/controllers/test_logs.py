@@ -13,7 +13,7 @@ from kajitori.controllers import logs
 from kajitori.controllers.attempts import Whose
 from kajitori.controllers.logs import LogKeeper
 from kajitori.core.gang import DeleteMember, Member, MemberState
-from kajitori.core.policy_model import Logs as Rules
+from kajitori.core.policy.model import Logs as Rules
 from kajitori.errors import InvalidInput, StorageFull, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder

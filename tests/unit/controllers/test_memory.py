@@ -11,10 +11,10 @@ import pytest
 
 from kajitori.controllers import memory
 from kajitori.controllers.memory import MemoryKeeper
-from kajitori.core import names
-from kajitori.core.policy import parse_policy
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, MemoryPeak, RunStatus
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, MemoryPeak, RunStatus
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kajitori.controllers.orphans import Orphans
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror import Mirror

@@ -22,9 +22,9 @@ from kajitori.controllers.starting import Starter
 from kajitori.controllers.statuses import Statuses
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core import gang
-from kajitori.core.planner import Placement
-from kajitori.core.reasons import Phase
-from kajitori.core.status import MemberCounts, RunStatus
+from kajitori.core.placement.planner import Placement
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject
 from kajitori.kube.stored_runs import life_of

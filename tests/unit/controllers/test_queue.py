@@ -11,11 +11,12 @@ import pytest
 from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
 
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue
-from kajitori.core import gang, names
-from kajitori.core.planner import GangRequest
-from kajitori.core.reasons import Phase
-from kajitori.core.run import parse_spec
-from kajitori.core.status import Attempt, MemberCounts, RunStatus, template_text
+from kajitori.core import gang
+from kajitori.core.placement.planner import GangRequest
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, template_text
+from kajitori.core.words import names
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.outlook import Applicant

@@ -9,10 +9,11 @@ import pytest
 from tests.helpers.giving_way_scene import TEMPLATE, GivingWayScene
 from tests.helpers.queue_scene import NOW
 
-from kajitori.core import gang, names
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, GivesWay, RunStatus, template_text
-from kajitori.core.times import format_time
+from kajitori.core import gang
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, GivesWay, RunStatus, template_text
+from kajitori.core.words import names
+from kajitori.core.words.times import format_time
 
 
 @pytest.mark.parametrize("type", ["batch", "service"])

@@ -9,9 +9,9 @@ from tests.helpers.giving_way_scene import GivingWayScene
 from tests.helpers.queue_scene import NOW
 
 from kajitori.core import gang
-from kajitori.core.reasons import Phase
-from kajitori.core.status import RunStatus, SweepState, to_document
-from kajitori.core.times import format_time
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import RunStatus, SweepState, to_document
+from kajitori.core.words.times import format_time
 from kajitori.kube.giving_way import ASKED_OF_A_SWEEP, key_of
 
 

@@ -13,10 +13,10 @@ from tests.helpers.queue_scene import NOW, QueueScene, in_queue
 
 from kajitori.controllers.queue import LONGEST_PAUSE, Cycle, Queue
 from kajitori.core import gang
-from kajitori.core.nodelist import compress
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Ran
-from kajitori.core.times import format_time
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Ran
+from kajitori.core.words.node_lists import compress
+from kajitori.core.words.times import format_time
 
 MINUTE, HOUR = 60.0, 3600.0
 

@@ -14,9 +14,9 @@ from kajitori.controllers.provisioning import Provisioning
 from kajitori.controllers.queue import Admitted, Waiting
 from kajitori.controllers.starting import Starter
 from kajitori.controllers.statuses import Statuses
-from kajitori.core.nodelist import compress
-from kajitori.core.planner import Placement
-from kajitori.core.status import Resize, RunStatus
+from kajitori.core.placement.planner import Placement
+from kajitori.core.spec.status import Resize, RunStatus
+from kajitori.core.words.node_lists import compress
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject
 from kajitori.kube.stored_runs import life_of

@@ -13,9 +13,9 @@ from tests.unit.kube.fake_api import client_of, serving
 
 from kajitori.controllers.statuses import BUSY_INTERVAL, STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.core.gang import give_way, keep_waiting
-from kajitori.core.node_request import NodeRequest, RequestState
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus
+from kajitori.core.nodes.request import NodeRequest, RequestState
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror import Mirror

@@ -13,10 +13,10 @@ import msgspec
 
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.tidying import overdue, referenced_code, tidy
-from kajitori.core import first_step
-from kajitori.core.policy_model import Logs
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, RunStatus, template_text
+from kajitori.core.pods import first_step
+from kajitori.core.policy.model import Logs
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, RunStatus, template_text
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kajitori.core.explain import Explainer, Use, explain
-from kajitori.core.planner import GangRequest, MemberRequest, Shortage, occupy, place
-from kajitori.core.reasons import Reason
-from kajitori.core.snapshot import GPU, NodeFacts, NodeTable, Snapshot
+from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage, occupy, place
+from kajitori.core.placement.snapshot import GPU, NodeFacts, NodeTable, Snapshot
+from kajitori.core.queue.explain import Explainer, Use, explain
+from kajitori.core.spec.reasons import Reason
 
 
 def test_who_holds_nodes_is_found_out_once_for_all_gangs_that_wait_for_the_same() -> None:

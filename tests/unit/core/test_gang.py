@@ -24,9 +24,9 @@ from kajitori.core.gang import (
     Sweep,
     next_step,
 )
-from kajitori.core.nodelist import compress
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, Ran, RunStatus, SweepState, to_document
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, MemberCounts, Ran, RunStatus, SweepState, to_document
+from kajitori.core.words.node_lists import compress
 
 
 def test_a_new_run_asks_for_nodes() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED, failed, kinds, member, run, step
 
 from kajitori.core.gang import DeleteMembers, Limits, MemberState, NeedsNodes, Run
-from kajitori.core.reasons import Phase, Reason
+from kajitori.core.spec.reasons import Phase, Reason
 
 
 def test_a_failing_program_takes_the_whole_gang_back_to_its_checkpoint() -> None:

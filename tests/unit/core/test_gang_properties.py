@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.helpers.gangs import FAILED, member, run, step
 
 from kajitori.core.gang import CreateMembers, Member, MemberState, NeedsNodes
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt
 
 phases = st.sampled_from(list(Phase))
 

@@ -10,8 +10,8 @@ from tests.helpers.gangs import NOW, PENDING, failed, member, run, step
 
 from kajitori.core import gang
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, NeedsNodes, Run
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Ran
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Ran
 
 
 def service(**more: Any) -> Run:

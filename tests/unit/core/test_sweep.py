@@ -11,13 +11,12 @@ from tests.helpers.gangs import NOW, SUCCEEDED, after, failed, member
 from tests.helpers.sweeps import asked_of, step, sweep, taken_away
 
 from kajitori.core import gang
-from kajitori.core.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, NeedsNodes, Run, Sweep
 from kajitori.core.gang.ledger import Ledger, ranges
 from kajitori.core.gang.sweep import STARTED_TOGETHER, TAKEN_AWAY_AT_ONCE
-from kajitori.core.nodelist import compress
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import (
+from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import (
     Attempt,
     GivesWay,
     GivesWayTo,
@@ -28,7 +27,8 @@ from kajitori.core.status import (
     SweepState,
     to_document,
 )
-from kajitori.core.status_check import damage
+from kajitori.core.spec.status_check import damage
+from kajitori.core.words.node_lists import compress
 
 
 def test_a_new_sweep_asks_for_as_many_as_may_be_there_and_takes_what_it_gets() -> None:

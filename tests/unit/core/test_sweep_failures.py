@@ -11,8 +11,8 @@ from tests.helpers.sweeps import asked_of, step, sweep, taken_away
 
 from kajitori.core import gang
 from kajitori.core.gang import DeleteMembers, Member
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import SweepState
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import SweepState
 
 
 def test_each_member_has_restarts_of_its_own() -> None:

@@ -10,8 +10,8 @@ from tests.helpers.sweeps import asked_of, step, sweep
 
 from kajitori.core import gang
 from kajitori.core.gang import DeleteMember, DeleteMembers, Run
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import GivesWay, RunStatus, SweepState
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import GivesWay, RunStatus, SweepState
 
 
 def test_it_gives_way_as_a_whole_with_all_of_its_grace_and_comes_back() -> None:

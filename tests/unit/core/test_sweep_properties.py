@@ -27,10 +27,10 @@ from kajitori.core.gang import (
 )
 from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.progress import asks_of
-from kajitori.core.nodelist import compress, compress_ranks
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import GivesWay, RunStatus
-from kajitori.core.status_check import damage
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import GivesWay, RunStatus
+from kajitori.core.spec.status_check import damage
+from kajitori.core.words.node_lists import compress, compress_ranks
 
 
 @dataclass

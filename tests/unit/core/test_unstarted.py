@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.gangs import FAILED, PENDING, after, member, run, step
 
 from kajitori.core.gang import Member, Run, Step, Sweep
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import SweepState
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import SweepState
 
 TOO_LATE = timedelta(hours=1)
 

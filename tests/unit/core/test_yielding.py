@@ -24,8 +24,8 @@ from kajitori.core.gang import (
     next_step,
     place_on,
 )
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, GivesWay, MemberCounts, RunStatus, Setback, SweepState
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, Setback, SweepState
 
 ASKED = GivesWay(to="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z")
 WORDS = "gives way to vision/urgent (high, of ana)"

@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.health import router
 from kajitori.cli.verbs.controller import command as controller
 from kajitori.cli.verbs.server import command as server
-from kajitori.core.names import AGENT_ACCOUNT
 from kajitori.core.network.registry import parse_networks
-from kajitori.core.policy import parse_policy
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.words.names import AGENT_ACCOUNT
 from kajitori.monitoring.probes import ProbeServer
 from kajitori.settings import LEASE_NAMESPACE
 

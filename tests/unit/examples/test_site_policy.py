@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kajitori.core.policy import parse_policy
+from kajitori.core.policy.file import parse_policy
 
 SITE = Path(__file__).parents[3] / "examples" / "policy" / "site.yaml"
 

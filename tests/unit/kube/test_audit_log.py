@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kajitori.core.api_clients import KUBELETS, Ask, Client, Scope
+from kajitori.core.protection.api_clients import KUBELETS, Ask, Client, Scope
 from kajitori.kube.audit_log import AuditLog
 
 EVENT: dict[str, Any] = {

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers.queue_scene import QueueScene, ago
 
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Resize, RunStatus
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Resize, RunStatus
 from kajitori.kube.begun import BegunRuns
 from kajitori.kube.resources import RUNS
 

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import QueueScene, ago
 
-from kajitori.core import names
-from kajitori.core.policy import default_policy, parse_policy
-from kajitori.core.reasons import Phase
-from kajitori.core.resolve import promised_restarts
-from kajitori.core.status import Attempt, Finding, RunStatus
+from kajitori.core.admission.resolve import promised_restarts
+from kajitori.core.policy.file import default_policy, parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, Finding, RunStatus
+from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core import gang
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, RunStatus, template_text, to_document
-from kajitori.core.status_check import damage
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, RunStatus, template_text, to_document
+from kajitori.core.spec.status_check import damage
 from kajitori.kube.decoding import EventKind, decode, decode_events, decode_page
 from kajitori.kube.errors import GoneError, ServerError
 from kajitori.kube.objects import Node, Pod, RunObject

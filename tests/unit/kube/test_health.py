@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from kajitori.core import names
-from kajitori.core.health import MEMBERS_FAIL, TrialState
-from kajitori.core.health_trail import What, entry, write_trail
-from kajitori.core.policy import parse_policy
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, Notable, RunStatus
-from kajitori.core.times import format_time
+from kajitori.core.nodes.health import MEMBERS_FAIL, TrialState
+from kajitori.core.nodes.trail import What, entry, write_trail
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, Notable, RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core import names
-from kajitori.core.kinship import kind_of
-from kajitori.core.memory import EARLIER_RUNS
-from kajitori.core.run import parse_spec
-from kajitori.core.status import MemoryPeak, RunStatus
+from kajitori.core.gang.memory import EARLIER_RUNS
+from kajitori.core.spec.kinds import kind_of
+from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.status import MemoryPeak, RunStatus
+from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.kin import REMEMBERED, KinIndex

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core import first_step, names
 from kajitori.core.gang import Member, MemberState
-from kajitori.core.reasons import NEVER_RESTARTED, START_FAILURES, Reason
+from kajitori.core.pods import first_step
+from kajitori.core.spec.reasons import NEVER_RESTARTED, START_FAILURES, Reason
+from kajitori.core.words import names
 from kajitori.kube.members import member_of
 from kajitori.kube.objects import Node, Pod
 

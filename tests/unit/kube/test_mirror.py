@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.kube.fake_api import FakeApi, Naps, WatchFault, client_of, eventually, fake_api
 
-from kajitori.core import names
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, RunStatus
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.words import names
 from kajitori.kube.errors import ForbiddenError
 from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject

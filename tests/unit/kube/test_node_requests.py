@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.core.node_request import RequestState
-from kajitori.core.provisioning import Answer
+from kajitori.core.nodes.provisioning import Answer
+from kajitori.core.nodes.request import RequestState
 from kajitori.kube.node_requests import answer_of
 from kajitori.kube.objects import Condition, ObjectMeta, ProvisioningRequest, RequestStatus
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.core.expected import UNKNOWN_SECONDS, Expectation, Source
-from kajitori.core.reasons import Phase
-from kajitori.core.status import MemberCounts, Ran, SweepState
-from kajitori.core.times import format_time
+from kajitori.core.queue.expected import UNKNOWN_SECONDS, Expectation, Source
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import MemberCounts, Ran, SweepState
+from kajitori.core.words.times import format_time
 from kajitori.kube.outlook import Applicant, Look, Outlook
 from kajitori.kube.past import Past
 from kajitori.kube.resources import PODS

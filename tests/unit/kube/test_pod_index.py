@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tests.helpers.gangs import NOW
 from tests.helpers.queue_scene import TEMPLATE, mirror_of_nodes
 
-from kajitori.core import gang, names
-from kajitori.core.reasons import Phase
-from kajitori.core.status import Attempt, RunStatus, template_text
-from kajitori.core.tickets import sign_member
+from kajitori.core import gang
+from kajitori.core.pods.tickets import sign_member
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, RunStatus, template_text
+from kajitori.core.words import names
 from kajitori.kube.members import member_of
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject

@@ -7,11 +7,11 @@ from dataclasses import replace
 import msgspec
 from tests.helpers.queue_scene import MEMBER, NOW, QueueScene, ago
 
-from kajitori.core import names
-from kajitori.core.node_request import NodeRequest, RequestState
-from kajitori.core.planner import GangRequest
-from kajitori.core.reasons import Phase
-from kajitori.core.status import RunStatus
+from kajitori.core.nodes.request import NodeRequest, RequestState
+from kajitori.core.placement.planner import GangRequest
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names
 from kajitori.kube.objects import Node
 from kajitori.kube.watch import Deleted
 

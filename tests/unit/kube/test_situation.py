@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.core.freeing import Step, StepKind
-from kajitori.core.reasons import Phase
-from kajitori.core.status import SweepState
+from kajitori.core.queue.freeing import Step, StepKind
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import SweepState
 from kajitori.kube.objects import Pod
 from kajitori.kube.outlook import Outlook
 from kajitori.kube.situation import this_moment

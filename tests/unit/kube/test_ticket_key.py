@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving, status_of
 
-from kajitori.core.tickets import KEY_BYTES, Ticket, sign
+from kajitori.core.pods.tickets import KEY_BYTES, Ticket, sign
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.ticket_key import TicketReader, ensure_ticket_key

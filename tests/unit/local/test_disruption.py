@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.local import budgets

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kajitori.core.reasons import Phase, Reason
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import Unavailable
 from kajitori.monitoring.controller import LEADING, REQUESTS_AT_A_TIME, STEPS, ControllerMetrics, resource_of
 from kajitori.monitoring.metrics import POLICY_FAULTS

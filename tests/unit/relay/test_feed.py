@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.kube.fake_api import FakeApi, client_of, eventually, fake_api
 
-from kajitori.core import names
-from kajitori.core.node_feed import Line
+from kajitori.core.traffic.node_feed import Line
+from kajitori.core.words import names
 from kajitori.kube.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
 from kajitori.kube.resources import PODS

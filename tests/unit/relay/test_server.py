@@ -15,7 +15,7 @@ from tests.unit.kube.fake_tokens import Agents
 
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
-from kajitori.core.node_feed import Line, decode_line
+from kajitori.core.traffic.node_feed import Line, decode_line
 from kajitori.errors import Unavailable
 from kajitori.kube.agents import KNOWN_SECONDS, AgentTokens
 from kajitori.kube.mirror import Mirror

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.core.results import MemberResult, said
+from kajitori.core.gang.results import MemberResult, said
 from kajitori.store.blobs import open_blobs
 from kajitori.store.results import NEW_RUN, KeptResults
 

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 from tests.helpers.memory_blobs import MemoryBlobs
-from tests.unit.core.test_traffic_book import NOW, sent, told
+from tests.unit.core.traffic.test_book import NOW, sent, told
 
-from kajitori.core.traffic_book import Book
+from kajitori.core.traffic.book import Book
 from kajitori.errors import Unavailable
 from kajitori.store.traffic import SHARDS, TrafficBlobs
 

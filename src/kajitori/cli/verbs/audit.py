@@ -13,7 +13,7 @@ from kajitori.cli.parts import FILE, kubeconfig_options
 from kajitori.cli.terminal import echo, heading, say
 
 if TYPE_CHECKING:
-    from kajitori.core.api_clients import Growing
+    from kajitori.core.protection.api_clients import Growing
     from kajitori.entrypoints.audit import Audit
 
 

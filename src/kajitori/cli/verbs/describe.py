@@ -12,7 +12,7 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
 from kajitori.cli.terminal import echo, heading
-from kajitori.core.suggest import first_few
+from kajitori.core.words.suggestions import first_few
 
 if TYPE_CHECKING:
     from kajitori.cli.http import Api
@@ -126,7 +126,7 @@ def _network(status: Mapping[str, Any]) -> str:
 def _peak(view: dict[str, Any], now: datetime) -> str:
     """The most memory that a member held: whose, of what, and how much all held together."""
     from kajitori.cli import words
-    from kajitori.core.quantity import round_memory
+    from kajitori.core.words.quantities import round_memory
 
     memory = words.status_of(view).get("memory") or {}
     if not words.peak_words(view):

@@ -78,7 +78,7 @@ def print_board(cli: Cli, board: dict[str, Any], *, by: str = "user", wide: bool
 def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> None:
     """Who holds how many, and with which runs: the first few, unless all are wanted."""
     from kajitori.cli.output import Column, bar, print_table
-    from kajitori.core.suggest import first_few
+    from kajitori.core.words.suggestions import first_few
 
     key, name = ("teams", "namespace") if by == "team" else ("users", "owner")
     holders = board.get(key) or ()

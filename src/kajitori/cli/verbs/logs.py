@@ -50,7 +50,7 @@ def command(
     from kajitori.cli.lookup import find_run
     from kajitori.cli.streams import LogReader, outage_of
     from kajitori.cli.words import has_started, is_sweep, members_asked_for, progress_words
-    from kajitori.core.nodelist import compress_ranks
+    from kajitori.core.words.node_lists import compress_ranks
 
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
@@ -127,7 +127,7 @@ def _since(text: str | None) -> str:
     """A duration or a time, checked here so that the fault names the option."""
     if text is None or re.match(r"\d{4}-\d\d-\d\d", text):
         return text or ""
-    from kajitori.core.quantity import QuantityError, parse_duration_seconds
+    from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
 
     try:
         return f"{parse_duration_seconds(text)}s"

@@ -76,7 +76,7 @@ def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
 def _describe(cli: Cli, node: dict[str, Any]) -> None:
     from kajitori.cli.output import Column, print_pairs, print_table
     from kajitori.cli.words import age, cpu_words
-    from kajitori.core.quantity import round_memory
+    from kajitori.core.words.quantities import round_memory
 
     created = age(node.get("createdAt"), cli.now())
     print_pairs(
@@ -144,7 +144,7 @@ def _status(node: dict[str, Any]) -> str:
 def _share(node: dict[str, Any], key: str) -> str:
     """`used/total` in words; empty where the node has none."""
     from kajitori.cli.words import cpu_words
-    from kajitori.core.quantity import round_memory
+    from kajitori.core.words.quantities import round_memory
 
     amounts = node.get(key) or {}
     total, used = amounts.get("total") or 0, amounts.get("used") or 0

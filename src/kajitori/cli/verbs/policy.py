@@ -50,7 +50,7 @@ def check(file: str, quiet: bool) -> None:
 
     Names every fault at once, with its line; `-` reads stdin.
     """
-    from kajitori.core.policy import parse_policy
+    from kajitori.core.policy.file import parse_policy
     from kajitori.errors import InvalidInput
 
     try:

@@ -149,8 +149,8 @@ def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
 
 def _params(filters: tuple[str, ...]) -> dict[str, Any]:
     """The query that the filters stand for. Raises InvalidInput with every filter that can't be read."""
-    from kajitori.core.reasons import Phase
-    from kajitori.core.suggest import did_you_mean
+    from kajitori.core.spec.reasons import Phase
+    from kajitori.core.words.suggestions import did_you_mean
     from kajitori.errors import Fault, InvalidInput
 
     params: dict[str, Any] = {}

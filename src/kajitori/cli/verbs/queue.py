@@ -81,7 +81,7 @@ def _asks(item: dict[str, Any]) -> str:
 
 def _note(item: dict[str, Any]) -> str:
     """What is special about it."""
-    from kajitori.core.nodelist import brief
+    from kajitori.core.words.node_lists import brief
 
     notes = []
     if item["place"]["overdue"]:

@@ -25,7 +25,7 @@ def command(cli: Cli, runs: tuple[str, ...], grace: str | None, namespace: str |
     from kajitori.cli.http import Api, run_path
     from kajitori.cli.many import for_each
     from kajitori.cli.words import is_final
-    from kajitori.core.quantity import format_duration
+    from kajitori.core.words.quantities import format_duration
 
     body = {} if grace is None else {"grace": format_duration(seconds_of(grace, "--time"))}
     asked_at = cli.now()

@@ -66,7 +66,7 @@ def command(cli: Cli, run: str, states: tuple[str, ...], namespace: str | None, 
 
 def _print_table(cli: Cli, rows: Sequence[Mapping[str, Any]], *, wide: bool) -> None:
     from kajitori.cli.output import Column, print_table
-    from kajitori.core.quantity import round_memory
+    from kajitori.core.words.quantities import round_memory
 
     columns = [Column("INDEX", right=True), Column("STATE", styled=True), Column("EXIT", right=True)]
     columns += [Column("RESTARTS", right=True), Column("TIME", right=True)]
@@ -117,7 +117,7 @@ def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _took(row: Mapping[str, Any], cli: Cli) -> str:
     from kajitori.cli.words import moment
-    from kajitori.core.quantity import format_duration
+    from kajitori.core.words.quantities import format_duration
 
     seconds = _seconds(row)
     started = moment(row.get("startedAt"))

@@ -230,7 +230,7 @@ def command(
 
 def _require_member(request: RunRequest, rank: int) -> None:
     """Raises a usage error where the run will have no member of that rank, or index, to follow."""
-    from kajitori.core.array import parse_array
+    from kajitori.core.spec.array import parse_array
 
     spec = request.spec
     try:

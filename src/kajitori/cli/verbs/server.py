@@ -16,7 +16,7 @@ from kajitori.cli.parts import (
     networks_option,
     policy_option,
 )
-from kajitori.core.names import AGENT_ACCOUNT
+from kajitori.core.words.names import AGENT_ACCOUNT
 
 
 @click.command(epilog="\b\nExample:\n  kaji server --kubeconfig ~/.kube/config --policy policy.yaml")

@@ -36,7 +36,7 @@ def command(cli: Cli, run: str, rank: int, output: str | None, namespace: str | 
     from kajitori.cli.processes import read_processes
     from kajitori.cli.terminal import say
     from kajitori.cli.words import human_duration
-    from kajitori.core.quantity import round_memory
+    from kajitori.core.words.quantities import round_memory
 
     with cli.api() as api:
         view = find_run(api, run, namespace)

@@ -88,8 +88,8 @@ def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) ->
     """`size`: of an elastic gang, the fewest and the most members; `array`: the members of a sweep."""
     from kajitori.cli.explanation import print_explanation
     from kajitori.cli.words import plural
-    from kajitori.core.array import parse_array
-    from kajitori.core.nodelist import brief
+    from kajitori.core.spec.array import parse_array
+    from kajitori.core.words.node_lists import brief
 
     start = answer.get("start") or {}
     if not answer.get("starts"):

@@ -34,7 +34,7 @@ from kajitori.core.gang.progress import (
 )
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMembers, Member, MemberState, Run, Step
 from kajitori.core.gang.yielding import batch_gives_way, end_told, words_while_ending
-from kajitori.core.reasons import (
+from kajitori.core.spec.reasons import (
     COUNTS_AS_RESTART,
     MAY_BE_ITS_MEMORY,
     NEVER_COUNTED,
@@ -43,8 +43,8 @@ from kajitori.core.reasons import (
     Phase,
     Reason,
 )
-from kajitori.core.status import Attempt, MemberCounts, RunStatus
-from kajitori.core.times import parse_time
+from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.words.times import parse_time
 
 _DELETED = "its Pod was deleted from outside"
 

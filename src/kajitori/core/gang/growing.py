@@ -11,10 +11,10 @@ from datetime import datetime
 import msgspec
 
 from kajitori.core.gang.types import DeleteMembers, Member, Run, Step
-from kajitori.core.nodelist import compress, expand
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Resize, RunStatus
-from kajitori.core.times import format_time
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Resize, RunStatus
+from kajitori.core.words.node_lists import compress, expand
+from kajitori.core.words.times import format_time
 
 
 def grow(status: RunStatus, nodes: Sequence[str], fewest: int, now: datetime) -> RunStatus:

@@ -17,10 +17,17 @@ from kajitori.core.gang.progress import (
     start_patience_seconds,
 )
 from kajitori.core.gang.types import Member, MemberState, Run, Sweep
-from kajitori.core.reasons import COUNTS_AS_RESTART, MAY_BE_ITS_MEMORY, NEVER_RESTARTED, START_FAILURES, Phase, Reason
-from kajitori.core.run import MAX_RESTARTS_OF_EACH
-from kajitori.core.status import NOTABLE_LIMIT, RunStatus
-from kajitori.core.times import parse_time
+from kajitori.core.spec.reasons import (
+    COUNTS_AS_RESTART,
+    MAY_BE_ITS_MEMORY,
+    NEVER_RESTARTED,
+    START_FAILURES,
+    Phase,
+    Reason,
+)
+from kajitori.core.spec.run import MAX_RESTARTS_OF_EACH
+from kajitori.core.spec.status import NOTABLE_LIMIT, RunStatus
+from kajitori.core.words.times import parse_time
 
 _HOPELESS_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
 """What follows from image and policy, which all members share."""

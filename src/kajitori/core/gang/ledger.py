@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from kajitori.core.gang.types import Member
-from kajitori.core.nodelist import compress_ranks, expand_ranks
-from kajitori.core.status import SweepState
-from kajitori.core.times import parse_time
+from kajitori.core.spec.status import SweepState
+from kajitori.core.words.node_lists import compress_ranks, expand_ranks
+from kajitori.core.words.times import parse_time
 
 
 @dataclass(slots=True)

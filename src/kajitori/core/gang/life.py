@@ -27,9 +27,9 @@ from kajitori.core.gang.progress import (
 from kajitori.core.gang.service import service_step
 from kajitori.core.gang.sweep import resumed, sweep_is_over, sweep_step
 from kajitori.core.gang.types import DeleteMembers, Member, MemberState, Release, Remove, Run, Step
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import Attempt, MemberCounts, RunStatus
-from kajitori.core.times import format_time, parse_time
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.words.times import format_time, parse_time
 
 
 def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:

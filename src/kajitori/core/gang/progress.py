@@ -11,9 +11,8 @@ import msgspec
 
 from kajitori.core.gang.ledger import indices_of, released
 from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, Sweep
-from kajitori.core.nodelist import compress_ranks, expand, expand_ranks
-from kajitori.core.reasons import Phase, Reason
-from kajitori.core.status import (
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import (
     NOTABLE_LIMIT,
     Attempt,
     GivesWay,
@@ -25,7 +24,8 @@ from kajitori.core.status import (
     Setback,
     template_text,
 )
-from kajitori.core.times import format_time, parse_time
+from kajitori.core.words.node_lists import compress_ranks, expand, expand_ranks
+from kajitori.core.words.times import format_time, parse_time
 
 AVOID_AFTER_FAILURES = 2
 """A node on which a run's members failed this often is avoided for that run."""

@@ -23,10 +23,10 @@ from kajitori.core.gang.progress import (
 )
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMember, Member, MemberState, Run, Step
 from kajitori.core.gang.yielding import service_gives_way
-from kajitori.core.nodelist import expand_ranks
-from kajitori.core.reasons import START_FAILURES, Phase, Reason
-from kajitori.core.status import RunStatus
-from kajitori.core.times import parse_time
+from kajitori.core.spec.reasons import START_FAILURES, Phase, Reason
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words.node_lists import expand_ranks
+from kajitori.core.words.times import parse_time
 
 
 def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:

@@ -43,15 +43,10 @@ from kajitori.core.gang.types import (
     Sweep,
 )
 from kajitori.core.gang.yielding import words_going_on, words_while_ending
-from kajitori.core.nodelist import compress, compress_ranks
-from kajitori.core.reasons import (
-    START_FAILURES,
-    WAITING,
-    Phase,
-    Reason,
-)
-from kajitori.core.status import NOTABLE_LIMIT, GivesWay, GivesWayTo, MemberCounts, RunStatus
-from kajitori.core.times import format_time, parse_time
+from kajitori.core.spec.reasons import START_FAILURES, WAITING, Phase, Reason
+from kajitori.core.spec.status import NOTABLE_LIMIT, GivesWay, GivesWayTo, MemberCounts, RunStatus
+from kajitori.core.words.node_lists import compress, compress_ranks
+from kajitori.core.words.times import format_time, parse_time
 
 STARTED_TOGETHER = 1000
 """So many members are placed by one attempt at most: its list of nodes stays small however scattered they are."""

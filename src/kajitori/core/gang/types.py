@@ -7,8 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from kajitori.core.reasons import Reason
-from kajitori.core.status import GivesWayTo, RunStatus
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.status import GivesWayTo, RunStatus
 
 
 class MemberState(StrEnum):

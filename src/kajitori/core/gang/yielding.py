@@ -12,8 +12,8 @@ import msgspec
 
 from kajitori.core.gang.progress import counted, end_members, say, words_of
 from kajitori.core.gang.types import Action, DeleteMembers, Member, Run, Step
-from kajitori.core.reasons import NEVER_RESTARTED, Phase, Reason
-from kajitori.core.status import GivesWay, GivesWayTo, RunStatus
+from kajitori.core.spec.reasons import NEVER_RESTARTED, Phase, Reason
+from kajitori.core.spec.status import GivesWay, GivesWayTo, RunStatus
 
 
 def give_way(status: RunStatus, asked: GivesWay) -> RunStatus:

@@ -9,7 +9,7 @@ from kajitori.core.network.limits import KUBERNETES_CUT_BITS, KUBERNETES_SERVICE
 from kajitori.core.network.registry import addresses_of, held, node_prefixes, node_ranges, overlap
 from kajitori.core.network.registry_model import Cluster, Networks
 from kajitori.core.network.wellknown import ULA, WELL_KNOWN
-from kajitori.core.status import Finding
+from kajitori.core.spec.status import Finding
 
 _UNIQUE_LOCAL = ip_network("fd00::/8")
 

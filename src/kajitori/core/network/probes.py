@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Literal
 
 from kajitori.core.network.registry_model import Address, Cluster, NatHost, Network, Networks
-from kajitori.core.suggest import did_you_mean
+from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import InvalidInput
 
 API_PORT = 443

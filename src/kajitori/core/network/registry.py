@@ -8,10 +8,10 @@ from ipaddress import ip_network
 from itertools import combinations, islice
 from typing import Any
 
-from kajitori.core.documents import parse_document
+from kajitori.core.documents.files import parse_document
 from kajitori.core.network.registry_model import Address, Cluster, NatHost, Network, Networks
 from kajitori.core.network.wellknown import WELL_KNOWN
-from kajitori.core.suggest import did_you_mean
+from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Fault
 
 __all__ = ["Networks", "overlap", "parse_networks"]

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from kajitori.core.fields import DnsLabel
-from kajitori.core.validation import Document
+from kajitori.core.documents.faults import Document
+from kajitori.core.documents.fields import DnsLabel
 from kajitori.errors import FieldError
 
 Network = IPv4Network | IPv6Network

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kajitori.core.network.registry_model import Address, Cluster, Network, Networks
 from kajitori.core.network.rules import HUB_TABLE, NAT_TABLE, digest, hub_rules, nat_rules
-from kajitori.core.suggest import did_you_mean
+from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput
 
 ROUTE_PROTOCOL = 201

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kajitori.core.texts import go_quoted
+from kajitori.core.words.texts import go_quoted
 from kajitori.local.apiserver.fieldsets import Repeated, element_of, is_keyed_list, part_of, shown_element
 from kajitori.local.apiserver.schema import ANY, Schema
 from kajitori.local.apiserver.strategic import go_text

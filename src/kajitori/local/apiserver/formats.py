@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from kajitori.core.fast_yaml import LOADER
-from kajitori.core.repeated_keys import repeated_keys
+from kajitori.core.documents.fast_yaml import LOADER
+from kajitori.core.documents.repeated_keys import repeated_keys
 from kajitori.local.apiserver import protobuf
 from kajitori.local.apiserver.causes import invalid
 from kajitori.local.apiserver.go_types import go_type

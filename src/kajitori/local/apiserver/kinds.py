@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from kajitori.core import texts
+from kajitori.core.words import texts
 from kajitori.kube.resources import Resource
 from kajitori.local.apiserver import conform, metadata
 from kajitori.local.apiserver.causes import Cause

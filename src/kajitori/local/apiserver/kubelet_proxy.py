@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import web
 from cryptography import x509
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.kube import resources
 from kajitori.local.apiserver.certificates import Certificates
 from kajitori.local.apiserver.kinds import Object

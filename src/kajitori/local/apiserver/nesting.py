@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from kajitori.core.fast_yaml import check_plain
+from kajitori.core.documents.fast_yaml import check_plain
 
 DEEPEST = 200
 """Levels of objects and lists. kube-apiserver reads 10,000; definitions of custom resources have some 40."""

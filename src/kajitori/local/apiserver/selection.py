@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kajitori.core.selectors import FieldSelector, FieldTerm, LabelSelector
+from kajitori.core.words.selectors import FieldSelector, FieldTerm, LabelSelector
 from kajitori.local.apiserver.causes import shown
 from kajitori.local.apiserver.kinds import Kind
 from kajitori.local.apiserver.options import ListOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kajitori.core.selectors import label_selector_of
+from kajitori.core.words.selectors import label_selector_of
 from kajitori.kube.resources import Resource
 from kajitori.local.apiserver import deletion
 from kajitori.local.apiserver.causes import Cause, not_supported, required

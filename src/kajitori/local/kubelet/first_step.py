@@ -16,8 +16,8 @@ from typing import Any
 import zstandard
 
 import kajitori
-from kajitori.core import first_step
-from kajitori.core.fields import RESERVED_ENV_PREFIX
+from kajitori.core.documents.fields import RESERVED_ENV_PREFIX
+from kajitori.core.pods import first_step
 from kajitori.local.kubelet.pod import Manifest
 from kajitori.local.kubelet.volumes import Volume, kind_of
 

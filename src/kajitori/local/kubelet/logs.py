@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kajitori.core.log_notices import dropped_by_rotation
+from kajitori.core.logs.notices import dropped_by_rotation
 from kajitori.local.kubelet.shim.logfile import DROPPED_SUFFIX, read_dropped
 
 POLL_SECONDS = 0.05

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kajitori.core.fields import RESERVED_ENV_PREFIX
+from kajitori.core.documents.fields import RESERVED_ENV_PREFIX
 
 DEFAULT_PATH = "/dev/termination-log"
 MAX_BYTES = 4096

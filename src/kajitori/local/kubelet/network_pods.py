@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from kajitori.core import names, traffic
+from kajitori.core.traffic import totals
+from kajitori.core.words import names
 from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.pod import Manifest
 
@@ -34,11 +35,11 @@ class NetworkPods:
             Path(path).mkdir(parents=True, exist_ok=True)
         before: tuple[str, ...] = ()
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            before = msgspec.json.decode(self._file(pods.uid(pod)).read_bytes(), type=traffic.Pod).cgroups
+            before = msgspec.json.decode(self._file(pods.uid(pod)).read_bytes(), type=totals.Pod).cgroups
         earlier = [path for path in before if path not in groups and Path(path).exists()]
         self._write(msgspec.structs.replace(_described(pod), cgroups=(*earlier, *groups)))
 
-    def _write(self, told: traffic.Pod) -> None:
+    def _write(self, told: totals.Pod) -> None:
         self._make()
         file = self._file(told.uid)
         fresh = file.with_suffix(".new")
@@ -63,14 +64,14 @@ class NetworkPods:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
-def _described(pod: Manifest) -> traffic.Pod:
+def _described(pod: Manifest) -> totals.Pod:
     metadata = pod["metadata"]
     # Whoever makes a Pod writes its labels; a run is the owner of its members.
     owners = metadata.get("ownerReferences") or ()
     run: Mapping[str, str] = next(
         (each for each in owners if each.get("controller") and each.get("kind") == names.KIND), {}
     )
-    return traffic.Pod(
+    return totals.Pod(
         uid=pods.uid(pod),
         namespace=metadata.get("namespace", "default"),
         name=metadata["name"],

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori import __version__
-from kajitori.core import names
-from kajitori.core.quantity import format_cpu, format_memory
-from kajitori.core.times import format_time
+from kajitori.core.words import names
+from kajitori.core.words.quantities import format_cpu, format_memory
+from kajitori.core.words.times import format_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube import resources
 from kajitori.local.kubelet.context import Context

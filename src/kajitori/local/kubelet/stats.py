@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.times import format_time
+from kajitori.core.words.times import format_time
 from kajitori.local.kubelet.eviction import ContainerUse
 from kajitori.local.kubelet.pod import container_request
 from kajitori.local.kubelet.shim import tree

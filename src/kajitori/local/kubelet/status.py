@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core import names
-from kajitori.core.times import format_time
+from kajitori.core.words import names
+from kajitori.core.words.times import format_time
 from kajitori.local.kubelet import pod as pods
 from kajitori.local.kubelet.container import ContainerState
 from kajitori.local.kubelet.pod import Manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kajitori.core.names import GPU_RESOURCE
+from kajitori.core.words.names import GPU_RESOURCE
 from kajitori.local.fit import Demand, NodeState, amount, demand_of, matches_node, misfits
 from kajitori.local.objects import Pod
 from kajitori.local.sim.behaviour import SimPod

@@ -28,8 +28,8 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core.quantity import QuantityError, format_memory, parse_duration_seconds, parse_memory_bytes
-from kajitori.core.times import format_time, parse_time
+from kajitori.core.words.quantities import QuantityError, format_memory, parse_duration_seconds, parse_memory_bytes
+from kajitori.core.words.times import format_time, parse_time
 from kajitori.kube.objects import ObjectMeta
 from kajitori.local.objects import Condition, Container, PodSpec, no_metadata
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kajitori.core.times import format_time
+from kajitori.core.words.times import format_time
 from kajitori.local.fingerprints import fingerprint
 from kajitori.local.sim.behaviour import SimPod
 from kajitori.local.sim.memory import summary

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from kajitori.core.times import format_time
+from kajitori.core.words.times import format_time
 from kajitori.local.sim.behaviour import Behaviour, SimPod, is_running
 
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kajitori import errors
-from kajitori.core.names import ANNOTATION_SERVING_CERTIFICATE
+from kajitori.core.words.names import ANNOTATION_SERVING_CERTIFICATE
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.resources import LEASES, NODES, PODS
 from kajitori.local.health import NOT_READY, is_node_ready

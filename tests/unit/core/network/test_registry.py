@@ -18,7 +18,7 @@ from kajitori.core.network.registry import (
     smallest_prefix,
 )
 from kajitori.core.network.registry_model import Networks
-from kajitori.core.policy_docs import networks_reference
+from kajitori.core.policy.reference import networks_reference
 from kajitori.errors import Fault, InvalidInput
 
 GOOD = """

@@ -14,7 +14,7 @@ from aiohttp import web
 from cryptography import x509
 from tests.helpers.apiserver import MERGE, EmbeddedApiServer, embedded_apiserver
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.local.apiserver.certificates import issue_serving
 from kajitori.local.fingerprints import fingerprint
 from kajitori.local.kubelet.settings import ServerSettings

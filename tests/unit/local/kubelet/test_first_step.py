@@ -15,11 +15,11 @@ from tests.unit.kube.fake_api import serving
 
 from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import ARCHIVE_BYTES, compress
-from kajitori.core import first_step
-from kajitori.core.decide import Facts, RunIdentity, decide
-from kajitori.core.manifests import MemberPods, launcher_of
-from kajitori.core.policy import parse_policy
-from kajitori.core.run import parse_spec
+from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.pods import first_step
+from kajitori.core.pods.manifests import MemberPods, launcher_of
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.run import parse_spec
 from kajitori.kube import resources
 from kajitori.local.kubelet.first_step import is_first_step
 

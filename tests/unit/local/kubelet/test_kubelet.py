@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.helpers.folders import texts_below
 
-from kajitori.core import names
+from kajitori.core.words import names
 from kajitori.errors import Unavailable
 from kajitori.kube import resources
 from kajitori.kube.evictions import memory_excess

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core import log_notices
+from kajitori.core.logs import notices as log_notices
 from kajitori.local.kubelet.logs import LogOptions, LogReader, Renderer, read_log
 from kajitori.local.kubelet.shim import logfile
 from kajitori.local.kubelet.shim.logfile import LogWriter

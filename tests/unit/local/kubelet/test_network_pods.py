@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from kajitori.agent.pods import PodFolder
-from kajitori.core import names
-from kajitori.core.traffic import Pod
+from kajitori.core.traffic.totals import Pod
+from kajitori.core.words import names
 from kajitori.local.kubelet.network_pods import NetworkPods
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kajitori.core.selectors import label_selector_of
+from kajitori.core.words.selectors import label_selector_of
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource
 from kajitori.local.apiserver.admission import AdmissionRequest, StoreView

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kajitori.core import texts
+from kajitori.core.words import texts
 from kajitori.local.apiserver.admission_policies.evaluation import GIVEN
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.cel import Expression, ExpressionError, Scope

@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import Any
 
-from kajitori.core import texts
+from kajitori.core.words import texts
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, required, too_long
 from kajitori.local.apiserver.formats import go_error
 from kajitori.local.apiserver.kinds import Object, Strategy

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core import texts
+from kajitori.core.words import texts
 from kajitori.local.apiserver.causes import IMMUTABLE, Cause, invalid, not_supported, required
 from kajitori.local.apiserver.crds import FINALIZER
 from kajitori.local.apiserver.kinds import Object, Strategy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.core import texts
+from kajitori.core.words import texts
 from kajitori.local.apiserver.causes import Cause, invalid
 from kajitori.local.apiserver.kinds import Object, Strategy
 from kajitori.local.apiserver.metadata import STANDARD_FINALIZERS, UNQUALIFIED

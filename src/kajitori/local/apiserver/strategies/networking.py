@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
-from kajitori.core import texts
+from kajitori.core.words import texts
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid, not_supported, required, shown
 from kajitori.local.apiserver.kinds import Object, Strategy
 from kajitori.local.apiserver.strategies.selectors import label_selector

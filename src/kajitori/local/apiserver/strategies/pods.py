@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core import texts
+from kajitori.core.words import texts
 from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import Cause, forbidden, invalid
 from kajitori.local.apiserver.kinds import Object, Strategy

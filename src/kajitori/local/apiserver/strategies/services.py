@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kajitori.core import texts
+from kajitori.core.words import texts
 from kajitori.local.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.local.apiserver.kinds import Object, Strategy
 from kajitori.local.apiserver.metadata import validate_labels

@@ -11,7 +11,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from kajitori.core import texts
+from kajitori.core.words import texts
 from kajitori.local.apiserver import quantities
 from kajitori.local.apiserver.causes import shown
 from kajitori.local.apiserver.metadata import STANDARD_FINALIZERS

@@ -1,0 +1,1 @@
+"""From the options of `kaji run` to the body of a request."""

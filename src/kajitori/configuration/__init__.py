@@ -1,0 +1,1 @@
+"""What processes are told: settings, operators' files, private files, and where a running `kaji up` is found."""

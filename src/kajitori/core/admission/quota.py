@@ -1,0 +1,80 @@
+"""Whether a namespace's ResourceQuotas leave room for a whole gang: asked before the first Pod exists (rule 4).
+
+Only what surely counts is summed up: quotas with scopes, and kinds of amounts that we do not know, are left to the API
+server, which judges each Pod anyway.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kajitori.core.words.quantities import (
+    QuantityError,
+    format_cpu,
+    memory_needed,
+    memory_there,
+    parse_cpu_millis,
+    parse_memory_bytes,
+)
+
+
+def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> str:
+    """What keeps so many more members from being created, in words; empty where nothing does.
+
+    quotas: ResourceQuota objects of the namespace; template: `spec` of the members' Pods.
+    """
+    needed = {name: amount * members for name, amount in _needs_of_one(template).items()}
+    said = []
+    for quota in quotas:
+        spec, status = quota.get("spec") or {}, quota.get("status") or {}
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            continue
+        hard, used = status.get("hard") or spec.get("hard") or {}, status.get("used") or {}
+        for name in sorted(hard):
+            if name not in needed or not needed[name]:
+                continue
+            limit, taken = _amount(name, hard[name]), _amount(name, used.get(name, "0"))
+            if limit is not None and taken is not None and taken + needed[name] > limit:
+                quota_name = (quota.get("metadata") or {}).get("name", "")
+                left, all_of_it = _shown(name, max(0, limit - taken)), _shown(name, limit)
+                needs = _shown(name, needed[name], memory_needed)
+                said.append(f"quota {quota_name}, {name}: needs {needs}, {left} of {all_of_it} left")
+    return "; ".join(said)
+
+
+def members_within(quotas: Sequence[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> int:
+    """For how many of so many more members there is room."""
+    return bisect_left(range(members), True, key=lambda count: bool(quota_shortage(quotas, template, count + 1)))
+
+
+def _needs_of_one(spec: Mapping[str, Any]) -> dict[str, int]:
+    needed = {"pods": 1, "count/pods": 1}
+    for container in spec.get("containers", ()):
+        resources = container.get("resources") or {}
+        for kind in ("requests", "limits"):
+            for name, text in (resources.get(kind) or {}).items():
+                amount = _amount(name, text)
+                if amount is None:
+                    continue
+                for counted in (f"{kind}.{name}", *((name,) if kind == "requests" else ())):
+                    needed[counted] = needed.get(counted, 0) + amount
+    return needed
+
+
+def _amount(name: str, text: object) -> int | None:
+    try:
+        return parse_cpu_millis(str(text)) if _is_cpu(name) else parse_memory_bytes(str(text))
+    except QuantityError:
+        return None
+
+
+def _is_cpu(name: str) -> bool:
+    return name.rpartition(".")[2] == "cpu"
+
+
+def _shown(name: str, amount: int, of_memory: Callable[[int], str] = memory_there) -> str:
+    if _is_cpu(name):
+        return format_cpu(amount)
+    return of_memory(amount) if name.rpartition(".")[2] == "memory" else str(amount)

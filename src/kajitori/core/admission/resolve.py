@@ -1,0 +1,359 @@
+"""What a run gets: the spec, with everything that it leaves out filled in from policy, and every such thing told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kajitori.core.admission.reach import Reach, reach_of
+from kajitori.core.gang.memory import EarlierRun, tell_earlier_peaks
+from kajitori.core.placement.planner import MemberRequest, eligible_nodes
+from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable, Toleration
+from kajitori.core.policy.limits import PriorityWord
+from kajitori.core.policy.model import Policy
+from kajitori.core.spec.network_access import NetworkAccess
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import Finding
+from kajitori.core.words.quantities import format_cores, format_duration, memory_needed, memory_there
+
+_STATES_OF_A_NODE = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+)
+PASSING_TAINTS = tuple(Toleration(key, "Exists") for key in _STATES_OF_A_NODE)
+"""Taints that say how a node is today, not what it is for: a node that has one may hold the run tomorrow."""
+
+_MEBIBYTE = 2**20
+
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+"""Python keeps what a program prints into a pipe until it has 8 KiB: its log stays empty for minutes, and the end is
+lost when the program is killed. The run's env and policy's defaults.env overrule it; an empty value turns it off."""
+
+DEAD_NODE_TAINTS = _STATES_OF_A_NODE[:2]
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """Which run is decided about."""
+
+    name: str
+    namespace: str
+    owner: str = ""
+    """Who submitted it, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the cluster has today, as far as whoever asks knows it."""
+
+    table: NodeTable | None = None
+    """All nodes; None where nobody has looked."""
+    admitted: bool = False
+    """The run was admitted before, as it is written now: what the cluster lacks today is a reason to wait, not one to
+    refuse."""
+    secrets: frozenset[str] | None = None
+    """Names of the Secrets in the run's namespace; None where nobody has looked. The same for the next two."""
+    config_maps: frozenset[str] | None = None
+    claims: frozenset[str] | None = None
+    promised_restarts: int = 0
+    """How many restarts the run was told that it gets by default, by what its status says."""
+    earlier: tuple[EarlierRun, ...] = ()
+    """Runs of the same kind of which it is known what they needed, newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The amounts of one member, and the limits of the run's life; millicores, bytes and seconds."""
+
+    cpu_request_millis: int
+    cpu_limit_millis: int | None
+    memory_request_bytes: int
+    memory_limit_bytes: int | None
+    gpus: int
+    gpu_type: str
+    shm_bytes: int | None
+    restarts: int
+    grace_seconds: int
+    time_limit_seconds: int | None
+    priority: PriorityWord
+    checkpoint_size_bytes: int
+    user: str
+    env: dict[str, str]
+    node_selector: dict[str, str]
+    tolerations: tuple[Toleration, ...]
+    reach: Reach
+    """Who may reach members, and where they may go; those on their node's own network are not restricted."""
+    memory_unknown: bool = False
+    """Neither the run nor policy names a memory limit, though policy wants one."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects what policy changed or wants known."""
+
+    found: list[Finding] = field(default_factory=list)
+
+    def add(self, code: str, message: str, where: str = "") -> None:
+        """One more finding; `where` is the field of the spec that it is about."""
+        self.found.append(Finding(code, message, where))
+
+
+def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> Resolved:
+    """The spec with policy's defaults. Each default that was used becomes a finding, whose code ends in `Defaulted` and
+    whose message is the amount alone (`2Gi memory`), for one line of many. Never refuses."""
+    defaults = policy.defaults
+    node_selector = {**spec.node_selector, **policy.inject.node_selector}
+    wants_gpus = bool(spec.resources.gpus) or spec.resources.gpu_type is not None
+    tolerations = [*spec.tolerations, *policy.inject.tolerations, *(policy.gpu.tolerations if wants_gpus else ())]
+    kept = tuple(Toleration(each.key, each.operator, each.value, each.effect) for each in dict.fromkeys(tolerations))
+    gpu_type = _known_type(spec.resources.gpu_type or "", policy, facts.table)
+    like = MemberRequest(
+        0,
+        0,
+        gpus=spec.resources.gpus or (1 if gpu_type else 0),
+        gpu_type=gpu_type,
+        node_selector=tuple(sorted(node_selector.items())),
+        tolerations=kept + PASSING_TAINTS,
+        cpu_runs_on_gpu_nodes=policy.gpu.cpu_runs_on_gpu_nodes,
+    )
+    smallest = _smallest_node(facts.table, like) if spec.resources.whole_node else None
+    gpus = spec.resources.gpus
+    if not gpus and gpu_type and smallest is not None:
+        gpus = int(smallest[GPU])
+        findings.add("WholeNodeGpus", f"a whole {gpu_type} node has {gpus} GPUs", "spec.resources.gpu")
+    elif not gpus and gpu_type and facts.table is not None and not policy.nodes_on_demand:
+        gpus = 1  # it waits for a node of that type, and is decided about anew when one comes
+        message = f"how many GPUs a whole {gpu_type} node has is known once there is one"
+        findings.add("WholeNodeGpus", message, "spec.resources.gpu")
+
+    amounts = _amounts(spec, policy, smallest, findings)
+    if not amounts["memory_unknown"]:
+        asked = spec.resources.memory_bytes is not None
+        tell_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add, asked=asked)
+    time_limit = spec.time_limit_seconds
+    if time_limit is None:
+        time_limit = policy.default_time_limit_seconds
+        if time_limit is not None:
+            message = f"{format_duration(time_limit)} at most"
+            findings.add("TimeLimitDefaulted", message, "spec.timeLimit")
+    user = spec.user or policy.security.default_user or ""
+    if user and spec.user is None:
+        findings.add("UserDefaulted", f"user {user}", "spec.user")
+    default_env = UNBUFFERED | defaults.env
+    if default_env.keys() - spec.env.keys():
+        names = ", ".join(sorted(default_env.keys() - spec.env.keys()))
+        findings.add("EnvDefaulted", f"env {names}", "spec.env")
+    if spec.checkpoint is not None and spec.checkpoint.size_bytes is None and policy.checkpoint.kind == "claim":
+        message = f"{memory_needed(defaults.checkpoint_size_bytes)} for the checkpoint"
+        findings.add("CheckpointSizeDefaulted", message, "spec.checkpoint.size")
+    resolved = Resolved(
+        **amounts,
+        gpus=gpus,
+        gpu_type=gpu_type,
+        restarts=_restarts_of(spec, policy, facts, findings),
+        grace_seconds=_or_default(spec.grace_seconds, defaults.grace_seconds, "grace", _grace, findings),
+        time_limit_seconds=time_limit,
+        priority=_or_default(spec.priority, defaults.priority, "priority", _priority, findings),
+        checkpoint_size_bytes=(spec.checkpoint and spec.checkpoint.size_bytes) or defaults.checkpoint_size_bytes,
+        user=user,
+        env=default_env | spec.env,
+        node_selector=node_selector,
+        tolerations=kept,
+        reach=_reach(spec, policy, findings),
+    )
+    _tell_who_gives_way(spec, policy, resolved, findings)
+    _tell_who_changes_size(spec, resolved, findings)
+    return _without_carrying_harm(spec, resolved, findings)
+
+
+def _reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
+    reach = reach_of(spec.network, policy)
+    if reach.is_open:
+        return reach
+    if spec.host_network:
+        message = "on the network of its node it is not restricted in who may reach it or where it may go"
+        findings.add("NetworkOfTheNode", message, "spec.hostNetwork")
+        return Reach()
+    asked = spec.network or NetworkAccess()
+    defaulted = (asked.sources is None and reach.sources is not None) or (
+        asked.targets is None and reach.targets is not None
+    )
+    findings.add("NetworkDefaulted" if defaulted else "NetworkRestricted", str(reach), "spec.network")
+    if not policy.network.enforced:
+        message = "nothing keeps it from other addresses here: this cluster has no network plugin that would"
+        findings.add("NetworkNotEnforced", message, "spec.network")
+    return reach
+
+
+def _tell_who_gives_way(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:
+    """What may happen to a run because others need its nodes."""
+    if not policy.preemption.enabled:
+        return
+    minimum, grace = policy.preemption.minimum_run_seconds, resolved.grace_seconds
+    then = f"its members get SIGTERM and {format_duration(grace)} to write a checkpoint, and it goes back to the queue"
+    if resolved.priority == "low":
+        begins = spec.type == "batch" and spec.checkpoint is None
+        tail = "; without a checkpoint (--checkpoint) it begins anew then" if begins else ""
+        runs = f"once it has run for {format_duration(minimum)}"
+        message = f"runs of higher priority may ask it to give way {runs}: {then}{tail}"
+        findings.add("MayGiveWay", message, "spec.priority")
+        return
+    alone = spec.resources.whole_node or resolved.memory_limit_bytes is None
+    if any(each.is_about(gpus=resolved.gpus, alone=alone) for each in policy.guarantees):
+        what = "GPUs" if resolved.gpus else "nodes"
+        message = f"{what} that its team is not guaranteed it gives back to a team that is and wants them: {then}"
+        findings.add("MayGiveBack", message, "spec.resources.gpu" if resolved.gpus else "spec.resources")
+
+
+def _tell_who_changes_size(spec: RunSpec, resolved: Resolved, findings: Findings) -> None:
+    if spec.fewest is None:
+        return
+    tail = "" if spec.checkpoint is not None else "; without a checkpoint (--checkpoint) it begins anew each time"
+    message = f"it starts with what fits, {spec.fewest} to {spec.replicas} members, and is started again to grow or to "
+    message += f"shrink: members get SIGTERM and {format_duration(resolved.grace_seconds)} to write a checkpoint{tail}"
+    findings.add("MayChangeSize", message, "spec.minReplicas")
+
+
+def member_request(spec: RunSpec, policy: Policy, resolved: Resolved) -> MemberRequest:
+    """What one member asks of a node, in the planner's words."""
+    return MemberRequest(
+        cpu_millis=resolved.cpu_request_millis,
+        memory_bytes=resolved.memory_request_bytes,
+        gpus=resolved.gpus,
+        gpu_type=resolved.gpu_type if resolved.gpus else "",
+        whole_node=spec.resources.whole_node,
+        unlimited=resolved.memory_limit_bytes is None,
+        node_selector=tuple(sorted(resolved.node_selector.items())),
+        tolerations=resolved.tolerations,
+        cpu_runs_on_gpu_nodes=policy.gpu.cpu_runs_on_gpu_nodes,
+    )
+
+
+def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -> dict[str, Any]:
+    asked, defaults = spec.resources, policy.defaults
+    cpu, memory = asked.cpu_millis, asked.memory_bytes
+    share = defaults.whole_node_percent
+    if smallest is not None and cpu is None and asked.cpu_request_millis is None:
+        cpu = int(smallest[CPU]) * share // 100
+        message = f"{share} % of the smallest node that suits: {format_cores(cpu)}"
+        findings.add("WholeNodeCpu", message, "spec.resources.cpu")
+    elif cpu is None and asked.cpu_request_millis is None:
+        cpu = defaults.cpu_millis
+        findings.add("CpuDefaulted", format_cores(cpu), "spec.resources.cpu")
+    memory_unknown = False
+    if memory is None and smallest is not None:
+        whole_mebibytes = int(smallest[MEMORY]) * share // 100 // _MEBIBYTE * _MEBIBYTE
+        memory = max(whole_mebibytes, asked.memory_request_bytes or 0)
+        message = f"{share} % of the smallest node that suits: {memory_there(memory)}"
+        findings.add("WholeNodeMemory", message, "spec.resources.memory")
+    elif memory is None and policy.memory_without_limit == "default":
+        memory = max(defaults.memory_bytes, asked.memory_request_bytes or 0)
+        findings.add("MemoryDefaulted", f"{memory_there(memory)} memory", "spec.resources.memory")
+    elif memory is None:
+        memory_unknown = policy.memory_without_limit == "refuse"
+    memory_request = asked.memory_request_bytes or memory or defaults.memory_bytes
+    cpu_request = asked.cpu_request_millis or cpu or defaults.cpu_millis
+    shm = asked.shm_bytes
+    if shm is None and defaults.shm_bytes is not None:
+        shm = min(defaults.shm_bytes, memory or defaults.shm_bytes)
+        findings.add("ShmDefaulted", f"{memory_there(shm)} of it for /dev/shm", "spec.resources.shm")
+    amounts = (format_cores(cpu_request), memory_needed(memory_request))
+    if spec.qos == "guaranteed" and memory is not None and cpu is not None:
+        message = f"{amounts[0]} and {amounts[1]} of memory are reserved for each member, and are its limits"
+        findings.add("QosGuaranteed", message, "spec.resources")
+    else:
+        message = (
+            f"only {amounts[0]} and {amounts[1]} of memory are reserved for each member: when its node runs "
+            "short, it is slowed down, or ended before guaranteed ones"
+        )
+        findings.add("BurstableRisk", message, "spec.qos")
+    return {
+        "cpu_request_millis": cpu_request,
+        "cpu_limit_millis": cpu,
+        "memory_request_bytes": memory_request,
+        "memory_limit_bytes": memory,
+        "shm_bytes": shm,
+        "memory_unknown": memory_unknown,
+    }
+
+
+def _without_carrying_harm(spec: RunSpec, resolved: Resolved, findings: Findings) -> Resolved:
+    """No restarts where nothing limits memory: what ate one node's would eat the next one's. The planner keeps it apart
+    from other runs (`MemberRequest.unlimited`)."""
+    if resolved.memory_limit_bytes is not None:
+        return resolved
+    message = (
+        "no memory limit is set, so the run is not started again after it failed, and shares no node with other runs; "
+        "set resources.memory"
+    )
+    findings.add("RestartsForcedToZero", message, "spec.restarts")
+    return replace(resolved, restarts=0)
+
+
+def _or_default(value: Any, default: Any, name: str, shown: Any, findings: Findings) -> Any:
+    if value is not None:
+        return value
+    findings.add(f"{name.capitalize()}Defaulted", shown(default), f"spec.{name}")
+    return default
+
+
+def _restarts_of(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> int:
+    """How often the run starts again after its program failed. Nothing limits that in a service."""
+    if spec.restarts is not None or spec.type == "service":
+        return spec.restarts or 0
+    if spec.checkpoint is not None:
+        count, tail = policy.defaults.restarts, ""
+    else:
+        promised = min(facts.promised_restarts, policy.defaults.restarts)
+        count, tail = max(policy.defaults.restarts_without_checkpoint, promised), " without a checkpoint"
+    words = "1 restart" if count == 1 else f"{count or 'no'} restarts"
+    findings.add("RestartsDefaulted", words + tail, "spec.restarts")
+    return count
+
+
+def promised_restarts(findings: Iterable[Finding]) -> int:
+    """The number of restarts that a run was told it gets by default; 0 if it was told none.
+
+    Earlier versions gave restarts to runs without a checkpoint, too. Such a run keeps what it was told.
+    """
+    told = next((each.message for each in findings if each.code == "RestartsDefaulted"), "")
+    number = told.partition(" ")[0]
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
+
+
+def _grace(seconds: int) -> str:
+    return f"{format_duration(seconds)} grace"
+
+
+def _priority(word: str) -> str:
+    return f"{word} priority"
+
+
+def _known_type(written: str, policy: Policy, table: NodeTable | None) -> str:
+    """The type as nodes and policy spell it; what nobody knows stays as it was written.
+
+    Besides the friendly name, what a node's label says is understood, word for word: a pattern of the policy is for
+    labels, and would take `h1000` for an h100.
+    """
+    if not written or table is None or bool(table.type_mask(written).any()):
+        return written
+    for node in table.nodes:
+        said = {node.labels.get(label, "").lower() for label in policy.gpu.type_labels} | {node.gpu_type.lower()}
+        if node.gpu_type and written.lower() in said:
+            return node.gpu_type
+    return written
+
+
+def _smallest_node(table: NodeTable | None, like: MemberRequest) -> Any:
+    """(4,) the smallest amounts among the nodes that suit; None where none does or nobody has looked."""
+    if table is None:
+        return None
+    rows = table.total[eligible_nodes(table, like)]
+    return rows.min(axis=0) if len(rows) else None

@@ -1,0 +1,233 @@
+"""What pydantic finds wrong, as faults that people can act on.
+
+Models of what people write derive from `Document`. `read` gives the model or every fault in it at once, each with the
+path as the writer wrote it, the offending value, and the way out.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from kajitori.core.words.suggestions import did_you_mean, nearest
+from kajitori.errors import Fault
+
+_VALUE_SHOWN = 80
+
+M = TypeVar("M", bound="Document")
+
+
+class Document(BaseModel):
+    """Something that people write: strict types, no unknown fields, camelCase outside and snake_case inside."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_alias=True,
+        validate_by_name=False,
+        serialize_by_alias=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+    )
+
+
+def read(model: type[M], document: object, where: str) -> tuple[M | None, list[Fault], frozenset[str]]:
+    """The document as a model, and what is wrong with it.
+
+    A document with faults is read once more without the top-level fields that have some, so that checks across fields
+    still see the rest: the model is then partial. It is None where nothing could be read. The third answer names the
+    top-level fields that were left out (as written), and those in which an unknown field probably belongs: what is
+    missing there is no fault of its own.
+    """
+    if not isinstance(document, Mapping):
+        kind = "nothing" if document is None else _kind_of(document)
+        return None, [Fault(where, f"must be a mapping of fields, not {kind}", show(document))], frozenset()
+    try:
+        return model.model_validate(dict(document)), [], frozenset()
+    except ValidationError as error:
+        faults = list(faults_of(error, model, where))
+        broken = frozenset(str(each["loc"][0]) for each in error.errors(include_url=False) if each["loc"])
+        meant = frozenset(str(path[0]) for path in meant_fields(error, model))
+    rest = {key: value for key, value in document.items() if key not in broken}
+    for name, info in model.model_fields.items():
+        if info.is_required() and (info.alias or name) not in rest:
+            rest[info.alias or name] = _STAND_IN
+    try:
+        return model.model_validate(rest), faults, broken | meant
+    except ValidationError:
+        return None, faults, broken
+
+
+_STAND_IN = "stand-in"
+"""Stands where a required text is missing, so that everything else can still be checked."""
+
+
+_NO_MODEL = ("model_type", "model_attributes_type")
+
+
+def faults_of(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[Fault]:
+    """One fault for each thing that pydantic found, in the words of the people who write such documents."""
+    for each in error.errors(include_url=False):
+        location = tuple(each["loc"])
+        cause = each.get("ctx", {}).get("error")
+        message, hint, code = each["msg"], "", "Invalid"
+        if isinstance(cause, ValueError) and hasattr(cause, "hint"):
+            message, hint, code = str(cause), str(cause.hint), str(getattr(cause, "code", code))
+        elif each["type"] == "extra_forbidden":
+            message, hint, code = _unknown(model, location, where)
+        else:
+            message, hint = _plain(each["type"], each.get("ctx", {}), each["msg"], each.get("input"))
+            if each["type"] in _NO_MODEL:
+                hint = f"its fields: {', '.join(_names(_model_at(model, location)))}"
+        value = "" if each["type"] in ("missing", "extra_forbidden") else show(each.get("input"))
+        yield Fault(path_of(where, location), message, value, hint, code)
+
+
+def path_of(where: str, location: tuple[int | str, ...]) -> str:
+    """The path of a field as its writer sees it: `spec.volumes[0].path`."""
+    path = where
+    for part in location:
+        if part == "[key]":
+            continue
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", part):
+            path += f".{part}" if path else part
+        else:
+            path += f"[{part[:_VALUE_SHOWN]!r}]"
+    return path
+
+
+def show(value: object) -> str:
+    """A value as short text, for an error."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _VALUE_SHOWN else text[: _VALUE_SHOWN - 1] + "…"
+
+
+def _plain(kind: str, context: dict[str, Any], message: str, value: object) -> tuple[str, str]:
+    """Message and hint for pydantic's own checks."""
+    wanted = {
+        "missing": "is required",
+        "string_type": "must be text",
+        "bool_type": "must be true or false",
+        "int_type": "must be a whole number",
+        "int_from_float": "must be a whole number",
+        "float_type": "must be a number",
+        "list_type": "must be a list",
+        "tuple_type": "must be a list",
+        "dict_type": "must be a mapping",
+        "model_type": "must be a mapping of fields",
+        "model_attributes_type": "must be a mapping of fields",
+    }.get(kind)
+    if kind == "missing":
+        return "is required", ""
+    if wanted is not None:
+        hint = ""
+        if kind == "string_type" and isinstance(value, int | float):
+            hint = f'write it in quotes: "{value}"'
+        elif kind in ("list_type", "tuple_type") and isinstance(value, str):
+            hint = "write a list, such as [python, train.py]"
+        return f"{wanted}, not {_kind_of(value)}", hint
+    if kind == "literal_error":
+        expected = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
+        return f"{show(value)!r} is not one of {expected}", did_you_mean(str(value), expected.split(", "))
+    bounds = {"greater_than": ("above", "gt"), "greater_than_equal": ("at least", "ge")}
+    bounds |= {"less_than": ("below", "lt"), "less_than_equal": ("at most", "le")}
+    if kind in bounds:
+        words, key = bounds[kind]
+        return f"{show(value)} is not allowed: it must be {words} {context.get(key)}", ""
+    if kind == "too_long":
+        return f"has more than {context.get('max_length')} items, which is the most that is allowed", ""
+    if kind == "string_too_long":
+        return f"is too long: at most {context.get('max_length')}", ""
+    if kind in ("too_short", "string_too_short"):
+        return "must not be empty", ""
+    return message[0].lower() + message[1:], ""
+
+
+def _unknown(model: type[BaseModel], location: tuple[int | str, ...], where: str) -> tuple[str, str, str]:
+    name = str(location[-1])
+    known = _names(_model_at(model, location[:-1]))
+    meant = _meant(model, location)
+    hint = did_you_mean(name, known)
+    if meant is not None and meant[:-1] != location[:-1]:
+        place = path_of("", meant[:-1]) or where
+        hint = f"it belongs under {place}" if meant[-1] == name else f"did you mean {path_of('', meant)}?"
+    return f"there is no field {name[:_VALUE_SHOWN]!r}", hint, "UnknownField"
+
+
+def meant_fields(error: ValidationError, model: type[BaseModel]) -> list[tuple[int | str, ...]]:
+    """The locations of the fields that the writer of unknown ones probably meant."""
+    unknown = (tuple(each["loc"]) for each in error.errors(include_url=False) if each["type"] == "extra_forbidden")
+    return [meant for location in unknown if (meant := _meant(model, location)) is not None]
+
+
+def _meant(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[int | str, ...] | None:
+    """The location of the field that an unknown one probably is: of the same name in another part of the document
+    before one of a similar name. None where no name is near."""
+    name, holder = str(location[-1]), location[:-1]
+    near = nearest(name, _names(_model_at(model, holder)))
+    if near is not None and near.casefold() == name.casefold():
+        return (*holder, near)
+    parts = [(path, _names(part)) for path, part in _parts(model) if path != holder]
+    for path, names in parts:
+        if name in names:
+            return (*path, name)
+    if near is not None:
+        return (*holder, near)
+    return next(((*path, other) for path, names in parts if (other := nearest(name, names)) is not None), None)
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _parts(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
+    """The document and all parts of it that have fields, each with its path."""
+    yield path, model
+    for field, info in model.model_fields.items():
+        inner = _model_in(info.annotation)
+        if inner is not None:
+            yield from _parts(inner, (*path, info.alias or field))
+
+
+def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
+    """The model that describes the part of a document at a location."""
+    skip = False
+    for part in location:
+        if skip or isinstance(part, int):
+            skip = False
+            continue
+        info = next((info for name, info in model.model_fields.items() if part in (name, info.alias)), None)
+        inner = _model_in(info.annotation) if info is not None else None
+        if info is None or inner is None:
+            return model
+        skip = _is_mapping(info.annotation)
+        model = inner
+    return model
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in typing.get_args(annotation) if (found := _model_in(each)) is not None), None)
+
+
+def _is_mapping(annotation: object) -> bool:
+    return typing.get_origin(annotation) is dict or any(_is_mapping(each) for each in typing.get_args(annotation))
+
+
+def _kind_of(value: object) -> str:
+    if value is None:
+        return "empty"
+    kinds = ((bool, "true or false"), (str, "text"), (int, "a number"), (float, "a number"), (list, "a list"))
+    return next((text for kind, text in kinds if isinstance(value, kind)), "a mapping")

@@ -1,0 +1,214 @@
+"""Types of single fields that people write: what they accept, how they are written back, what the schema says."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+
+from kajitori.core.words import texts
+from kajitori.core.words.image_names import parse_image_name
+from kajitori.core.words.quantities import (
+    QuantityError,
+    format_cpu,
+    format_duration,
+    format_memory,
+    parse_cpu_millis,
+    parse_duration_seconds,
+    parse_spec_memory_bytes,
+)
+from kajitori.errors import FieldError
+
+INT_OR_STRING: dict[str, Any] = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "x-kubernetes-int-or-string": True,
+}
+ANY_NUMBER: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
+"""A schema has no word for 'number or text' except 'anything': `cpu: 0.5` and `cpu: 500m` are both right."""
+
+RESERVED_ENV_PREFIX = "KAJI_"
+LEAST_MEMORY_BYTES = 6 * 2**20
+"""What Docker takes as a limit at least: who writes `-m 64` has forgotten a unit."""
+
+MAX_TEXT_LENGTH = 128 * 1024
+"""Of one word or variable, in characters: Linux starts no program with a longer one."""
+
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
+_SERVER_URL = re.compile(
+    r"https?://([A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[-._~A-Za-z0-9/]*)?",
+    re.ASCII,
+)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_NOT_OVER = ("/", "/proc", "/sys", "/dev")
+"""Every container has its own there; what lies below /proc is nothing that could be mounted over either."""
+_USER = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?", re.ASCII)
+_MAX_ID = 2**31 - 1
+
+
+def _at_most(length: int) -> WithJsonSchema:
+    """What the schema says of a text that its own check holds to this length: so an API server stores no longer one."""
+    return WithJsonSchema({"type": "string", "maxLength": length})
+
+
+def _positive(amount: int, value: object, hint: str) -> int:
+    if amount <= 0:
+        raise QuantityError(value, f"{value!r:.80} is not above zero", hint)
+    return amount
+
+
+def _cpu(value: Any) -> int:
+    return _positive(parse_cpu_millis(value), value, "write cores, such as 8 or 0.5")
+
+
+def _memory(value: Any) -> int:
+    return _positive(parse_spec_memory_bytes(value), value, "write a size, such as 64Gi")
+
+
+def _memory_limit(value: Any) -> int:
+    amount = _memory(value)
+    if amount < LEAST_MEMORY_BYTES:
+        message = f"{value!r:.80} is less than any program needs"
+        raise QuantityError(value, message, f"write a unit, such as 64g; at least {format_memory(LEAST_MEMORY_BYTES)}")
+    return amount
+
+
+def _duration_above_zero(value: Any) -> int:
+    return _positive(parse_duration_seconds(value), value, "write a time, such as 8h")
+
+
+def _dns_label(text: str) -> str:
+    if texts.dns_label(text):
+        raise FieldError(f"{text!r:.80} is not a name", "use lower-case letters, digits and dashes, at most 63")
+    return text
+
+
+def _dns_subdomain(text: str) -> str:
+    if texts.dns_subdomain(text):
+        raise FieldError(f"{text!r:.80} is not an object's name", "use lower-case letters, digits, dashes and dots")
+    return text
+
+
+def _env_name(text: str) -> str:
+    if not _ENV_NAME.fullmatch(text) or len(text) > 1024:
+        raise FieldError(
+            f"{text!r:.80} is not the name of an environment variable",
+            "use letters, digits, '_', '-' and '.', not beginning with a digit",
+        )
+    return text
+
+
+def _user_env_name(text: str) -> str:
+    if text.startswith(RESERVED_ENV_PREFIX):
+        raise FieldError(f"{text:.80} is set by Kajitori", "choose another name")
+    return _env_name(text)
+
+
+def _no_nul(text: str) -> str:
+    if len(text) > MAX_TEXT_LENGTH:
+        raise FieldError(f"has {len(text)} characters; {MAX_TEXT_LENGTH} are allowed", "put large texts into a file")
+    if "\0" in text:
+        raise FieldError("contains a NUL character, which no process can be given")
+    return text
+
+
+def _absolute_path(text: str) -> str:
+    if not text.startswith("/"):
+        raise FieldError(f"{text!r:.80} is not an absolute path", "begin it with /")
+    if ".." in text.split("/") or "\0" in text or len(text) > 4096:
+        raise FieldError(f"{text!r:.80} is not a plain path", "leave out '..'")
+    return "/" + "/".join(part for part in text.split("/") if part not in ("", "."))
+
+
+def _mount_path(text: str) -> str:
+    path = _absolute_path(text)
+    if path in _NOT_OVER or path.startswith("/proc/"):
+        hint = "name a folder below it" if path == "/" else "choose another path"
+        raise FieldError(f"{path!r:.80} cannot be mounted over", hint)
+    if ":" in path:
+        raise FieldError(f"{text!r:.80} contains a colon, which no mount path may")
+    return path
+
+
+def _digest(text: str) -> str:
+    if not _DIGEST.fullmatch(text):
+        hint = "sha256: and 64 digits of 0-9 and a-f; kaji run --code DIR uploads a folder and fills it in"
+        raise FieldError(f"{text!r:.80} is not the digest of code", hint)
+    return text
+
+
+def _server_url(text: str) -> str:
+    if not _SERVER_URL.fullmatch(text) or len(text) > 2048:
+        raise FieldError(f"{text!r:.80} is not the address of a server", "such as http://kajitori.kajitori.svc:8600")
+    return text.rstrip("/")
+
+
+def _label_key(text: str) -> str:
+    if texts.qualified_name(text):
+        raise FieldError(f"{text!r:.80} is not a label's key", "write name or domain/name")
+    return text
+
+
+def _label_value(text: str) -> str:
+    if texts.label_value(text):
+        raise FieldError(f"{text!r:.80} is not a label's value", "use letters, digits, '-', '_', '.', at most 63")
+    return text
+
+
+def _image(text: str) -> str:
+    if len(text) > 1000 or parse_image_name(text) is None:
+        raise FieldError(f"{text!r:.80} is not the name of an image", "such as registry/bert:3 or python:3.11")
+    return text
+
+
+def _user(value: Any) -> Any:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    match = _USER.fullmatch(text) if isinstance(text, str) else None
+    if match is None or any(part and int(part) > _MAX_ID for part in match.groups()):
+        raise FieldError(f"{value!r:.80} is not a user", "write numbers: uid or uid:gid, such as 1000:1000")
+    return ":".join(str(int(part)) for part in match.groups() if part)
+
+
+Cpu = Annotated[int, BeforeValidator(_cpu), PlainSerializer(format_cpu, return_type=str), WithJsonSchema(ANY_NUMBER)]
+"""Millicores; written `8`, `0.5`, `500m`."""
+
+Memory = Annotated[
+    int, BeforeValidator(_memory), PlainSerializer(format_memory, return_type=str), WithJsonSchema(INT_OR_STRING)
+]
+"""Bytes; written as Kubernetes (`64Gi`) or Docker (`64g`) does."""
+
+MemoryLimit = Annotated[
+    int, BeforeValidator(_memory_limit), PlainSerializer(format_memory, return_type=str), WithJsonSchema(INT_OR_STRING)
+]
+"""The same, and enough for a program to start."""
+
+Duration = Annotated[
+    int,
+    BeforeValidator(parse_duration_seconds),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema(INT_OR_STRING),
+]
+"""Whole seconds; written `60s`, `1h30m`, `7d`, `90`."""
+
+DurationAboveZero = Annotated[
+    int,
+    BeforeValidator(_duration_above_zero),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema(INT_OR_STRING),
+]
+
+DnsLabel = Annotated[str, AfterValidator(_dns_label), _at_most(63)]
+ObjectName = Annotated[str, AfterValidator(_dns_subdomain), _at_most(253)]
+EnvName = Annotated[str, AfterValidator(_env_name), _at_most(1024)]
+UserEnvName = Annotated[str, AfterValidator(_user_env_name), _at_most(1024)]
+Text = Annotated[str, AfterValidator(_no_nul), _at_most(MAX_TEXT_LENGTH)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute_path), _at_most(4096)]
+MountPath = Annotated[str, AfterValidator(_mount_path), _at_most(4096)]
+Digest = Annotated[
+    str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$", "maxLength": 71})
+]
+ServerUrl = Annotated[str, AfterValidator(_server_url)]
+LabelKey = Annotated[str, AfterValidator(_label_key), _at_most(317)]
+LabelValue = Annotated[str, AfterValidator(_label_value), _at_most(63)]
+Image = Annotated[str, AfterValidator(_image), _at_most(1000)]
+User = Annotated[str, BeforeValidator(_user), WithJsonSchema(INT_OR_STRING)]

@@ -1,0 +1,1 @@
+"""The logs of members: how they are kept, the line that names an error, and the lines that Kajitori adds."""

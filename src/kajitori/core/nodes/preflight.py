@@ -1,0 +1,109 @@
+"""The run that tests a node: what it asks for, what it is called, and what policy lets it do that others may not."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from kajitori.core.placement.snapshot import NodeFacts
+from kajitori.core.policy.limits import Ceilings
+from kajitori.core.policy.model import Policy
+from kajitori.core.spec.run import Toleration
+from kajitori.core.words import names
+from kajitori.core.words.quantities import format_cpu, format_duration, format_memory
+
+HOSTNAME = "kubernetes.io/hostname"
+"""The label by which a test is sent to its node."""
+
+EXPECTED_GPUS_ENV = "PREFLIGHT_GPUS"
+"""What a test is told: how many GPUs its node is to have."""
+
+_GRACE = "10s"
+_PREFIX = "test-"
+_DIGEST = 8
+
+
+def spec_of_test(node: NodeFacts, policy: Policy) -> dict[str, Any]:
+    """The spec of the run that tests a node. What a GPU that is missing takes from the node is left out: the test is
+    told how many there are to be, and finds it out."""
+    rules = policy.preflight
+    expected = node.gpus if rules.gpus is None else rules.gpus
+    resources: dict[str, Any] = {
+        "cpu": format_cpu(min(rules.cpu_millis, node.cpu_millis)),
+        "memory": format_memory(min(rules.memory_bytes, node.memory_bytes)),
+        "gpu": min(expected, node.gpus),
+        "wholeNode": True,
+    }
+    if rules.shm_bytes is not None:
+        resources["shm"] = format_memory(min(rules.shm_bytes, node.memory_bytes))
+    spec: dict[str, Any] = {
+        "image": rules.image,
+        "command": list(rules.command),
+        "env": {EXPECTED_GPUS_ENV: str(expected), **rules.env},
+        "resources": resources,
+        "volumes": [use.model_dump(mode="json", exclude_defaults=True) for use in rules.volumes],
+        "timeLimit": format_duration(rules.time_limit_seconds),
+        "grace": _GRACE,
+        "restarts": 0,
+        "priority": "high",
+        "privileged": rules.privileged,
+        "nodeSelector": {HOSTNAME: node.labels.get(HOSTNAME, node.name)},
+        "tolerations": [
+            {"key": key, "operator": "Exists"} for key in dict.fromkeys(taint.key for taint in node.taints)
+        ],
+    }
+    if rules.user is not None:
+        spec["user"] = rules.user
+    return {key: value for key, value in spec.items() if value != [] and value is not False}
+
+
+def run_of_test(node: NodeFacts, policy: Policy, name: str, who: str) -> dict[str, Any]:
+    """The Run that tests a node, as it is created. It is the controller's, who may not submit in the name of others:
+    who wants the test is said beside."""
+    annotations = {names.ANNOTATION_TESTED_NODE: node.name}
+    if who:
+        annotations[names.ANNOTATION_TEST_WANTED] = who
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": name, "namespace": policy.preflight.namespace, "annotations": annotations},
+        "spec": spec_of_test(node, policy),
+    }
+
+
+def name_of_test(node: str, *state: str) -> str:
+    """What the run is called that tests a node in this state: the same, whoever asks for it, until the state has
+    changed."""
+    digest = hashlib.sha256("\0".join((node, *state)).encode()).hexdigest()[:_DIGEST]
+    longest = names.RUN_NAME_MAX_LENGTH - len(_PREFIX) - _DIGEST - 1
+    plain = re.sub(r"[^a-z0-9]+", "-", node.lower()).strip("-")[:longest].strip("-")
+    return f"{_PREFIX}{plain}-{digest}" if plain else f"{_PREFIX}{digest}"
+
+
+def policy_for_tests(policy: Policy) -> Policy:
+    """What policy says where a node is tested: the test's own image alone, on any node, in spite of its taints."""
+    rules = policy.preflight
+    if rules.image is None:
+        return policy
+    ours = [Toleration(key=key, operator="Exists") for key in (names.TAINT_UNHEALTHY, rules.taint)]
+    security, mounts = policy.security, policy.mounts
+    changed = {
+        "ceilings": Ceilings(),
+        "images": policy.images.model_copy(update={"allow": [rules.image], "deny": []}),
+        "inject": policy.inject.model_copy(
+            update={"tolerations": [*policy.inject.tolerations, *ours], "node_selector": {}}
+        ),
+        "security": security.model_copy(
+            update={
+                "allow_root": security.allow_root or (rules.user or "").split(":")[0] == "0",
+                "allow_privileged": rules.privileged,
+                "refuse_tolerations": [],
+            }
+        ),
+        "mounts": mounts.model_copy(
+            update={"host_paths": [*mounts.host_paths, *(use.host_path for use in rules.volumes if use.host_path)]}
+        ),
+        "gpu": policy.gpu.model_copy(update={"cpu_runs_on_gpu_nodes": "always"}),
+    }
+    return policy.model_copy(update=changed)

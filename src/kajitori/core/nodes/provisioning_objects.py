@@ -1,0 +1,95 @@
+"""What a request for nodes is in Kubernetes: a ProvisioningRequest, the PodTemplate that it refers to, and the
+annotations by which members use it up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.policy.node_pools import NodePool
+from kajitori.core.words import names
+
+GROUP = "autoscaling.x-k8s.io"
+CONSUMES = f"{GROUP}/consume-provisioning-request"
+CLASS_NAME = f"{GROUP}/provisioning-class-name"
+
+Manifest = dict[str, Any]
+
+_OF_CONTAINERS = ("name", "image", "resources", "restartPolicy")
+_OF_PODS = (
+    "tolerations",
+    "priorityClassName",
+    "preemptionPolicy",
+    "runtimeClassName",
+    "schedulerName",
+    "restartPolicy",
+)
+"""What of members an autoscaler has to know to tell where they fit; not what they run."""
+
+
+def request_name(run: str, request: NodeRequest) -> str:
+    """Of the ProvisioningRequest and of its PodTemplate: no other attempt's, and no other request's for this one."""
+    return f"{run}-{request.attempt}-{request.number}"
+
+
+def pod_template(
+    request: NodeRequest, rules: NodePool, template: Mapping[str, Any], *, run: str, namespace: str, uid: str
+) -> Manifest:
+    """What every member asks of its node, in this pool. template: as the run's members will have it."""
+    spec = template["spec"]
+    shown: Manifest = {name: spec[name] for name in _OF_PODS if name in spec}
+    for kind in ("containers", "initContainers"):
+        if kind in spec:
+            shown[kind] = [{name: each[name] for name in _OF_CONTAINERS if name in each} for each in spec[kind]]
+    shown["nodeSelector"] = {**spec.get("nodeSelector", {}), **rules.node_selector}
+    labels = {names.LABEL_RUN_UID: uid}
+    if template["metadata"].get("labels", {}).get(names.LABEL_WHOLE_NODE) == "true":
+        apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+        shown["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": _metadata(request, run, namespace, uid),
+        "template": {"metadata": {"labels": labels}, "spec": shown},
+    }
+
+
+def provisioning_request(
+    request: NodeRequest, rules: NodePool, members: int, *, api_version: str, run: str, namespace: str, uid: str
+) -> Manifest:
+    """All members of the gang as one pod set."""
+    pod_set = {"count": members, "podTemplateRef": {"name": request_name(run, request)}}
+    spec: Manifest = {"provisioningClassName": rules.provisioning_class, "podSets": [pod_set]}
+    if rules.all_parameters:
+        spec["parameters"] = rules.all_parameters
+    return {
+        "apiVersion": api_version,
+        "kind": "ProvisioningRequest",
+        "metadata": _metadata(request, run, namespace, uid),
+        "spec": spec,
+    }
+
+
+def using(template: Mapping[str, Any], request: NodeRequest, class_name: str, run: str) -> Manifest:
+    """The template of members that use up what was provided for them: no further nodes are added for Pods that say so,
+    and some providers let no others on such nodes."""
+    annotations = {CONSUMES: request_name(run, request), CLASS_NAME: class_name}
+    metadata = template.get("metadata", {})
+    return {**template, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}}
+
+
+def _metadata(request: NodeRequest, run: str, namespace: str, uid: str) -> Manifest:
+    return {
+        "name": request_name(run, request),
+        "namespace": namespace,
+        "labels": {
+            names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            names.LABEL_RUN: run,
+            names.LABEL_RUN_UID: uid,
+            names.LABEL_ATTEMPT: str(request.attempt),
+        },
+        "ownerReferences": [
+            {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run, "uid": uid, "controller": True}
+        ],
+    }

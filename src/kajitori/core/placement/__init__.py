@@ -1,0 +1,1 @@
+"""Where members go: the snapshot of the cluster and the planner."""

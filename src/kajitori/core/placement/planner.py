@@ -1,0 +1,250 @@
+"""Where a gang goes: a node for every member at once, or exactly what is missing.
+
+All or nothing. Among the places that hold the whole gang, the one that touches the fewest topology domains wins,
+narrowest level first; among those, the fullest that still fits, so that large holes stay whole for large gangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from kajitori.core.placement.choosing import Rows, choose
+from kajitori.core.placement.snapshot import CPU, GPU, Counts, Mask, NodeTable, Snapshot, Toleration
+
+CpuRunsOnGpuNodes = Literal["never", "whenNoOthers", "always"]
+
+_UNBOUNDED = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRequest:
+    """What one member of a gang asks of a node."""
+
+    cpu_millis: int
+    memory_bytes: int
+    gpus: int = 0
+    gpu_type: str = ""
+    """Empty: any type."""
+    whole_node: bool = False
+    """A node for each member, without any other run's."""
+    unlimited: bool = False
+    """Nothing limits its memory: no other run's member beside it, which it could get killed. Those of its own gang may
+    share a node: they stand and fall together anyway."""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    cpu_runs_on_gpu_nodes: CpuRunsOnGpuNodes = "whenNoOthers"
+    """For a request without GPUs: may it take a node that has some?"""
+    barred: frozenset[str] = frozenset()
+    """Nodes that came for other runs, which asked for them, and are kept for these."""
+
+    @property
+    def amounts(self) -> Counts:
+        """(4,) CPU, memory, GPUs and one Pod."""
+        return np.array([self.cpu_millis, self.memory_bytes, self.gpus, 1], dtype=np.int64)
+
+    @property
+    def alone(self) -> bool:
+        """It shares no node with another run."""
+        return self.whole_node or self.unlimited
+
+
+@dataclass(frozen=True, slots=True)
+class GangRequest:
+    """A gang that waits for nodes."""
+
+    key: str
+    member: MemberRequest
+    ranks: tuple[int, ...]
+    """The ranks that need a node, in order."""
+    previous: Mapping[int, str] = field(default_factory=dict)
+    """Where members were before: they go back there if they can (semi-stateful members)."""
+    avoid: frozenset[str] = frozenset()
+    """Nodes that this run must not use, because its members failed there before."""
+    priority: int = 0
+    queued_at: str = ""
+    fewest: int | None = None
+    """So many members are enough to start; more take what fits, the first ranks first. None: all of them or none."""
+    grows: bool = False
+    """It can have more members later: others give way for the fewest alone."""
+
+    @property
+    def least(self) -> int:
+        """How many members have to fit."""
+        return len(self.ranks) if self.fewest is None else min(self.fewest, len(self.ranks))
+
+    def fitting(self, room: int) -> GangRequest:
+        """The same for as many members as there is room for."""
+        return self if len(self.ranks) <= room else replace(self, ranks=self.ranks[:room])
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A node for every rank that is placed, in rank order: all that were asked for, unless fewer are enough."""
+
+    key: str
+    ranks: tuple[int, ...]
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why a gang cannot start now."""
+
+    key: str
+    members: int
+    """How many members need a node: the fewest to start with."""
+    fit_now: int
+    """How many of them would find one at this moment."""
+    fit_ever: int
+    """How many would if nothing else ran, on nodes that are ready and not cordoned."""
+    fit_repaired: int
+    """How many would if, besides, every cordoned and broken node came back."""
+    eligible: Mask
+    """(nodes,) nodes of the right kind, whatever their state: where to look for who holds what is missing."""
+    behind: tuple[str, ...] = ()
+    """There is room for it now, and these gangs, for whom nodes are kept, would be delayed if it took that."""
+
+
+def occupy(state: Snapshot, member: MemberRequest, nodes: Sequence[str]) -> None:
+    """Marks the nodes as used by one member each, in place."""
+    occupy_rows(state, member, np.array([state.table.index[name] for name in nodes], dtype=np.int64))
+
+
+def occupy_rows(state: Snapshot, member: MemberRequest, rows: Rows) -> None:
+    """The same by rows of the table; a row that comes twice takes two members."""
+    np.add.at(state.used, rows, member.amounts)
+    np.add.at(state.members, rows, 1)
+    if member.alone:
+        state.alone[rows] = True
+
+
+def place(state: Snapshot, gang: GangRequest) -> Placement | Shortage:
+    """A node for every rank of one gang, of as many as fit where fewer are enough, or what is missing. Changes
+    nothing."""
+    eligible = nodes_for(state.table, gang)
+    room = room_of(state, gang.member, eligible & state.table.usable_by(gang.member.tolerations))
+    total = int(room.sum())
+    if total < gang.least:
+        return shortage_of(state.table, gang, eligible, total)
+    gang = gang.fitting(total)
+    return placement_of(state.table, gang, rows_for(state.table, gang, room, leftover_of(state)))
+
+
+def placement_of(table: NodeTable, gang: GangRequest, rows: Rows) -> Placement:
+    """The placement of a gang on these rows, in rank order."""
+    nodes = table.nodes
+    return Placement(gang.key, gang.ranks, tuple(nodes[row].name for row in rows.tolist()))
+
+
+def rows_for(table: NodeTable, gang: GangRequest, room: Counts, leftover: Counts) -> Rows:
+    """The row of each rank's node. room: (nodes,) how many members each takes, together enough. leftover: (nodes,) how
+    empty each node is; full ones are taken first."""
+    need = len(gang.ranks)
+    nowhere = np.empty(0, dtype=np.int64)
+    if not gang.previous:
+        return choose(room, need, table.domain_levels, leftover, nowhere)
+    rows = np.full(need, -1, dtype=np.int64)
+    room = room.copy()
+    _keep_previous(rows, room, gang, table)
+    open_ranks = np.flatnonzero(rows < 0)
+    if open_ranks.size:
+        near = np.unique(rows[rows >= 0])
+        rows[open_ranks] = choose(room, open_ranks.size, table.domain_levels, leftover, near)
+    return rows
+
+
+def nodes_for(table: NodeTable, gang: GangRequest) -> Mask:
+    """(nodes,) nodes of the right kind for this gang, without those it avoids if there are others."""
+    eligible = eligible_nodes(table, gang.member)
+    avoided = [table.index[name] for name in gang.avoid if name in table.index]
+    if avoided:
+        others = eligible.copy()
+        others[avoided] = False
+        usable = table.usable_by(gang.member.tolerations)
+        if int(room_of(Snapshot.empty(table), gang.member, others & usable).sum()) >= gang.least:
+            return others
+    return eligible  # where there is nowhere else to go, a node with a past is better than none
+
+
+def eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
+    """(nodes,) nodes of the right kind: GPU type, selector, taints; whatever runs there and whatever their state. Not
+    to be changed."""
+    return table.once((eligible_nodes, member), lambda: _eligible_nodes(table, member))
+
+
+def _eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
+    mask = table.tolerated_mask(member.tolerations).copy()
+    for key, value in member.node_selector:
+        mask &= table.label_mask(key, value)
+    if member.gpus:
+        mask &= table.has_gpu
+        if member.gpu_type:
+            mask &= table.type_mask(member.gpu_type)
+    elif member.cpu_runs_on_gpu_nodes != "always":
+        without_gpu = mask & ~table.has_gpu
+        if member.cpu_runs_on_gpu_nodes == "never" or without_gpu.any():
+            mask = without_gpu
+    mask[[table.index[name] for name in member.barred if name in table.index]] = False
+    mask &= (member.amounts <= table.total).all(axis=1)
+    mask.setflags(write=False)
+    return mask
+
+
+def room_of(state: Snapshot, member: MemberRequest, candidates: Mask, rows: Rows | slice = slice(None)) -> Counts:
+    """How many members fit on each node now: (nodes,), or of some rows only. candidates: as long as the answer."""
+    free = state.table.total[rows] - state.used[rows]
+    room = np.full(len(free), _UNBOUNDED, dtype=np.int64)
+    for column, amount in enumerate(member.amounts.tolist()):
+        if amount == 1:
+            np.minimum(room, free[:, column], out=room)
+        elif amount:
+            np.minimum(room, free[:, column] // amount, out=room)
+    room[~candidates | state.alone[rows]] = 0
+    np.maximum(room, 0, out=room)
+    if member.whole_node:
+        np.minimum(room, 1, out=room)
+    if member.alone:
+        room[state.members[rows] > 0] = 0
+    return room
+
+
+def shortage_of(table: NodeTable, gang: GangRequest, eligible: Mask, fit_now: int) -> Shortage:
+    """Why this gang cannot start: as many members as `fit_now` would find a node."""
+    nothing_runs = Snapshot.empty(table)
+    usable = table.usable_by(gang.member.tolerations)
+    return Shortage(
+        key=gang.key,
+        members=gang.least,
+        fit_now=fit_now,
+        fit_ever=int(room_of(nothing_runs, gang.member, eligible & usable).sum()),
+        fit_repaired=int(room_of(nothing_runs, gang.member, eligible).sum()),
+        eligible=eligible,
+    )
+
+
+def _keep_previous(rows: Rows, room: Counts, gang: GangRequest, table: NodeTable) -> None:
+    """Sends members back to where they were, as long as there is room; both arrays are changed in place."""
+    for position, rank in enumerate(gang.ranks):
+        row = table.index.get(gang.previous.get(rank, ""))
+        if row is not None and room[row] > 0:
+            rows[position] = row
+            room[row] -= 1
+
+
+def leftover_of(state: Snapshot, rows: Rows | slice = slice(None)) -> Counts:
+    """How much of its scarcest kind a node still has: GPUs first, then CPU. Fuller nodes are taken first."""
+    free: Counts = state.table.total[rows] - state.used[rows]
+    return free[:, GPU] * (1 << 40) + free[:, CPU]
+
+
+def largest_gang(table: NodeTable, member: MemberRequest) -> int:
+    """How many such members the cluster holds when nothing runs on it and every node is well."""
+
+    def count() -> int:
+        return int(room_of(Snapshot.empty(table), member, eligible_nodes(table, member)).sum())
+
+    return table.once((largest_gang, member), count)

@@ -1,0 +1,105 @@
+"""When enough of what runs is expected to have ended for a gang to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+
+from kajitori.core.placement.choosing import Rows
+from kajitori.core.placement.planner import MemberRequest, room_of
+from kajitori.core.placement.rooms import Shape
+from kajitori.core.placement.snapshot import Counts, Snapshot
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Something that runs, and when it is expected to leave its nodes; not before now."""
+
+    member: MemberRequest
+    rows: Rows
+    """Of the node table, one for each member."""
+    ends_at: float
+
+
+class Releases:
+    """What running gangs will free of the nodes that a shape could use, in the order of their ends."""
+
+    def __init__(self, endings: Iterable[Ending], shape: Shape) -> None:
+        self._shape = shape
+        order = sorted(endings, key=attrgetter("ends_at"))
+        numbers: dict[int, int] = {}
+        members: list[MemberRequest] = []
+        kinds, sizes, ends = [], [], []
+        for ending in order:
+            number = numbers.setdefault(id(ending.member), len(members))
+            if number == len(members):
+                members.append(ending.member)
+            kinds.append(number)
+            sizes.append(ending.rows.size)
+            ends.append(ending.ends_at)
+        rows = np.concatenate([ending.rows for ending in order]) if order else np.empty(0, dtype=np.int64)
+        which = np.repeat(np.array(kinds, dtype=np.int64), sizes)
+        times = np.repeat(np.array(ends, dtype=np.float64), sizes)
+        ours = shape.candidates[rows]
+        self._rows, which, self._times = rows[ours], which[ours], times[ours]
+        self._amounts = np.array([member.amounts for member in members], dtype=np.float64).reshape(-1, 4)[which]
+        self._alone = np.array([member.alone for member in members], dtype=bool)[which]
+
+    def earliest(
+        self, state: Snapshot, reserved: Snapshot | None, need: int, missing: int
+    ) -> tuple[float, Snapshot, Counts] | None:
+        """When `need` members find room at the earliest, beside what others have reserved; what is used then, and the
+        room; None for never. missing: for so many there is no room yet, as far as that is known.
+
+        Room only grows as runs end, so it is a search over their ends: first where room is expected if every member
+        that ends makes room for as much as it had, which is exact where all are alike; then by halves.
+        """
+        times = np.unique(self._times)
+        found = None
+        low, high = 0, len(times)
+        probe, is_guess = self._guess(times, missing), True
+        while low < high:
+            then = self._after(state, float(times[probe]))
+            if reserved is not None:
+                then.add(reserved)
+            room = room_of(then, self._shape.member, self._shape.candidates)
+            if int(room.sum()) >= need:
+                found = float(times[probe]), then, room
+                high = probe
+                probe = high - 1 if is_guess else (low + high) // 2
+                is_guess = False
+            elif probe == len(times) - 1:
+                return None
+            else:
+                low = probe + 1
+                probe = (low + high) // 2 if found else high - 1  # who waits for ever is done with in one step
+        return found
+
+    def _guess(self, times: Floats, missing: int) -> int:
+        """Which end it may be after which so many more members find room."""
+        wanted = self._shape.member.amounts
+        asked = wanted > 0
+        parts = (self._amounts[:, asked] / wanted[asked]).min(axis=1, initial=np.inf)
+        count = int(np.searchsorted(np.cumsum(parts), missing - 1e-6))
+        moment = self._times[min(count, len(self._times) - 1)] if len(self._times) else 0.0
+        return int(np.searchsorted(times, moment))
+
+    def _after(self, state: Snapshot, moment: float) -> Snapshot:
+        """The state once all that end by then have ended."""
+        count = int(np.searchsorted(self._times, moment, side="right"))
+        rows, nodes = self._rows[:count], len(state.table)
+        used = np.empty_like(state.used)
+        for column in range(used.shape[1]):
+            freed = np.bincount(rows, weights=self._amounts[:count, column], minlength=nodes)
+            used[:, column] = state.used[:, column] - freed.astype(np.int64)
+        np.maximum(used, 0, out=used)
+        members = np.maximum(state.members - np.bincount(rows, minlength=nodes), 0)
+        alone = state.alone.copy()
+        alone[rows[self._alone[:count]]] = False
+        return Snapshot(state.table, used, members, alone)

@@ -1,0 +1,268 @@
+"""The cluster as the planner sees it: immutable facts about nodes, and arrays of what is still free on them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kajitori.core.words.names import TAINT_UNHEALTHY
+
+Mask = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+
+CPU, MEMORY, GPU, PODS = range(4)
+"""Columns of every amounts array: CPU in millicores, memory in bytes, GPUs, Pods."""
+
+ANSWERS = 1024
+"""So many are kept of a table: a mask of 7,500 nodes takes 7.5 kB."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a Pod tolerates; an empty `key` with `Exists` tolerates everything, an empty `effect` every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this toleration matches the taint, by Kubernetes' rules."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if not self.key:
+            return self.operator == "Exists"
+        if self.key != taint.key:
+            return False
+        return self.operator == "Exists" or self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What does not change when Pods come and go."""
+
+    name: str
+    cpu_millis: int
+    memory_bytes: int
+    gpus: int
+    pods: int
+    gpu_type: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    """Its kubelet is well, and no taint says otherwise."""
+    stale_taint: str = ""
+    """The taint by which it counts as not ready although its kubelet is well: whoever set it has not removed it yet."""
+    schedulable: bool = True
+    """False where somebody cordoned the node."""
+    draining: bool = False
+    """An operator wants it emptied of runs."""
+    out: tuple[Taint, ...] = ()
+    """Taints that keep it out of the pool: it is unhealthy, or not tested yet. Only who tolerates them may use it."""
+    domains: tuple[str, ...] = ()
+    """Where it stands, from the widest (zone) to the narrowest (rack); policy names the labels."""
+    created_at: str = ""
+    """When it came to the cluster, RFC 3339."""
+
+    @property
+    def in_order(self) -> bool:
+        """It takes work."""
+        return self.ready and self.schedulable and not self.out
+
+    @property
+    def out_of_order(self) -> str:
+        """Why it takes no work, in a word or two; empty where it does. Broken goes before cordoned."""
+        if self.stale_taint:
+            return f"still tainted {self.stale_taint}"
+        if not self.ready:
+            return "not ready"
+        if unhealthy := [taint for taint in self.out if taint.key == TAINT_UNHEALTHY]:
+            return f"unhealthy: {unhealthy[0].value}" if unhealthy[0].value else "unhealthy"
+        if not self.schedulable:
+            return "cordoned"
+        return "not tested yet" if self.out else ""
+
+
+def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Sort key under which `gpu-2` comes before `gpu-10`."""
+    return tuple((0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """One level of the topology: each domain is a stretch of rows of the table."""
+
+    begins: Counts
+    """(domains,) the first row of each."""
+    bounds: tuple[int, ...]
+    """The same, and at the end the number of rows."""
+
+    def within(self, begin: int, end: int) -> tuple[int, int]:
+        """The first domain of a wider one that has these rows, and the one after its last."""
+        return bisect_left(self.bounds, begin), bisect_left(self.bounds, end)
+
+    def holds(self, rows: Counts) -> Mask:
+        """(domains,) whether one of the rows is in it."""
+        found = np.zeros(len(self.begins), dtype=bool)
+        found[self.begins.searchsorted(rows, side="right") - 1] = True
+        return found
+
+
+class NodeTable:
+    """Nodes in topology order, with masks and groupings that are worked out once and kept.
+
+    A table is built anew when a Node object changes, not when a Pod does: usage lies beside it, in `Snapshot`.
+    """
+
+    def __init__(self, nodes: Iterable[NodeFacts]) -> None:
+        self.nodes: tuple[NodeFacts, ...] = tuple(sorted(nodes, key=lambda n: (n.domains, natural_key(n.name))))
+        self.index: dict[str, int] = {node.name: i for i, node in enumerate(self.nodes)}
+        self.total: Counts = np.array(
+            [(n.cpu_millis, n.memory_bytes, n.gpus, n.pods) for n in self.nodes], dtype=np.int64
+        ).reshape(len(self.nodes), 4)
+        self.usable: Mask = np.array([n.in_order for n in self.nodes], dtype=bool)
+        self.has_gpu: Mask = self.total[:, GPU] > 0
+        self._label_masks: dict[tuple[str, str], Mask] = {}
+        self._taint_masks: dict[tuple[Toleration, ...], Mask] = {}
+        self._type_masks: dict[str, Mask] = {}
+        self._out_masks: dict[tuple[Toleration, ...], Mask] = {}
+        self._answers: dict[Hashable, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def with_usable(self, usable: Mask) -> NodeTable:
+        """The same nodes, of which others take work: for a what-if."""
+        other = copy(self)
+        other.usable = usable
+        return other
+
+    def once(self, question: Hashable, work_out: Callable[[], T]) -> T:
+        """The answer to what is often asked of these nodes, whether or not they take work: worked out once."""
+        if question not in self._answers:
+            if len(self._answers) >= ANSWERS:
+                self._answers.clear()
+            self._answers[question] = work_out()
+        answer: T = self._answers[question]
+        return answer
+
+    def label_mask(self, key: str, value: str) -> Mask:
+        """Nodes that carry the label."""
+        mask = self._label_masks.get((key, value))
+        if mask is None:
+            mask = np.array([n.labels.get(key) == value for n in self.nodes], dtype=bool)
+            self._label_masks[key, value] = mask
+        return mask
+
+    def type_mask(self, gpu_type: str) -> Mask:
+        """Nodes with GPUs of that type."""
+        mask = self._type_masks.get(gpu_type)
+        if mask is None:
+            mask = np.array([n.gpu_type == gpu_type for n in self.nodes], dtype=bool)
+            self._type_masks[gpu_type] = mask
+        return mask
+
+    def usable_by(self, tolerations: Sequence[Toleration]) -> Mask:
+        """Nodes that take work of those who tolerate this: a test may run on a node that is out of the pool."""
+        key = tuple(tolerations)
+        if key not in self._out_masks:
+            self._out_masks[key] = np.array([_is_let_onto(n, key) for n in self.nodes], dtype=bool)
+        others = self._out_masks[key]
+        return self.usable | others if others.any() else self.usable
+
+    def tolerated_mask(self, tolerations: Sequence[Toleration]) -> Mask:
+        """Nodes all of whose NoSchedule and NoExecute taints are tolerated."""
+        key = tuple(tolerations)
+        mask = self._taint_masks.get(key)
+        if mask is None:
+            verdicts: dict[tuple[Taint, ...], bool] = {}
+            for node in self.nodes:
+                if node.taints not in verdicts:
+                    verdicts[node.taints] = all(
+                        taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in key)
+                        for taint in node.taints
+                    )
+            mask = np.array([verdicts[node.taints] for node in self.nodes], dtype=bool)
+            self._taint_masks[key] = mask
+        return mask
+
+    @cached_property
+    def domain_levels(self) -> tuple[Domains, ...]:
+        """The topology, from its widest level to its narrowest.
+
+        Nodes that stand next to each other in the table share domains. A domain counts as itself only within its wider
+        one: rack `1` of two zones is two racks.
+        """
+        depth = max((len(n.domains) for n in self.nodes), default=0)
+        levels = []
+        for level in range(1, depth + 1):
+            neighbours = enumerate(pairwise(self.nodes), 1)
+            begins = [row for row, (a, b) in neighbours if a.domains[:level] != b.domains[:level]]
+            levels.append(Domains(np.array([0, *begins], dtype=np.int64), (0, *begins, len(self.nodes))))
+        return tuple(levels)
+
+
+def _is_let_onto(node: NodeFacts, tolerations: Sequence[Toleration]) -> bool:
+    """Whether a node that is out of the pool takes work of those who tolerate this."""
+    in_order = bool(node.out) and node.ready and node.schedulable
+    return in_order and all(any(each.tolerates(taint) for each in tolerations) for taint in node.out)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A table of nodes and what Pods use on them, at one moment.
+
+    used: (nodes, 4) amounts, by all Pods that are not finished, whoever made them.
+    members: (nodes,) Pods of runs on each node. alone: (nodes,) nodes that one run shares with no other.
+    """
+
+    table: NodeTable
+    used: Counts
+    members: Counts
+    alone: Mask
+
+    @classmethod
+    def empty(cls, table: NodeTable) -> Snapshot:
+        """A snapshot on which nothing runs."""
+        size = len(table)
+        return cls(table, np.zeros((size, 4), np.int64), np.zeros(size, np.int64), np.zeros(size, bool))
+
+    def copy(self) -> Snapshot:
+        """An independent snapshot for a what-if."""
+        return Snapshot(self.table, self.used.copy(), self.members.copy(), self.alone.copy())
+
+    def add(self, other: Snapshot) -> None:
+        """What is used there is used here, too; in place."""
+        self.used += other.used
+        self.members += other.members
+        self.alone |= other.alone
+
+    def raise_to(self, other: Snapshot, rows: npt.NDArray[np.int64]) -> None:
+        """Of these rows as much is used as here or there, whichever is more; in place."""
+        self.used[rows] = np.maximum(self.used[rows], other.used[rows])
+        self.members[rows] = np.maximum(self.members[rows], other.members[rows])
+        self.alone[rows] |= other.alone[rows]
+
+    @property
+    def free(self) -> Counts:
+        """(nodes, 4) amounts that are left; never negative."""
+        free: Counts = np.maximum(self.table.total - self.used, 0)
+        return free

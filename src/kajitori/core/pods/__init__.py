@@ -1,0 +1,1 @@
+"""The Pods of a run: template, mounts, first step, launcher."""

@@ -1,0 +1,262 @@
+"""The objects that a run becomes: its members' Pods, the Service that names them, the claim of its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kajitori.core.pods import first_step
+from kajitori.core.pods.tickets import Ticket, sign, sign_member
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.words import names
+from kajitori.core.words.quantities import format_memory
+
+Manifest = dict[str, Any]
+
+CHECKPOINT_ENV = "KAJI_CHECKPOINT_DIR"
+SWEEP = "array"
+"""What stands for the launcher of a sweep, whose members know nothing of each other."""
+
+
+class MemberPods:
+    """Makes the Pods of one attempt from its template, fast: only what differs from rank to rank is made anew.
+
+    The Pods share everything else with each other and with the template, so they are for writing out, not for changing.
+    """
+
+    def __init__(
+        self,
+        template: Mapping[str, Any],
+        *,
+        run_name: str,
+        namespace: str,
+        run_uid: str,
+        attempt: int,
+        world_size: int,
+        port: int,
+        launcher: str,
+        bind_direct: bool = False,
+        key: bytes | None = None,
+    ) -> None:
+        """`launcher` is the spec's, empty where members do not meet. `key` signs the members, and the ticket that they
+        show the Web API in their first step; without it they have neither."""
+        self._run_name = run_name
+        self._namespace = namespace
+        self._attempt = attempt
+        self._bind_direct = bind_direct
+        self._spec: Mapping[str, Any] = template["spec"]
+        self._container: Mapping[str, Any] = self._spec["containers"][0]
+        self._labels = {
+            **template["metadata"].get("labels", {}),
+            names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            names.LABEL_RUN: run_name,
+            names.LABEL_RUN_UID: run_uid,
+            names.LABEL_ATTEMPT: str(attempt),
+        }
+        self._metadata: Manifest = {
+            "namespace": namespace,
+            "ownerReferences": [owner_of_members(run_name, run_uid)],
+        }
+        self._annotations: Mapping[str, str] = template["metadata"].get("annotations") or {}
+        self._run_uid = run_uid
+        self._key = key
+        own = {"KAJI_RUN": run_name, "KAJI_WORLD_SIZE": str(world_size), "KAJI_ATTEMPT": str(attempt)}
+        self._steps: Sequence[Mapping[str, Any]] = self._spec.get("initContainers", ())
+        step_env = dict(own)
+        if key is not None:
+            step_env[first_step.TICKET_ENV] = sign(
+                Ticket(namespace, run_name, run_uid, attempt, world_size, first_step.code_of(self._spec)), key
+            )
+        if launcher == "mpi":
+            ports = {first_step.MPI_PORT_ENV: str(port)}
+            own |= ports
+            step_env |= ports
+        self._step_env = [{"name": name, "value": value} for name, value in step_env.items()]
+        if launcher == "torchrun":
+            own |= {"NNODES": str(world_size), "PET_NNODES": str(world_size)}
+        own |= self._rendezvous(launcher, world_size, port)
+        written = [variable for variable in self._container.get("env", ()) if variable["name"] not in own]
+        self._env = [*({"name": name, "value": value} for name, value in own.items()), *written]
+        self._is_torchrun = launcher == "torchrun"
+        self._is_sweep = launcher == SWEEP
+        self._rank_names = ("KAJI_RANK", "NODE_RANK", "PET_NODE_RANK") if self._is_torchrun else ("KAJI_RANK",)
+
+    def _rendezvous(self, launcher: str, world_size: int, port: int) -> dict[str, str]:
+        """Where members meet; the user's own values go first where no launcher needs ours."""
+        if launcher in ("", SWEEP) or not port or (launcher == "none" and world_size == 1):
+            return {}
+        address = f"{names.pod_name(self._run_name, self._attempt, 0)}.{self._run_name}"
+        meeting = {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
+        if launcher == "torchrun":
+            pet = {"PET_MASTER_ADDR": address, "PET_MASTER_PORT": str(port)}
+            # The same place for `--rdzv-backend c10d` (PET_RDZV_BACKEND=c10d); without it the rendezvous is static.
+            pet |= {"PET_RDZV_ENDPOINT": f"{address}:{port}", "PET_RDZV_ID": f"{self._run_name}-{self._attempt}"}
+            return meeting | pet
+        written = {variable["name"] for variable in self._container.get("env", ())}
+        return {name: value for name, value in meeting.items() if name not in written}
+
+    def pod(self, rank: int, node: str) -> Manifest:
+        """The Pod of one member, for the node that was planned for it."""
+        name = names.pod_name(self._run_name, self._attempt, rank)
+        index, number = str(rank), "0" if self._is_sweep else str(rank)
+        env = [*({"name": each, "value": number} for each in self._rank_names), *self._env]
+        if self._is_sweep:
+            env = [{"name": "KAJI_ARRAY_INDEX", "value": index}, *(_of_its_own(each, index) for each in env)]
+        if self._is_torchrun:
+            # c10d asks itself by its host name whether the meeting point is here, and tells others that name.
+            env.append({"name": "PET_RDZV_CONF", "value": f"is_host={rank == 0}"})
+            env.append({"name": "PET_LOCAL_ADDR", "value": f"{name}.{self._run_name}"})
+        spec = {
+            **self._spec,
+            "hostname": name,
+            "subdomain": self._run_name,
+            "containers": [{**self._container, "env": env}],
+        }
+        if self._steps:
+            own = [{"name": "KAJI_RANK", "value": index}, *self._step_env]  # which Pod it is, for the Web API
+            spec["initContainers"] = [{**step, "env": [*own, *step["env"]]} for step in self._steps]
+        if self._bind_direct:
+            spec["nodeName"] = node
+        else:
+            spec["affinity"] = pinned_to(node)
+        metadata = {**self._metadata, "name": name, "labels": {**self._labels, names.LABEL_RANK: index}}
+        annotations = self._annotations
+        if self._key is not None:
+            signature = sign_member(self._namespace, name, self._run_uid, self._key)
+            annotations = {**annotations, names.ANNOTATION_SIGNATURE: signature}
+        if annotations:
+            metadata["annotations"] = annotations
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def launcher_of(spec: RunSpec) -> str:
+    """What starts the members of an attempt; empty in a service, whose members do not meet."""
+    if spec.array is not None:
+        return SWEEP
+    return "" if spec.type == "service" else spec.launcher
+
+
+def _of_its_own(variable: Manifest, index: str) -> Manifest:
+    """Members of a sweep share a checkpoint's volume, and each has a folder in it."""
+    if variable["name"] != CHECKPOINT_ENV:
+        return variable
+    return {"name": CHECKPOINT_ENV, "value": f"{variable['value']}/{index}"}
+
+
+def owner_of_members(run_name: str, run_uid: str) -> Manifest:
+    """The reference to its Run that every member has."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": run_name,
+        "uid": run_uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pinned_to(node: str) -> Manifest:
+    """The affinity that kube-scheduler resolves without looking at any other node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = [{"matchFields": [field]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def headless_service(*, run_name: str, namespace: str, run_uid: str, ports: Sequence[int]) -> Manifest:
+    """The Service that gives each member a name of its own, also before it is ready. It goes with the run."""
+    spec: Manifest = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": {names.LABEL_RUN_UID: run_uid},
+    }
+    if ports:
+        spec["ports"] = [{"name": f"port-{port}", "port": port} for port in ports]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _of_run(run_name, namespace, run_uid),
+        "spec": spec,
+    }
+
+
+def disruption_budget(*, run_name: str, namespace: str, run_uid: str, spec: Mapping[str, Any]) -> Manifest:
+    """What keeps a run's members from being evicted (`core.budgets` says what it asks for). It goes with the run."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _of_run(run_name, namespace, run_uid),
+        "spec": spec,
+    }
+
+
+def network_policy(*, run_name: str, namespace: str, run_uid: str, rules: Mapping[str, Any]) -> Manifest:
+    """What restricts a run's members in who reaches them and where they go (`core.reach` says whom and where): each
+    other they always reach. It goes with the run."""
+    members: Manifest = {"podSelector": {"matchLabels": {names.LABEL_RUN_UID: run_uid}}}
+    spec = {**members, "policyTypes": list(rules["policyTypes"])}
+    for direction, peers in (("ingress", "from"), ("egress", "to")):
+        if direction in rules:
+            spec[direction] = [{peers: [members]}, *rules[direction]]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _of_run(run_name, namespace, run_uid),
+        "spec": spec,
+    }
+
+
+def checkpoint_claim(
+    *, run_name: str, namespace: str, size_bytes: int, access_mode: str, storage_class: str | None
+) -> Manifest:
+    """The claim of a run's checkpoint. It has no owner: the next run of that name finds it again."""
+    spec: Manifest = {
+        "accessModes": [access_mode],
+        "resources": {"requests": {"storage": format_memory(size_bytes)}},
+    }
+    if storage_class is not None:
+        spec["storageClassName"] = storage_class
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": names.checkpoint_claim(run_name),
+            "namespace": namespace,
+            "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_RUN: run_name},
+        },
+        "spec": spec,
+    }
+
+
+def _of_run(run_name: str, namespace: str, run_uid: str) -> Manifest:
+    """The metadata of what a run has one of, under its own name."""
+    return {
+        "name": run_name,
+        "namespace": namespace,
+        "labels": {
+            names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            names.LABEL_RUN: run_name,
+            names.LABEL_RUN_UID: run_uid,
+        },
+        "ownerReferences": [{"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run_name, "uid": run_uid}],
+    }
+
+
+def priority_class() -> Manifest:
+    """The PriorityClass that every Pod of ours has unless policy names another.
+
+    Its value is that of Pods without a class, so that nobody's ordinary Pods preempt ours.
+    """
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": names.PRIORITY_CLASS, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}},
+        "value": 0,
+        "preemptionPolicy": "Never",
+        "description": "Members of Kajitori's runs: who gives way is decided gang by gang, never by the scheduler.",
+    }
+
+
+def put(target: Manifest, key: str, value: Any) -> None:
+    """Writes a field where there is anything to say in it."""
+    if value:
+        target[key] = value

@@ -1,0 +1,129 @@
+"""What members of a run find mounted, and where."""
+
+from __future__ import annotations
+
+from kajitori.core.admission.resolve import Findings, Resolved, RunIdentity
+from kajitori.core.pods import first_step, mpi
+from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
+from kajitori.core.policy.model import Policy
+from kajitori.core.policy.mounts import Volume
+from kajitori.core.spec.run import SHM_PATH, RunSpec
+from kajitori.core.words import names
+from kajitori.core.words.quantities import format_memory
+
+
+class Mounts:
+    """Volumes and where they are mounted; one volume for each mount."""
+
+    def __init__(self) -> None:
+        self.volumes: list[Manifest] = []
+        self.mounts: list[Manifest] = []
+
+    def add(
+        self, name: str, path: str, source: Manifest, *, read_only: bool = False, sub_path: str | None = None
+    ) -> None:
+        """Mounts a volume of its own at a path; `source` is the volume's part that says what it is."""
+        mount: Manifest = {"name": name, "mountPath": path}
+        put(mount, "readOnly", read_only)
+        put(mount, "subPath", sub_path)
+        self.volumes.append({"name": name, **source})
+        self.mounts.append(mount)
+
+
+def mount_everything(
+    mounts: Mounts, spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity, findings: Findings
+) -> str:
+    """Adds all mounts; answers where members find the checkpoint, or nothing."""
+    if resolved.shm_bytes:
+        limit = format_memory(resolved.shm_bytes)
+        mounts.add("shm", SHM_PATH, {"emptyDir": {"medium": "Memory", "sizeLimit": limit}})
+        if policy.mounts.own_path_only:
+            message = f"{SHM_PATH} is this machine's own: its size is not limited"
+            findings.add("ShmOfTheMachine", message, "spec.resources.shm")
+    checkpoint_path = _mount_checkpoint(mounts, spec, policy, run, findings)
+    for index, use in enumerate(spec.volumes):
+        field = f"spec.volumes[{index}]"
+        read_only = use.read_only
+        sub_path = None
+        if use.host_path is not None:
+            source: Manifest = {"hostPath": {"path": use.host_path}}
+        else:
+            volume = policy.volumes[use.name or ""]
+            source, sub_path = _source(volume), volume.sub_path
+            if volume.read_only and not use.read_only:
+                read_only = True
+                findings.add("VolumeReadOnly", f"the volume {use.name} can only be read", f"{field}.readOnly")
+        if read_only and policy.mounts.own_path_only:
+            message = f"{use.path} is the folder itself on this machine: nothing keeps programs from writing it"
+            findings.add("ReadOnlyNotEnforced", message, f"{field}.readOnly")
+        mounts.add(f"volume-{index}", use.path, source, read_only=read_only, sub_path=sub_path)
+    for index, secret in enumerate(spec.secrets):
+        if secret.path is not None:
+            source = {"secret": {"secretName": secret.name}}
+            mounts.add(f"secret-{index}", secret.path, source, read_only=True)
+    return checkpoint_path
+
+
+def mount_what_the_step_makes(
+    mounts: Mounts, spec: RunSpec, policy: Policy, resolved: Resolved, *, meets_others: bool
+) -> None:
+    """The folder that the step fills; out of it the program's /etc/hosts and the run's code, which it may write to."""
+    by_mpi = spec.launcher == "mpi"
+    mounts.add(first_step.VOLUME, first_step.FOLDER, {"emptyDir": {}}, read_only=not by_mpi)
+    if by_mpi and mpi.brings_passwd(policy, resolved):
+        users: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_PASSWD, "readOnly": True}
+        mounts.mounts.append(users | {"subPath": first_step.PASSWD_FILE})
+    if meets_others and not any(mount["mountPath"] == first_step.ETC_HOSTS for mount in mounts.mounts):
+        names_of_members: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_HOSTS, "readOnly": True}
+        mounts.mounts.append(names_of_members | {"subPath": first_step.ETC_HOSTS_FILE})
+    if spec.code is not None:
+        code: Manifest = {"name": first_step.VOLUME, "mountPath": spec.code.path, "subPath": first_step.CODE_FOLDER}
+        mounts.mounts.append(code)
+
+
+def _mount_checkpoint(mounts: Mounts, spec: RunSpec, policy: Policy, run: RunIdentity, findings: Findings) -> str:
+    if spec.checkpoint is None:
+        return ""
+    path, rules = spec.checkpoint.path, policy.checkpoint
+    if rules.kind == "claim":
+        source: Manifest = {"persistentVolumeClaim": {"claimName": names.checkpoint_claim(run.name)}}
+        if rules.access_mode == "ReadWriteOnce" and spec.members > 1:
+            message = "the claim can be mounted on one node at a time: all members have to fit on one"
+            findings.add("CheckpointOnOneNode", message, "spec.checkpoint")
+    else:
+        folder = checkpoint_folder(policy, run)
+        source = {"hostPath": {"path": folder, "type": "DirectoryOrCreate"}}
+        if policy.mounts.own_path_only and folder != path:
+            path = folder
+            message = (
+                f"the checkpoint lies at {folder}, not at {spec.checkpoint.path}; programs find it by {CHECKPOINT_ENV}"
+            )
+            findings.add("CheckpointAtOwnPath", message, "spec.checkpoint.path")
+        if spec.checkpoint.size_bytes is not None:
+            message = "checkpoints are folders here, so the size is not used"
+            findings.add("CheckpointSizeUnused", message, "spec.checkpoint.size")
+    mounts.add("checkpoint", path, source)
+    return path
+
+
+def _source(volume: Volume) -> Manifest:
+    if volume.claim is not None:
+        return {"persistentVolumeClaim": {"claimName": volume.claim}}
+    if volume.host_path is not None:
+        return {"hostPath": {"path": volume.host_path}}
+    if volume.nfs is not None:
+        return {"nfs": {"server": volume.nfs.server, "path": volume.nfs.path}}
+    if volume.config_map is not None:
+        return {"configMap": {"name": volume.config_map}}
+    if volume.secret is not None:
+        return {"secret": {"secretName": volume.secret}}
+    empty: Manifest = {}
+    if volume.empty_dir is not None:
+        put(empty, "medium", "Memory" if volume.empty_dir.memory else "")
+        put(empty, "sizeLimit", volume.empty_dir.size_bytes and format_memory(volume.empty_dir.size_bytes))
+    return {"emptyDir": empty}
+
+
+def checkpoint_folder(policy: Policy, run: RunIdentity) -> str:
+    """Where a run's checkpoint lies, for policies that keep them in folders."""
+    return f"{(policy.checkpoint.root or '').rstrip('/')}/{run.namespace}/{run.name}"

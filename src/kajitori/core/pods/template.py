@@ -1,0 +1,252 @@
+"""The Pod template of a run: what all its members have in common, as it is stored with an attempt."""
+
+from __future__ import annotations
+
+from kajitori.core.admission.resolve import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
+from kajitori.core.placement.snapshot import Toleration
+from kajitori.core.pods import first_step, mpi
+from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
+from kajitori.core.pods.mounts import Mounts, mount_everything, mount_what_the_step_makes
+from kajitori.core.pods.step_container import slots, step_container
+from kajitori.core.policy.model import Policy
+from kajitori.core.spec.array import Array
+from kajitori.core.spec.run import RunSpec, SecretUse
+from kajitori.core.words import names
+from kajitori.core.words.image_names import full_image_name
+from kajitori.core.words.quantities import format_cpu, format_memory
+
+TERMINATION_MESSAGE_PATH = "/dev/termination-log"
+"""Kubernetes' default."""
+_SECRET_LOOKING = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
+
+
+def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity, findings: Findings) -> Manifest:
+    """`metadata` and `spec` of every member's Pod, without what differs from member to member.
+
+    What policy adds or changes becomes a finding.
+    """
+    inject = policy.inject
+    mounts = Mounts()
+    checkpoint_path = mount_everything(mounts, spec, policy, resolved, run, findings)
+    by_mpi = spec.launcher == "mpi"
+    meets_others, has_first_step = _meets_others(spec), begins_with_step(spec, policy)
+    if has_first_step:
+        mount_what_the_step_makes(mounts, spec, policy, resolved, meets_others=meets_others)
+    container: Manifest = {
+        "name": names.MEMBER_CONTAINER,
+        "image": spec.image,
+        "env": _env(spec, policy, resolved, checkpoint_path, findings),
+        "resources": _resources(policy, resolved, findings),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    words = [literal(word) for word in (*spec.command, *spec.args)]
+    put(container, "command", mpi.started_by(words) if by_mpi else words[: len(spec.command)])
+    put(container, "args", None if by_mpi else words[len(spec.command) :])
+    put(container, "workingDir", spec.working_dir or (spec.code.path if spec.code is not None else None))
+    put(container, "envFrom", [{"secretRef": {"name": use.name}} for use in spec.secrets if _is_whole_env(use)])
+    put(container, "imagePullPolicy", policy.images.pull_policy)
+    put(container, "ports", [{"containerPort": port} for port in spec.ports])
+    put(container, "volumeMounts", mounts.mounts)
+    put(container, "securityContext", _security_context(spec, policy, resolved, findings))
+
+    pod: Manifest = {
+        "restartPolicy": "Always" if spec.type == "service" else "Never",
+        "terminationGracePeriodSeconds": resolved.grace_seconds,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "preemptionPolicy": "Never",
+        "priorityClassName": policy.priorities[resolved.priority].class_name,
+        "tolerations": [*(_toleration(each) for each in resolved.tolerations), *_node_loss_is_ours()],
+        "containers": [container],
+    }
+    put(pod, "nodeSelector", dict(sorted(resolved.node_selector.items())))
+    put(pod, "volumes", mounts.volumes)
+    if has_first_step:
+        told = {first_step.HOSTS_ENV: f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"} if meets_others else {}
+        if by_mpi:
+            told |= mpi.told(policy.start.deadline_seconds)
+        if spec.code is not None:
+            told[first_step.CODE_DIR_ENV] = spec.code.path
+        container["env"] += [{"name": name, "value": value} for name, value in told.items()]
+        step = step_container(container, spec, policy, resolved, meets_others=meets_others)
+        pod["initContainers"] = [step, mpi.image_step(container, step)] if by_mpi else [step]
+    put(pod, "imagePullSecrets", [{"name": name} for name in policy.images.pull_secrets])
+    put(pod, "runtimeClassName", inject.runtime_class)
+    put(pod, "schedulerName", inject.scheduler_name)
+    if policy.security.fs_group is not None:
+        pod["securityContext"] = {"fsGroup": policy.security.fs_group}
+    if spec.sweep is not None:
+        container["env"] += [{"name": name, "value": value} for name, value in sweep_env(spec.sweep).items()]
+        put(pod, "activeDeadlineSeconds", resolved.time_limit_seconds)
+    if spec.host_network:
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    _tell_additions(policy, resolved, findings)
+    _tell_about_image(spec, findings)
+    if by_mpi:
+        mpi.tell(spec, policy, resolved, findings)
+
+    metadata: Manifest = {"labels": {**spec.labels, **inject.labels}}
+    if spec.resources.whole_node:
+        metadata["labels"][names.LABEL_WHOLE_NODE] = "true"
+    ours = {first_step.ANNOTATION_OWN_FOLDERS: first_step.VOLUME} if has_first_step else {}
+    if run.owner:
+        ours[names.ANNOTATION_OWNER] = run.owner
+    if not resolved.reach.is_open:
+        ours[names.ANNOTATION_NETWORK] = str(resolved.reach)
+    put(metadata, "annotations", inject.annotations | ours)
+    return {"metadata": metadata, "spec": pod}
+
+
+def begins_with_step(spec: RunSpec, policy: Policy) -> bool:
+    """Whether members have a first step, in which they ask the Web API."""
+    return policy.start.image is not None and (_meets_others(spec) or spec.code is not None)
+
+
+def _meets_others(spec: RunSpec) -> bool:
+    return spec.type == "batch" and (spec.replicas > 1 or spec.launcher == "mpi")
+
+
+def literal(text: str) -> str:
+    """The text as Kubernetes has to be told it, so that a program gets it unchanged.
+
+    Kubernetes replaces `$(NAME)` in commands, arguments and values, and reads `$$` as one `$`; Docker does neither.
+    """
+    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
+
+
+def sweep_env(sweep: Array) -> dict[str, str]:
+    """What all members of a sweep are told alike. KAJI_RESULT is where Kubernetes looks for what a container says last:
+    what a member writes there is its result."""
+    return {
+        "KAJI_ARRAY_COUNT": str(len(sweep.indices)),
+        "KAJI_ARRAY_MIN": str(sweep.indices[0]),
+        "KAJI_ARRAY_MAX": str(sweep.indices[-1]),
+        "KAJI_RESULT": TERMINATION_MESSAGE_PATH,
+    }
+
+
+def torchrun_env(gpus: int) -> dict[str, str]:
+    """What torchrun and its kin are told in every attempt alike: one process for each GPU, or one.
+
+    torchrun takes its options from variables that begin with PET_, so that `torchrun train.py` is all one has to write.
+    """
+    processes = str(slots(gpus))
+    return {"NPROC_PER_NODE": processes, "PET_NPROC_PER_NODE": processes}
+
+
+def _is_whole_env(use: SecretUse) -> bool:
+    return use.path is None and use.env is None
+
+
+def _env(spec: RunSpec, policy: Policy, resolved: Resolved, checkpoint_path: str, findings: Findings) -> list[Manifest]:
+    """The user's variables first, then policy's, then ours: where a name stands twice, the last one counts."""
+    fixed = policy.inject.env
+    env: list[Manifest] = [
+        {"name": name, "value": literal(value)} for name, value in resolved.env.items() if name not in fixed
+    ]
+    for index, secret in enumerate(spec.secrets):
+        if secret.env is not None and secret.env in fixed:
+            findings.add("EnvReplaced", f"policy sets {secret.env}", f"spec.secrets[{index}].env")
+        elif secret.env is not None:
+            reference = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
+            env.append({"name": secret.env, "valueFrom": reference})
+    env += [{"name": name, "value": value} for name, value in fixed.items()]
+    if spec.launcher == "torchrun":
+        env += [{"name": name, "value": value} for name, value in torchrun_env(resolved.gpus).items()]
+    if checkpoint_path:
+        env.append({"name": CHECKPOINT_ENV, "value": checkpoint_path})
+    replaced = sorted(fixed.keys() & spec.env.keys())
+    if replaced:
+        findings.add("EnvReplaced", f"policy sets {', '.join(replaced)}", "spec.env")
+    if fixed.keys() - set(replaced):
+        findings.add("EnvAdded", f"policy adds {', '.join(sorted(fixed.keys() - set(replaced)))}", "spec.env")
+    open_secrets = sorted(name for name in spec.env if any(word in name.upper() for word in _SECRET_LOOKING))
+    if open_secrets:
+        message = f"{', '.join(open_secrets)} can be read by everybody who may see the run; name a Secret under secrets"
+        findings.add("SecretInEnv", message, "spec.env")
+    return env
+
+
+def _resources(policy: Policy, resolved: Resolved, findings: Findings) -> Manifest:
+    requests = {"cpu": format_cpu(resolved.cpu_request_millis), "memory": format_memory(resolved.memory_request_bytes)}
+    limits: dict[str, str] = {}
+    put(limits, "cpu", resolved.cpu_limit_millis and format_cpu(resolved.cpu_limit_millis))
+    put(limits, "memory", resolved.memory_limit_bytes and format_memory(resolved.memory_limit_bytes))
+    further = {**policy.inject.resources, **(policy.gpu.resources if resolved.gpus else {})}
+    if further:
+        listed = ", ".join(f"{name}: {amount}" for name, amount in sorted(further.items()))
+        findings.add("ResourcesAdded", f"policy adds {listed}", "spec.resources")
+    if resolved.gpus:
+        further[policy.gpu.resource] = str(resolved.gpus)
+    return {"requests": requests | further, "limits": limits | further}
+
+
+def _security_context(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> Manifest:
+    rules = policy.security
+    context: Manifest = {}
+    if resolved.user:
+        uid, _, gid = resolved.user.partition(":")
+        context["runAsUser"] = int(uid)
+        if gid:
+            context["runAsGroup"] = int(gid)
+    if not rules.allow_root:
+        context["runAsNonRoot"] = True
+        if not resolved.user:
+            message = "programs may not run as root: the image has to name another user, or the run does (--user 1000)"
+            findings.add("MustNotBeRoot", message, "spec.user")
+    if spec.privileged:
+        context["privileged"] = True
+        findings.add("Privileged", "the program has all rights on its node", "spec.privileged")
+    elif not rules.allow_privilege_escalation:
+        context["allowPrivilegeEscalation"] = False
+    capabilities: Manifest = {}
+    put(capabilities, "drop", list(rules.drop_capabilities))
+    put(capabilities, "add", list(rules.add_capabilities))
+    put(context, "capabilities", capabilities)
+    if rules.seccomp_profile:
+        context["seccompProfile"] = {"type": rules.seccomp_profile}
+    put(context, "readOnlyRootFilesystem", rules.read_only_root)
+    restrictions = [
+        (not rules.allow_privilege_escalation and not spec.privileged, "setuid programs such as sudo do not work"),
+        ("ALL" in rules.drop_capabilities, f"of root's rights it has {', '.join(rules.add_capabilities) or 'none'}"),
+        (rules.read_only_root, "the image's own files cannot be written"),
+    ]
+    if any(holds for holds, _ in restrictions):
+        message = "; ".join(text for holds, text in restrictions if holds)
+        findings.add("SecurityRestricted", message)
+    return context
+
+
+def _toleration(each: Toleration) -> Manifest:
+    toleration: Manifest = {"operator": each.operator}
+    for key, value in (("key", each.key), ("value", each.value), ("effect", each.effect)):
+        put(toleration, key, value)
+    return toleration
+
+
+def _node_loss_is_ours() -> list[Manifest]:
+    """Without these an API server adds its own, and members of a dead node would be deleted after five minutes by
+    somebody else (rule 6)."""
+    return [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in DEAD_NODE_TAINTS]
+
+
+def _tell_additions(policy: Policy, resolved: Resolved, findings: Findings) -> None:
+    inject = policy.inject
+    tolerated = [*inject.tolerations, *(policy.gpu.tolerations if resolved.gpus else ())]
+    added = (
+        ("LabelsAdded", "labels", [f"{key}={value}" for key, value in inject.labels.items()]),
+        ("AnnotationsAdded", "annotations", list(inject.annotations)),
+        ("NodeSelectorAdded", "the node selector", [f"{key}={value}" for key, value in inject.node_selector.items()]),
+        ("TolerationsAdded", "tolerations of", [each.key or "every taint" for each in tolerated]),
+        ("RuntimeClassSet", "the runtime class", [inject.runtime_class] if inject.runtime_class else []),
+        ("SchedulerSet", "the scheduler", [inject.scheduler_name] if inject.scheduler_name else []),
+    )
+    for code, what, listed in added:
+        if listed:
+            findings.add(code, f"policy adds {what} {', '.join(listed)}", "")
+
+
+def _tell_about_image(spec: RunSpec, findings: Findings) -> None:
+    if full_image_name(spec.image).endswith(":latest"):
+        message = f"{spec.image} may be another image after a restart; name a tag or a digest"
+        findings.add("ImageTagLatest", message, "spec.image")

@@ -1,0 +1,1 @@
+"""The operators' policy file: one module per section."""

@@ -1,0 +1,1 @@
+"""The queue: order, backfill, preemption, guarantees, and why a run waits."""

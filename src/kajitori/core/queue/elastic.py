@@ -1,0 +1,113 @@
+"""Elastic gangs: the room that one may grow into, and the nodes that are kept for one between two attempts.
+
+An attempt has a fixed size. A gang grows, and goes on smaller after a loss, by ending its attempt and beginning the
+next one on nodes that were chosen before: these are kept for it meanwhile (`core.status.Resize`), so that nobody loses
+his nodes by growing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from kajitori.core.placement.choosing import choose
+from kajitori.core.placement.planner import GangRequest, Placement, leftover_of, nodes_for, occupy, room_of
+from kajitori.core.placement.snapshot import Counts, Mask, NodeTable, Snapshot
+from kajitori.core.policy.elastic import Elastic
+
+
+@dataclass(frozen=True, slots=True)
+class Growable:
+    """An elastic gang that runs with fewer members than it may have."""
+
+    gang: GangRequest
+    """As if it asked for all of its members."""
+    nodes: tuple[str, ...]
+    """Those of its members, in rank order."""
+    ran_seconds: float
+    """Since all of its members ran."""
+
+
+def come_back(state: Snapshot, gang: GangRequest, kept: Sequence[str]) -> Placement | None:
+    """The gang on the nodes that are kept for it, as far as these take its members now; None where that is not enough.
+    state: what is used by all others."""
+    table = state.table
+    room = room_of(state, gang.member, _usable(table, gang))
+    nodes = []
+    for name in kept[: len(gang.ranks)]:
+        row = table.index.get(name)
+        if row is not None and room[row] > 0:
+            room[row] -= 1
+            nodes.append(name)
+    if len(nodes) < gang.least:
+        return None
+    return Placement(gang.key, gang.ranks[: len(nodes)], tuple(nodes))
+
+
+def grown(state: Snapshot, gang: GangRequest, nodes: Sequence[str], waiting: Iterable[GangRequest]) -> Placement:
+    """The gang on these nodes and as many more as it may have: of its members those stay where they are that have one.
+
+    It takes nothing that anybody who waits could use, unless he comes after it by priority or finds no room even in an
+    empty cluster. state: what is used, these nodes included.
+    """
+    table = state.table
+    room = room_of(state, gang.member, _usable(table, gang) & ~_wanted(table, gang, waiting))
+    more = min(len(gang.ranks) - len(nodes), int(room.sum()))
+    if more <= 0:
+        return Placement(gang.key, gang.ranks[: len(nodes)], tuple(nodes))
+    own = np.unique(np.array([table.index[name] for name in nodes if name in table.index], dtype=np.int64))
+    rows: Counts = choose(room, more, table.domain_levels, leftover_of(state), own)
+    names = (*nodes, *(table.nodes[row].name for row in rows.tolist()))
+    return Placement(gang.key, gang.ranks[: len(names)], names)
+
+
+class Patience:
+    """Since when there has been room for each gang to grow. Whoever leads next begins anew: then it grows later."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, datetime] = {}
+
+    def forget(self, key: str) -> None:
+        """For this gang it begins anew."""
+        self._since.pop(key, None)
+
+    def due(
+        self, state: Snapshot, gangs: Iterable[Growable], waiting: Sequence[GangRequest], rules: Elastic, now: datetime
+    ) -> tuple[Placement, ...]:
+        """Those of the gangs that are to be started again now, larger; the first come first. The state is not
+        changed."""
+        state, seen, found = state.copy(), {}, []
+        for each in gangs if rules.grow else ():
+            placement = grown(state, each.gang, each.nodes, waiting)
+            if len(placement.nodes) == len(each.nodes):
+                continue
+            since = seen[each.gang.key] = self._since.get(each.gang.key, now)
+            occupy(state, each.gang.member, placement.nodes[len(each.nodes) :])
+            waited = now - since >= timedelta(seconds=rules.grow_after_seconds)
+            if waited and each.ran_seconds >= rules.minimum_run_seconds:
+                found.append(placement)
+        self._since = seen
+        return tuple(found)
+
+
+def _usable(table: NodeTable, gang: GangRequest) -> Mask:
+    return nodes_for(table, gang) & table.usable_by(gang.member.tolerations)
+
+
+def _wanted(table: NodeTable, gang: GangRequest, waiting: Iterable[GangRequest]) -> Mask:
+    """Nodes that somebody who waits could use."""
+    wanted = np.zeros(len(table), dtype=bool)
+    nothing_runs = Snapshot.empty(table)
+    seen: set[tuple[int, frozenset[str], int]] = set()
+    for each in waiting:
+        shape = id(each.member), each.avoid, each.least
+        if each.key == gang.key or each.priority < gang.priority or shape in seen:
+            continue
+        seen.add(shape)
+        usable = _usable(table, each)
+        if int(room_of(nothing_runs, each.member, usable).sum()) >= each.least:
+            wanted |= usable
+    return wanted

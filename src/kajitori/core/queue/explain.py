@@ -1,0 +1,283 @@
+"""Why a run waits: what is missing by kind, who holds it, what stands in the way, what would start sooner."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage
+from kajitori.core.placement.snapshot import CPU, MEMORY, PODS, Counts, Snapshot
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.words.node_lists import compress
+from kajitori.core.words.quantities import format_cores, memory_needed
+
+SHOWN_HOLDERS = 20
+_ALONE = "taken by a run that shares with no other"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one Pod takes of one node."""
+
+    node: str
+    holder: str
+    """`namespace/name` of the run, or of the Pod where it belongs to none."""
+    owner: str = ""
+    """The person who submitted it, where known."""
+    is_run: bool = False
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What one run (or foreign Pod) holds of the nodes that the waiting run could use."""
+
+    holder: str
+    owner: str
+    is_run: bool
+    gpus: int
+    cpu_millis: int
+    memory_bytes: int
+    nodes: str
+    """Compact node list."""
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Nodes of the right kind that take no work now, and why."""
+
+    why: str
+    nodes: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An answer to "why is my run waiting?"; `message` says all of it in one line."""
+
+    reason: Reason
+    message: str
+    lacks: str = ""
+    """What is missing, without who has it."""
+    members: int = 0
+    fit_now: int = 0
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """By kind (`gpu`, `cpuMillis`, `memoryBytes`, `members`): how much more would have to be free."""
+    held: tuple[Holder, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+    behind: tuple[str, ...] = ()
+    """There is room for it now, and these runs, for whom nodes are kept, would be delayed if it took that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Nodes of one kind, and what is on them."""
+
+    held: tuple[Holder, ...]
+    """Those who have most of them."""
+    holders: int
+    """How many there are."""
+    blocked: tuple[Blocked, ...]
+    words: dict[bool, tuple[str, ...]] = field(default_factory=dict)
+    """All of it in words, for members with GPUs and without."""
+
+
+class Explainer:
+    """Explains many gangs on one snapshot: what is true of all nodes of one kind is found out once. What exactly has to
+    be freed, and what would start sooner, costs more and is told to who asks (`core.what_if`)."""
+
+    def __init__(self, snapshot: Snapshot, uses: Callable[[str], Iterable[Use]]) -> None:
+        """`uses` answers which Pods take what of a node, by its name."""
+        self._snapshot = snapshot
+        self._uses = uses
+        self._kinds: dict[bytes, _Kind] = {}
+        self._lacks: dict[tuple[bytes, MemberRequest], Reason] = {}
+
+    def reason(self, gang: GangRequest, shortage: Shortage) -> Reason:
+        """What the gang waits for, in a word; much cheaper than all of it."""
+        if shortage.fit_repaired < shortage.members:
+            return Reason.TOO_LARGE_NOW
+        if shortage.behind:
+            return Reason.WAITING_ITS_TURN
+        if gang.member.gpus:
+            return Reason.WAITING_FOR_GPU
+        key = shortage.eligible.tobytes(), gang.member
+        if key not in self._lacks:
+            self._lacks[key] = _lacks(self._snapshot, gang.member, np.flatnonzero(shortage.eligible))
+        return self._lacks[key]
+
+    def explain(self, gang: GangRequest, shortage: Shortage) -> Explanation:
+        """Says why a gang found no place in the snapshot."""
+        if shortage.behind:
+            return _waits_its_turn(gang, shortage)
+        key = shortage.eligible.tobytes()
+        kind = self._kinds.get(key)
+        if kind is None:
+            rows = np.flatnonzero(shortage.eligible)
+            held, holders = _holders(self._snapshot, rows, self._uses)
+            kind = self._kinds[key] = _Kind(held, holders, _blocked(self._snapshot, rows))
+        return _explain(gang, shortage, kind, self.reason(gang, shortage))
+
+
+def explain(
+    snapshot: Snapshot, gang: GangRequest, shortage: Shortage, uses: Callable[[str], Iterable[Use]]
+) -> Explanation:
+    """Says why one gang found no place in the snapshot. `uses` answers which Pods take what of a node, by its name."""
+    return Explainer(snapshot, uses).explain(gang, shortage)
+
+
+def _explain(gang: GangRequest, shortage: Shortage, kind: _Kind, reason: Reason) -> Explanation:
+    member = gang.member
+    short_by = shortage.members - shortage.fit_now
+    missing = {"members": short_by}
+    if member.gpus:
+        missing["gpu"] = short_by * member.gpus
+    else:
+        missing["cpuMillis"] = short_by * member.cpu_millis
+        missing["memoryBytes"] = short_by * member.memory_bytes
+    parts = [_needs(gang), _free(member, shortage)]
+    if not shortage.eligible.any():
+        parts.append("the cluster has no node for such a member yet")
+    elif shortage.fit_ever < shortage.members:
+        parts.append(f"the nodes that are in order now hold at most {shortage.fit_ever}")
+    lacks = "; ".join(parts)
+    with_gpus = bool(member.gpus)
+    if with_gpus not in kind.words:
+        kind.words[with_gpus] = tuple(_words(kind, member))
+    return Explanation(
+        reason=reason,
+        message="; ".join((lacks, *kind.words[with_gpus])),
+        lacks=lacks,
+        members=shortage.members,
+        fit_now=shortage.fit_now,
+        missing=missing,
+        held=kind.held,
+        blocked=kind.blocked,
+    )
+
+
+def _words(kind: _Kind, member: MemberRequest) -> Iterator[str]:
+    """Who holds these nodes, and which of them take no work."""
+    if kind.held:
+        shown = ", ".join(_says(holder, member) for holder in kind.held[:3])
+        more = f" and {kind.holders - 3} more" if kind.holders > 3 else ""
+        yield f"held by {shown}{more}"
+    for item in kind.blocked:
+        yield f"{item.count} {_plural(item.count, 'node')} {item.why} ({item.nodes})"
+
+
+def _waits_its_turn(gang: GangRequest, shortage: Shortage) -> Explanation:
+    """Nothing is missing; somebody else comes first."""
+    whose = ", ".join(shortage.behind[:3])
+    more = f" and {len(shortage.behind) - 3} more" if len(shortage.behind) > 3 else ""
+    message = f"{_needs(gang)}; there is room now, but it would delay {whose}{more}"
+    return Explanation(
+        reason=Reason.WAITING_ITS_TURN,
+        message=f"{message}, for which nodes are kept",
+        lacks=f"{message}, for which nodes are kept",
+        members=shortage.members,
+        fit_now=shortage.fit_now,
+        behind=shortage.behind,
+    )
+
+
+def _lacks(snapshot: Snapshot, member: MemberRequest, rows: Counts) -> Reason:
+    """What most nodes have too little of for a member without GPUs."""
+    if member.alone or not rows.size:
+        return Reason.WAITING_FOR_NODES
+    free = snapshot.free[rows[~snapshot.alone[rows]]]
+    lacks = (free < member.amounts).sum(axis=0)
+    if not lacks.any():
+        return Reason.WAITING_FOR_NODES  # there is room left only beside runs that share with no other
+    column = int(np.argmax([lacks[CPU], lacks[MEMORY], lacks[PODS]]))
+    return (Reason.WAITING_FOR_CPU, Reason.WAITING_FOR_MEMORY, Reason.WAITING_FOR_NODES)[column]
+
+
+def _needs(gang: GangRequest) -> str:
+    member, members = gang.member, gang.least
+    needs = "needs at least" if 1 < members < len(gang.ranks) else "needs"
+    what = _amount(member, members)
+    if member.whole_node:
+        return f"{needs} {what} on {members} whole {_plural(members, 'node')}"
+    apart = ", on nodes without other runs, since it has no memory limit" if member.unlimited else ""
+    return f"{needs} {what} for {members} {_plural(members, 'member')}{apart}"
+
+
+def _free(member: MemberRequest, shortage: Shortage) -> str:
+    if not shortage.fit_now:
+        return "nothing fits now"
+    unit = "node" if member.whole_node else "member"
+    verb = "is" if shortage.fit_now == 1 else "are"
+    if member.whole_node:
+        return f"{shortage.fit_now} {_plural(shortage.fit_now, unit)} {verb} free"
+    return f"there is room for {shortage.fit_now}"
+
+
+def _amount(member: MemberRequest, members: int) -> str:
+    if member.gpus:
+        gpus = member.gpus * members
+        return f"{gpus} {member.gpu_type or _plural(gpus, 'GPU')}"
+    return f"{format_cores(member.cpu_millis * members)} and {memory_needed(member.memory_bytes * members)} of memory"
+
+
+def _says(holder: Holder, member: MemberRequest) -> str:
+    owner = f" ({holder.owner})" if holder.owner else ""
+    kind = "" if holder.is_run else "Pod "
+    if member.gpus and holder.gpus:
+        amount = f" {holder.gpus} {_plural(holder.gpus, 'GPU')}"
+    else:
+        amount = f" {format_cores(holder.cpu_millis)}, {memory_needed(holder.memory_bytes)}"
+    return f"{kind}{holder.holder}{owner}{amount} on {holder.nodes}"
+
+
+def _holders(snapshot: Snapshot, rows: Counts, uses: Callable[[str], Iterable[Use]]) -> tuple[tuple[Holder, ...], int]:
+    """Those who have most of the nodes of the right kind that are in order, largest first, and how many there are."""
+    found: dict[str, list[Use]] = {}
+    for row in rows[snapshot.table.usable[rows]].tolist():
+        for use in uses(snapshot.table.nodes[row].name):
+            found.setdefault(use.holder, []).append(use)
+    holders = list(found.values())
+    if bool(snapshot.table.has_gpu[rows].any()):
+        holders = [parts for parts in holders if any(use.gpus for use in parts)] or holders
+    largest = heapq.nsmallest(SHOWN_HOLDERS, holders, key=_largest_first)
+    return tuple(_sum_up(parts) for parts in largest), len(holders)
+
+
+def _largest_first(parts: Sequence[Use]) -> tuple[int, int, int, str]:
+    gpus, cpu = sum(use.gpus for use in parts), sum(use.cpu_millis for use in parts)
+    return -gpus, -cpu, -sum(use.memory_bytes for use in parts), parts[0].holder
+
+
+def _sum_up(parts: Sequence[Use]) -> Holder:
+    first = parts[0]
+    return Holder(
+        holder=first.holder,
+        owner=first.owner,
+        is_run=first.is_run,
+        gpus=sum(use.gpus for use in parts),
+        cpu_millis=sum(use.cpu_millis for use in parts),
+        memory_bytes=sum(use.memory_bytes for use in parts),
+        nodes=compress(list(dict.fromkeys(use.node for use in parts))),
+        since=min((use.since for use in parts if use.since), default=""),
+    )
+
+
+def _blocked(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
+    table = snapshot.table
+    kinds: dict[str, list[str]] = {}
+    for row in rows[~table.usable[rows] | snapshot.alone[rows]]:
+        node = table.nodes[row]
+        why = node.out_of_order or _ALONE
+        kinds.setdefault(why, []).append(node.name)
+    return tuple(Blocked(why, compress(names), len(names)) for why, names in sorted(kinds.items()))
+
+
+def _plural(count: int, noun: str) -> str:
+    return noun if count == 1 else f"{noun}s"

@@ -1,0 +1,81 @@
+"""When those that wait are expected to start: the planner looks again at each end of what runs, as if it was then.
+
+It is an estimate: everything takes as long as is expected of it, and nothing else comes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kajitori.core.placement.planner import Placement, occupy_rows
+from kajitori.core.placement.releases import Ending
+from kajitori.core.placement.snapshot import Counts, Snapshot
+from kajitori.core.queue.backfill import Schedule, schedule
+from kajitori.core.queue.freeing import Situation, Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the next cycle does, and the ones after it."""
+
+    now: Schedule
+    starts: Mapping[str, float] = field(default_factory=dict)
+    """When each is expected to start. Who is not here waits for what has no known end, or so much is before it that
+    nobody should believe an answer."""
+
+
+def forecast(situation: Situation, watch: Watch, *, until: str | None = None) -> Forecast:
+    """When each run of the queue starts, as far as the watch allows; with `until`, no further than to the start of that
+    one."""
+    waiting, state = list(situation.queue), situation.snapshot.copy()
+    endings, now = list(situation.endings), situation.now
+    first: Schedule | None = None
+    starts: dict[str, float] = {}
+    has_time = watch()
+    while has_time() or first is None:
+        found = schedule(state, waiting, endings, now, reserve=situation.reserve, likely=situation.likely)
+        first = first or found
+        started = {each.key: each for each in found.placements}
+        starts |= dict.fromkeys(started, now)
+        if len(started) == len(waiting) or until in starts:
+            break
+        for queued in waiting:
+            placement = started.get(queued.gang.key)
+            if placement is not None:
+                rows = rows_of(state, placement)
+                occupy_rows(state, queued.gang.member, rows)
+                if math.isfinite(queued.expected_seconds):
+                    endings.append(Ending(queued.gang.member, rows, now + queued.expected_seconds))
+        waiting = [queued for queued in waiting if queued.gang.key not in started]
+        if len(waiting) == 1 and found.reservations:  # nobody else takes what is kept for it
+            starts |= {each.key: each.starts_at for each in found.reservations}
+            break
+        if not endings:
+            break
+        now = max(now, min(ending.ends_at for ending in endings))
+        ended = [ending for ending in endings if ending.ends_at <= now]
+        endings = [ending for ending in endings if ending.ends_at > now]
+        _leave(state, ended, endings)
+    known = {each.key: each.starts_at for each in first.reservations}
+    return Forecast(first, known | starts)
+
+
+def rows_of(state: Snapshot, placement: Placement) -> Counts:
+    """Where a placement is, as rows of the table."""
+    return np.array([state.table.index[name] for name in placement.nodes], dtype=np.int64)
+
+
+def _leave(state: Snapshot, ended: Sequence[Ending], still_there: Sequence[Ending]) -> None:
+    """What has ended leaves its nodes, in place."""
+    for ending in ended:
+        np.subtract.at(state.used, ending.rows, ending.member.amounts)
+        np.subtract.at(state.members, ending.rows, 1)
+        if ending.member.alone:
+            state.alone[ending.rows] = False
+    for ending in still_there:
+        if ending.member.alone:
+            state.alone[ending.rows] = True

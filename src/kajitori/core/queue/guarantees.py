@@ -1,0 +1,202 @@
+"""What teams are guaranteed: which gangs stand within it, and which are borrowed from whoever wants his own back.
+
+A guarantee is about gangs for whose members it names what is scarce: GPUs if they ask for some, else whole nodes if
+they share theirs with nobody, else cores or memory. It counts what these hold of all that it names.
+
+Of a team's gangs those come first that are of the highest priority, then those that run for longest. Each for which the
+guaranteed amounts still reach stands within it; one for which they do not is borrowed, and takes nothing of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import add
+
+import numpy as np
+
+from kajitori.core.placement.planner import CpuRunsOnGpuNodes, GangRequest, MemberRequest, eligible_nodes
+from kajitori.core.placement.snapshot import GPU, Mask, NodeTable, Toleration
+from kajitori.core.policy.preemption import Guarantee
+from kajitori.core.queue.preemption import Running
+from kajitori.core.words.quantities import round_memory
+
+Amounts = tuple[int, ...]
+"""Millicores, bytes, GPUs, whole nodes, as `Guarantee.amounts` has them."""
+
+_NOTHING: Amounts = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A guarantee, and how much its team uses of what it is about."""
+
+    guarantee: Guarantee
+    held: Amounts
+    within: Amounts
+    """The part of it that stands within the guarantee; the rest is borrowed."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """One guarantee, and what its team holds of what it is about."""
+
+    of: Guarantee
+    amounts: Amounts = _NOTHING
+    within: Amounts = _NOTHING
+    """The part of it that stands within."""
+
+    def reaches_for(self, more: Amounts) -> bool:
+        """Whether the team stays within it with so much more."""
+        return _is_within(_sum(self.amounts, more), self.of)
+
+
+@dataclass(slots=True)
+class _Team:
+    guarantees: list[_Held] = field(default_factory=list)
+    running: list[Running] = field(default_factory=list)
+
+
+class Guaranteed:
+    """Who holds what of his own, at one moment."""
+
+    def __init__(self, guarantees: Sequence[Guarantee], table: NodeTable, running: Iterable[Running]) -> None:
+        self._table = table
+        self._teams: dict[str, _Team] = defaultdict(_Team)
+        self._within: set[tuple[str, int | None]] = set()
+        for guarantee in guarantees:
+            self._teams[guarantee.namespace].guarantees.append(_Held(guarantee))
+        for gang in running:
+            if gang.namespace in self._teams and not gang.leaving:
+                self._teams[gang.namespace].running.append(gang)
+        for team in self._teams.values():
+            team.running.sort(key=_most_theirs_first)
+            for held in team.guarantees:
+                self._count(held, team.running)
+
+    def _count(self, held: _Held, running: Iterable[Running]) -> None:
+        for gang in running:
+            amounts = self._held_by(gang, held.of)
+            held.amounts = _sum(held.amounts, amounts)
+            if any(amounts) and _is_within(_sum(held.within, amounts), held.of):
+                held.within = _sum(held.within, amounts)
+                self._within.add((gang.key, gang.rank))
+
+    def holdings(self) -> list[Holding]:
+        """Return what each team holds of each of its guarantees, in policy's order of teams."""
+        return [Holding(each.of, each.amounts, each.within) for t in self._teams.values() for each in t.guarantees]
+
+    def is_borrowed(self, gang: Running) -> bool:
+        """Whether it holds what its team is not guaranteed."""
+        return (gang.key, gang.rank) not in self._within
+
+    def covers(self, namespace: str, gang: GangRequest) -> bool:
+        """Whether the team is guaranteed what this gang asks for, with all that it holds already."""
+        return any(held.reaches_for(_asked(gang)) for held in self._about(namespace, gang))
+
+    def take(self, namespace: str, gang: GangRequest) -> None:
+        """The gang is about to get its nodes."""
+        for held in self._about(namespace, gang):
+            held.amounts = _sum(held.amounts, _asked(gang))
+
+    def _about(self, namespace: str, gang: GangRequest) -> Iterator[_Held]:
+        """What the team is guaranteed of what the gang asks for."""
+        team = self._teams.get(namespace)
+        if team is None:
+            return
+        gpu_type: str | None = None
+        for held in team.guarantees:
+            if not _is_about(held.of, gang.member):
+                continue
+            if held.of.gpu_type is not None and gpu_type is None:
+                gpu_type = self._type_of(gang)
+            if held.of.gpu_type in (None, gpu_type):
+                yield held
+
+    def _type_of(self, gang: GangRequest) -> str:
+        """The type that it asks for, or the only one that it could get; empty where it may be several."""
+        if gang.member.gpu_type:
+            return gang.member.gpu_type
+        rows = np.flatnonzero(eligible_nodes(self._table, gang.member))
+        types = {self._table.nodes[row].gpu_type for row in rows.tolist()}
+        return types.pop() if len(types) == 1 else ""
+
+    def _held_by(self, gang: Running, guarantee: Guarantee) -> Amounts:
+        """What a gang holds of what a guarantee is about: of a type only that."""
+        if not _is_about(guarantee, gang.member):
+            return _NOTHING
+        rows = gang.rows
+        if guarantee.gpu_type is not None:
+            rows = rows[self._table.type_mask(guarantee.gpu_type)[rows]]
+        nodes = len(set(rows.tolist())) if gang.member.alone else 0
+        return _amounts(gang.member, int(rows.size), nodes)
+
+
+def beyond(guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_nodes: CpuRunsOnGpuNodes) -> list[str]:
+    """What the cluster, as it is, cannot keep if all teams want theirs at once. It may be meant so."""
+    found = []
+    for gpu_type in sorted({each.gpu_type for each in guarantees if each.gpu_type is not None}):
+        gpus = sum(each.gpus or 0 for each in guarantees if each.gpu_type == gpu_type)
+        of_type = int(table.total[table.type_mask(gpu_type), GPU].sum())
+        if gpus > of_type:
+            found.append(f"{gpus} {gpu_type} are guaranteed, and the cluster has {of_type}")
+    too_much = _too_much(guarantees, table, np.ones(len(table), dtype=bool))
+    found += [f"{promised} are guaranteed in all, and the cluster has {there}" for promised, there in too_much.values()]
+    anybody = (Toleration(operator="Exists"),)
+    theirs = MemberRequest(0, 0, tolerations=anybody, cpu_runs_on_gpu_nodes=cpu_runs_on_gpu_nodes)
+    without_gpus = [each for each in guarantees if each.gpus is None]
+    for kind, (promised, there) in _too_much(without_gpus, table, eligible_nodes(table, theirs)).items():
+        if kind not in too_much:
+            found.append(f"{promised} are guaranteed to runs without GPUs, and nodes for these have {there}")
+    return found
+
+
+def _too_much(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) -> dict[str, tuple[str, str]]:
+    """What is promised in all, and what these nodes have, in words, by resource, where they have less."""
+    cpu, memory, gpus, _ = (int(total) for total in table.total[nodes].sum(axis=0))
+    there = (cpu, memory, gpus, int(nodes.sum()))
+    promised = _NOTHING
+    for each in guarantees:
+        promised = _sum(promised, tuple(amount or 0 for amount in each.amounts))
+    words: dict[str, Callable[[int], str]] = {
+        "cores": _cores,
+        "of memory": round_memory,
+        "GPUs": str,
+        "whole nodes": str,
+    }
+    return {
+        kind: (f"{written(wanted)} {kind}", written(has))
+        for (kind, written), wanted, has in zip(words.items(), promised, there, strict=True)
+        if wanted > has
+    }
+
+
+def _cores(cpu_millis: int) -> str:
+    return f"{cpu_millis / 1000:.1f}".removesuffix(".0")
+
+
+def _is_about(guarantee: Guarantee, member: MemberRequest) -> bool:
+    return guarantee.is_about(gpus=member.gpus, alone=member.alone)
+
+
+def _is_within(amounts: Amounts, guarantee: Guarantee) -> bool:
+    return all(most is None or amount <= most for amount, most in zip(amounts, guarantee.amounts, strict=True))
+
+
+def _amounts(member: MemberRequest, members: int, nodes: int) -> Amounts:
+    return member.cpu_millis * members, member.memory_bytes * members, member.gpus * members, nodes
+
+
+def _asked(gang: GangRequest) -> Amounts:
+    """What it asks for at least. Of members that may share a node with each other alone nobody knows yet who does."""
+    return _amounts(gang.member, gang.least, gang.least if gang.member.alone else 0)
+
+
+def _sum(one: Amounts, other: Amounts) -> Amounts:
+    return tuple(map(add, one, other))
+
+
+def _most_theirs_first(gang: Running) -> tuple[float, float, str, float, int]:
+    """Of the members of one sweep, those that would lose most."""
+    return -gang.priority, -gang.ran_seconds, gang.key, -gang.unsaved_seconds, gang.rank or 0

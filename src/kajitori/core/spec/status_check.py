@@ -1,0 +1,207 @@
+"""Whether a status makes sense. Only Kajitori writes it, but whoever may write statuses can write anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, MemoryPeak, Resize, RunStatus, SweepState
+from kajitori.core.words.node_lists import expand, expand_ranks
+from kajitori.core.words.quantities import parse_cpu_millis, parse_memory_bytes
+from kajitori.core.words.times import parse_time
+
+_COUNTS = ("attempts", "restarts", "interruptions", "failed_starts", "resumes", "observed_generation")
+_MEMBER_COUNTS = ("total", "pending", "running", "succeeded", "failed")
+_TIMES = ("not_before", "queued_at", "started_at", "finished_at")
+_LARGEST = 2**31
+_MOST_SECONDS = 2**50
+_MOST_BYTES = 2**63
+_LAST_YEAR = 9000
+"""Something can still be added to a time of this year."""
+_SHOWN = 200
+_DIGITS = 10
+
+
+class _Resources(msgspec.Struct):
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    name: str
+    resources: _Resources = msgspec.field(default_factory=_Resources)
+    restart_policy: str = ""
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    """What is read of a template by anybody but the API server."""
+
+    containers: list[_Container]
+    init_containers: list[_Container] = []
+    termination_grace_period_seconds: int = 30
+    scheduler_name: str = ""
+    priority: int = 0
+    overhead: dict[str, str] = {}
+    resources: _Resources = msgspec.field(default_factory=_Resources)
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _Template(msgspec.Struct):
+    spec: _PodSpec
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+def damage(status: RunStatus) -> str:
+    """What in a status makes no sense, in words; nothing where it may be believed."""
+    return next(_faults(status), "")
+
+
+def damaged(document: object, why: str) -> RunStatus:
+    """What stands for a status that can't be believed: the run is over. Numbers that must not come again are kept."""
+    known: Mapping[str, Any] = document if isinstance(document, dict) else {}
+    attempt = known.get("attempt")
+    number = attempt.get("number") if isinstance(attempt, dict) else 0
+    return RunStatus(
+        phase=Phase.FAILED,
+        reason=Reason.STATUS_DAMAGED,
+        message=f"somebody changed its status, which makes no sense now: {why[:_SHOWN]}",
+        attempts=max(_count(known.get("attempts")), _count(number)),
+        resumes=_count(known.get("resumes")),
+    )
+
+
+def _faults(status: RunStatus) -> Iterator[str]:
+    for name in _COUNTS:
+        if not 0 <= getattr(status, name) < _LARGEST:
+            yield f"{name} is {getattr(status, name)}"
+    for name in _MEMBER_COUNTS:
+        if not 0 <= getattr(status.members, name) < _LARGEST:
+            yield f"members.{name} is {getattr(status.members, name)}"
+    for name in _TIMES:
+        yield from _time_faults(name, getattr(status, name))
+    if status.setback is not None:
+        if not 0 <= status.setback.attempt < _LARGEST:
+            yield f"setback.attempt is {status.setback.attempt}"
+        yield from _time_faults("setback.at", status.setback.at)
+    if status.memory is not None:
+        yield from _memory_faults(status.memory)
+    for asked in status.gives_way.each if status.gives_way is not None else ():
+        if not 0 <= asked.attempts < _LARGEST:
+            yield f"givesWay.attempts is {asked.attempts}"
+        yield from _ranks_faults("givesWay.ranks", asked.ranks)
+        yield from _time_faults("givesWay.since", asked.since)
+    if status.gives_way is not None and any(not other.ranks for other in status.gives_way.others):
+        yield "givesWay.others are not of members"
+    if status.resize is not None:
+        yield from _resize_faults(status.resize)
+    if status.ran is not None:
+        if not 0 <= status.ran.seconds < _LARGEST:
+            yield f"ran.seconds is {status.ran.seconds}"
+        yield from _time_faults("ran.until", status.ran.until)
+    if status.sweep is not None:
+        yield from _sweep_faults(status.sweep)
+    if status.node_request is not None:
+        yield from _request_faults(status.node_request)
+    if status.attempt is not None:
+        yield from _attempt_faults(status, status.attempt)
+
+
+def _resize_faults(resize: Resize) -> Iterator[str]:
+    try:
+        nodes = expand(resize.nodes)
+    except ValueError as error:
+        yield f"resize.nodes: {error}"
+    else:
+        if not 1 <= resize.fewest <= len(nodes):
+            yield f"resize.fewest is {resize.fewest} of {len(nodes)} nodes"
+    yield from _time_faults("resize.since", resize.since)
+
+
+def _sweep_faults(sweep: SweepState) -> Iterator[str]:
+    for name in ("longest_seconds", "member_seconds"):
+        if not 0 <= getattr(sweep, name) < _MOST_SECONDS:
+            yield f"sweep.{name} is {getattr(sweep, name)}"
+    ranges = {"succeeded": sweep.succeeded, "failed": sweep.failed, "again": sweep.again, **sweep.restarts}
+    for name, text in ranges.items():
+        yield from _ranks_faults(f"sweep.{name}", text)
+    for count in sweep.restarts:
+        if not (count.isascii() and count.isdigit() and len(count) < _DIGITS):
+            yield f"sweep.restarts counts {count!r:.40}"
+
+
+def _ranks_faults(name: str, text: str) -> Iterator[str]:
+    try:
+        ranks = expand_ranks(text, limit=MAX_MEMBERS)
+    except ValueError as error:
+        yield f"{name}: {error}"
+    else:
+        if any(rank > MAX_INDEX for rank in ranks):
+            yield f"{name} has indices above {MAX_INDEX}"
+
+
+def _request_faults(request: NodeRequest) -> Iterator[str]:
+    for name in ("nodes", "attempt", "number", "granted", "failures"):
+        if not 0 <= getattr(request, name) < _LARGEST:
+            yield f"nodeRequest.{name} is {getattr(request, name)}"
+    for name in ("since", "first_asked_at", "asked_at", "not_before"):
+        yield from _time_faults(f"nodeRequest.{name}", getattr(request, name))
+
+
+def _memory_faults(memory: MemoryPeak) -> Iterator[str]:
+    for name in ("peak_bytes", "limit_bytes", "total_bytes", "rank", "attempt"):
+        if not 0 <= getattr(memory, name) < _MOST_BYTES:
+            yield f"memory.{name} is {getattr(memory, name)}"
+    yield from _time_faults("memory.at", memory.at)
+
+
+def _attempt_faults(status: RunStatus, attempt: Attempt) -> Iterator[str]:
+    if not 1 <= attempt.number <= status.attempts:
+        yield f"attempt.number is {attempt.number} of {status.attempts}"
+    if not 0 <= attempt.port < 65_536:
+        yield f"attempt.port is {attempt.port}"
+    for name in ("planned_at", "started_at"):
+        yield from _time_faults(f"attempt.{name}", getattr(attempt, name))
+    try:
+        nodes, ranks = expand(attempt.nodes), expand_ranks(attempt.ranks)
+    except ValueError as error:
+        yield f"attempt.nodes or attempt.ranks: {error}"
+        return
+    if not nodes or (ranks and len(ranks) != len(nodes)):
+        yield f"attempt.nodes names {len(nodes)} nodes for {len(ranks) or 'all'} ranks"
+    if attempt.template:  # a resumed run's is gone
+        yield from _template_faults(attempt.template)
+
+
+def _template_faults(template: str) -> Iterator[str]:
+    try:
+        spec = msgspec.json.decode(template, type=_Template).spec
+        asked = [spec.resources, *(each.resources for each in (*spec.containers, *spec.init_containers))]
+        for amounts in (spec.overhead, *(part for each in asked for part in (each.requests, each.limits))):
+            for resource, amount in amounts.items():
+                parse_cpu_millis(amount) if resource == "cpu" else parse_memory_bytes(amount)
+    except ValueError as error:  # both libraries' errors are such
+        yield f"attempt.template: {error}"
+
+
+def _time_faults(name: str, text: str) -> Iterator[str]:
+    try:
+        moment = parse_time(text)
+    except ValueError:
+        yield f"{name} is {text[:40]!r}"
+        return
+    if moment is not None and (moment.tzinfo is None or moment.year > _LAST_YEAR):
+        yield f"{name} is {text[:40]!r}"
+
+
+def _count(value: object) -> int:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
+    return value if is_count else 0  # type: ignore[return-value]

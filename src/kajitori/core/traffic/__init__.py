@@ -1,0 +1,1 @@
+"""Counting traffic of Pods: totals, reports, and the book of the whole cluster."""

@@ -1,0 +1,1 @@
+"""Quantities, times, names, selectors, and other small texts."""

@@ -1,0 +1,90 @@
+"""Names of runs: readable ones for those that nobody named, and what a shell offers to complete one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
+
+_STEM_LENGTH = 20
+
+
+def make_name(image: str, taken_randomness: str) -> str:
+    """A name such as `bert-brisk-heron` for a run of `registry/bert:3`: a pure function of its two arguments.
+
+    `taken_randomness` is any random text; whoever finds the name taken calls again with another one.
+    """
+    stem = re.sub(r"[^a-z0-9]+", "-", image.split("@")[0].rsplit("/", 1)[-1].split(":")[0].lower())
+    stem = re.sub(r"^[^a-z]+", "", stem)[:_STEM_LENGTH].strip("-") or "run"
+    number = int.from_bytes(sha256(taken_randomness.encode()).digest()[:8], "big")
+    number, adjective = divmod(number, len(_ADJECTIVES))
+    name = f"{stem}-{_ADJECTIVES[adjective]}-{_NOUNS[number % len(_NOUNS)]}"
+    return name[:RUN_NAME_MAX_LENGTH]
+
+
+_ADJECTIVES = """
+able agile amber ample apt aqua ardent azure bold brave breezy bright brisk calm candid chief civil clear
+clever cosy crisp curious daring deft eager early easy elated epic fair fancy fast fine firm fleet fluent fond
+frank free fresh gentle giddy glad golden grand green happy hardy hearty humble ideal jolly jovial keen kind
+lasting lively loyal lucid lucky lunar mellow merry mighty modest neat nimble noble novel open patient placid
+playful polite prime proud quick quiet rapid ready robust rosy royal sharp silent silver sleek smart smooth
+snug solar solid steady still stout sunny swift tidy trusty upbeat vivid warm wise witty zesty
+""".split()  # noqa: SIM905
+
+_NOUNS = """
+albatross anchor anemone atoll auk barge bay beacon beluga bosun bow brig buoy canoe capstan captain cay clam
+cliff clipper coast cockle compass conch coral cove crab crane creek current cutter delta dinghy dock dolphin
+dune eel egret ferry fjord fleet gannet grebe gull gulf halyard harbour heron hull island jetty jib kayak keel
+kelp ketch kittiwake lagoon lantern limpet lobster lugger manatee marina mast mole mussel narwhal nautilus oar
+ocean octopus osprey otter oyster paddle pearl pelican pier pilot plover porpoise puffin quay raft reef rudder
+sail salmon schooner seal sextant shoal skiff skipper sloop squid starfish stern stork strait tern tide tiller
+trawler tuna turtle walrus wave whale wharf yacht yawl
+""".split()  # noqa: SIM905
+
+
+def branches(names: Iterable[str], most: int) -> tuple[list[str], list[str]]:
+    """What a shell can offer of many names: the names themselves and, if there are more than `most`, beginnings of
+    them instead.
+
+    A beginning goes on to where the names that it stands for part, and no further: a shell that fills in what its
+    choices have in common never fills in too much. Both lists are sorted. There may be a few more than `most`, where
+    one beginning has that many ways to go on.
+    """
+    groups = {"": sorted(set(names))}
+    open_groups = [""]
+    while open_groups:
+        widest = max(open_groups, key=lambda beginning: len(groups[beginning]))
+        open_groups.remove(widest)
+        parts = _parted(groups[widest])
+        if len(groups) > 1 and len(groups) - 1 + len(parts) > most:
+            continue
+        del groups[widest]
+        groups |= parts
+        open_groups += [beginning for beginning, members in parts.items() if len(members) > 1]
+    whole = [members[0] for members in groups.values() if len(members) == 1]
+    return sorted(whole), sorted(beginning for beginning, members in groups.items() if len(members) > 1)
+
+
+def _parted(names: Sequence[str]) -> dict[str, list[str]]:
+    """The sorted names by how they go on behind what all of them begin with. The key of a single name ends with a
+    character that no name has, so that a name is never taken for the beginning of others."""
+    common = _common_length(names)
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name[: common + 1], []).append(name)
+    return {_key(group): group for group in found.values()}
+
+
+def _key(names: Sequence[str]) -> str:
+    return names[0][: _common_length(names)] if len(names) > 1 else f"{names[0]}\n"
+
+
+def _common_length(names: Sequence[str]) -> int:
+    """How many characters all of the sorted names begin with in common: as many as the first and the last."""
+    if not names:
+        return 0
+    pairs = zip(names[0], names[-1], strict=False)
+    shorter = min(len(names[0]), len(names[-1]))
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), shorter)

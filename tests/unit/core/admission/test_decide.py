@@ -1,0 +1,544 @@
+"""What becomes of a spec: the template, the request, the limits, the findings; or every reason why not."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.deciding import CLUSTER, FACTS, GI, codes, container, decided, env, node, refused
+
+from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.admission.resolve import promised_restarts
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Taint
+from kajitori.core.pods import first_step
+from kajitori.core.policy.file import default_policy, parse_policy
+from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.status import Finding
+from kajitori.errors import Refused
+from kajitori.local.apiserver.certificates import ensure_certificates
+
+
+def test_a_bare_run() -> None:
+    """A run that says nothing but its image gets every default, and is told each of them."""
+    decision = decided()
+    assert codes(decision) == {
+        "CpuDefaulted",
+        "MemoryDefaulted",
+        "QosGuaranteed",
+        "RestartsDefaulted",
+        "GraceDefaulted",
+        "PriorityDefaulted",
+        "EnvDefaulted",
+        "MustNotBeRoot",
+        "SecurityRestricted",
+    }
+    amounts = {"cpu": "1", "memory": "2Gi"}
+    assert container(decision)["resources"] == {"requests": amounts, "limits": amounts}
+    assert decision.request.cpu_millis == 1000
+    assert decision.request.memory_bytes == 2 * GI
+    assert decision.limits.restarts == 0
+    assert decision.limits.grace_seconds == 30
+    assert decision.limits.restart_grace_seconds == 5
+    assert decision.limits.time_limit_seconds is None
+    assert decision.claim is None
+    assert not decision.bind_direct
+
+
+def test_what_every_pod_says() -> None:
+    """Rules that hold for every member: no preemption, no token, node loss is decided by us, the log's end is kept."""
+    spec = decided().template["spec"]
+    assert spec["preemptionPolicy"] == "Never"
+    assert spec["priorityClassName"] == "kajitori"
+    assert spec["restartPolicy"] == "Never"
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["enableServiceLinks"] is False
+    assert {(each["key"], each["effect"]) for each in spec["tolerations"]} == {
+        ("node.kubernetes.io/not-ready", "NoExecute"),
+        ("node.kubernetes.io/unreachable", "NoExecute"),
+    }
+    assert all("tolerationSeconds" not in each for each in spec["tolerations"])
+    assert spec["containers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert spec["containers"][0]["securityContext"] == {
+        "runAsNonRoot": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert decided({"type": "service"}).template["spec"]["restartPolicy"] == "Always"
+
+
+def test_a_whole_training() -> None:
+    """GPUs, shared memory, a checkpoint and a volume become what Kubernetes calls them."""
+    decision = decided(
+        {
+            "command": ["python", "train.py", "--price", "$(cat x)"],
+            "env": {"LR": "3e-4", "PS1": "$$"},
+            "replicas": 2,
+            "launcher": "torchrun",
+            "resources": {"cpu": 8, "memory": "64Gi", "gpu": 8, "gpuType": "H100", "shm": "16Gi"},
+            "volumes": [{"name": "imagenet", "path": "/data"}],
+            "secrets": [
+                {"name": "wandb"},
+                {"name": "hf", "key": "token", "env": "HF_TOKEN"},
+                {"name": "s", "path": "/s"},
+            ],
+            "checkpoint": {"path": "/ckpt"},
+            "priority": "high",
+            "user": 1000,
+            "grace": "2s",
+            "ports": [80],
+            "labels": {"project": "x"},
+        },
+        {"volumes": {"imagenet": {"nfs": {"server": "nas", "path": "/imagenet"}, "readOnly": True}}},
+    )
+    spec = decision.template["spec"]
+    main = spec["containers"][0]
+    assert main["resources"]["limits"] == {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"}
+    assert main["resources"]["requests"] == main["resources"]["limits"]
+    assert main["command"][-1] == "$$(cat x)"
+    assert main["envFrom"] == [{"secretRef": {"name": "wandb"}}]
+    assert env(decision) == {
+        "PYTHONUNBUFFERED": "1",
+        "LR": "3e-4",
+        "PS1": "$$$$",
+        "HF_TOKEN": {"secretKeyRef": {"name": "hf", "key": "token"}},
+        "NPROC_PER_NODE": "8",
+        "PET_NPROC_PER_NODE": "8",
+        "KAJI_CHECKPOINT_DIR": "/ckpt",
+    }
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "16Gi"}
+    assert volumes["checkpoint"]["persistentVolumeClaim"] == {"claimName": "bert-checkpoint"}
+    assert volumes["volume-0"]["nfs"] == {"server": "nas", "path": "/imagenet"}
+    mounts = {mount["mountPath"]: mount for mount in main["volumeMounts"]}
+    assert set(mounts) == {"/dev/shm", "/ckpt", "/data", "/s"}
+    assert mounts["/data"]["readOnly"] is True
+    assert decision.claim is not None
+    assert decision.claim["spec"]["resources"]["requests"]["storage"] == "100Gi"
+    assert decision.claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert {"VolumeReadOnly", "CheckpointSizeDefaulted", "TolerationsAdded"} <= codes(decision)
+    assert decision.request.gpu_type == "h100"
+    assert decision.priority == 100
+    assert decision.limits.restart_grace_seconds == 2
+    assert decision.template["metadata"]["labels"]["project"] == "x"
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
+
+
+REFUSALS: list[tuple[str, dict[str, Any], dict[str, Any], str, str, str]] = [
+    (
+        "unknown type",
+        {"resources": {"gpu": 1, "gpuType": "z9"}},
+        {},
+        "resources.gpuType",
+        "UnknownGpuType",
+        "a100, h100",
+    ),
+    ("too many GPUs", {"resources": {"gpu": 9}}, {}, "resources.gpu", "LargerThanAnyNode", "at most 8"),
+    ("of a type", {"resources": {"gpu": 8, "gpuType": "a100"}}, {}, "resources.gpu", "LargerThanAnyNode", "at most 4"),
+    ("memory", {"resources": {"memory": "1Ti"}}, {}, "resources.memory", "LargerThanAnyNode", "64Gi"),
+    ("gang", {"replicas": 6, "resources": {"gpu": 8}}, {}, "replicas", "LargerThanTheCluster", "at most 5"),
+    ("label", {"nodeSelector": {"disk": "tape"}}, {}, "nodeSelector", "NoSuchNode", "kaji nodes"),
+    ("privileged", {"privileged": True}, {}, "privileged", "Privileged", "leave it out"),
+    ("root", {"user": "0:0"}, {}, "user", "Root", "1000"),
+    ("host network", {"hostNetwork": True}, {}, "hostNetwork", "HostNetwork", "leave it out"),
+    ("no volumes", {"volumes": [{"name": "x", "path": "/x"}]}, {}, "volumes[0].name", "UnknownVolume", "no volumes"),
+    (
+        "unknown volume",
+        {"volumes": [{"name": "imagnet", "path": "/x"}]},
+        {"volumes": {"imagenet": {"claim": "c"}}},
+        "volumes[0].name",
+        "UnknownVolume",
+        "imagenet",
+    ),
+    ("host path", {"volumes": [{"hostPath": "/etc", "path": "/x"}]}, {}, "volumes[0].hostPath", "HostPathRefused", ""),
+    (
+        "a neighbour's folder",
+        {"volumes": [{"hostPath": "/home/ab", "path": "/x"}]},
+        {"mounts": {"hostPaths": ["/home/a"]}},
+        "volumes[0].hostPath",
+        "HostPathRefused",
+        "/home/a",
+    ),
+    ("no limit", {}, {"memoryWithoutLimit": "refuse"}, "resources.memory", "MemoryLimitRequired", "16Gi"),
+    (
+        "burstable",
+        {"qos": "burstable", "resources": {"cpuRequest": 1}},
+        {"allowBurstable": False},
+        "qos",
+        "Burstable",
+        "",
+    ),
+    ("image", {"image": "evil"}, {"images": {"allow": ["good/*"]}}, "image", "ImageRefused", "good/*"),
+    ("ceiling", {"resources": {"gpu": 4}}, {"ceilings": {"member": {"gpu": 2}}}, "resources.gpu", "AboveCeiling", "2"),
+    ("together", {"replicas": 3}, {"ceilings": {"run": {"cpu": 2}}}, "resources.cpu", "AboveCeiling", "2"),
+    ("time", {"timeLimit": "2d"}, {"ceilings": {"run": {"timeLimit": "1d"}}}, "timeLimit", "AboveCeiling", "1d"),
+    (
+        "selector",
+        {"nodeSelector": {"pool": "h"}},
+        {"inject": {"nodeSelector": {"pool": "c"}}},
+        "nodeSelector['pool']",
+        "NodeSelectorFixed",
+        "leave it out",
+    ),
+    (
+        "everything tolerated",
+        {"tolerations": [{"operator": "Exists"}]},
+        {},
+        "tolerations[0].key",
+        "TolerationRefused",
+        "name the taints",
+    ),
+    (
+        "control plane",
+        {"tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]},
+        {},
+        "tolerations[0].key",
+        "TolerationRefused",
+        "leave it out",
+    ),
+    (
+        "somebody else's Secret",
+        {"secrets": [{"name": "db"}]},
+        {"security": {"allowSecrets": ["run-*"]}},
+        "secrets[0].name",
+        "SecretRefused",
+        "run-*",
+    ),
+    ("shm", {"resources": {"shm": "3Gi"}}, {}, "resources.shm", "ShmAboveMemory", "resources.memory"),
+    ("no checkpoints", {"checkpoint": {"path": "/c"}}, {"checkpoint": {"kind": "none"}}, "checkpoint", "", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("document", "policy", "field", "code", "hint"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS]
+)
+def test_refused(document: dict[str, Any], policy: dict[str, Any], field: str, code: str, hint: str) -> None:
+    """Each refusal names its field and says the way out."""
+    faults = refused(document, policy)
+    fault = faults[f"spec.{field}"]
+    assert hint in fault.hint
+    assert not code or fault.code == code
+
+
+def test_every_reason_at_once() -> None:
+    """A run with many faults is told all of them in one answer."""
+    faults = refused(
+        {
+            "privileged": True,
+            "user": 0,
+            "image": "evil",
+            "volumes": [{"name": "nope", "path": "/a"}, {"hostPath": "/etc", "path": "/b"}],
+            "resources": {"gpu": 64},
+            "secrets": [{"name": "wandb"}],
+        },
+        {"images": {"deny": ["evil*"]}},
+        Facts(table=CLUSTER, secrets=frozenset({"wand"})),
+    )
+    assert set(faults) == {
+        "spec.privileged",
+        "spec.user",
+        "spec.image",
+        "spec.volumes[0].name",
+        "spec.volumes[1].hostPath",
+        "spec.resources.gpu",
+        "spec.secrets[0].name",
+    }
+    assert faults["spec.secrets[0].name"].hint == "did you mean wand?"
+
+
+def test_what_all_pods_hold_of_a_spec_has_a_ceiling() -> None:
+    """Each Pod has a copy of all words: 20 members with a megabyte each once took 108 MB of etcd."""
+    words = {"replicas": 2000, "args": ["x" * 50_000]}
+    fault = refused(words, facts=Facts())["spec"]
+    assert fault.code == "AboveCeiling" and "95.5Mi in those of 2000 members" in fault.message
+    assert decided(words | {"replicas": 1000}, facts=Facts())
+    assert "spec" in refused(words | {"replicas": 2}, {"ceilings": {"run": {"podText": "90Ki"}}})
+    sweep = {"args": words["args"], "array": "0-1999%16"}
+    assert decided(sweep, facts=Facts()), "of a sweep as many as are there at once"
+
+
+def test_the_cluster_is_no_reason_twice() -> None:
+    """What the cluster lacks refuses a new run, not one that was admitted before, nor one in a cluster that grows."""
+    huge = {"replicas": 100, "resources": {"gpu": 8, "gpuType": "h100"}}
+    assert "spec.replicas" in refused(huge)
+    assert decided(huge, facts=Facts(table=CLUSTER, admitted=True)).request.gpus == 8
+    assert decided(huge, {"nodesOnDemand": True}).request.gpus == 8
+    assert decided(huge, facts=Facts()).request.gpus == 8
+    assert decided(huge, facts=Facts(table=NodeTable([]))).request.gpus == 8
+
+
+CONTROL_PLANE = Taint("node-role.kubernetes.io/control-plane")
+NOT_A_NODE_FOR_RUNS_YET = {
+    "no node at all": (),
+    "a node that has not said what it has": (NodeFacts("new", 0, 0, 0, 110),),
+    "a control plane alone": (NodeFacts("master", 4000, 8 * GI, 0, 110, taints=(CONTROL_PLANE,)),),
+    "one that has not said it beside one that has": (NodeFacts("new", 0, 0, 0, 110), NodeFacts("c1", 500, GI, 0, 110)),
+}
+
+
+@pytest.mark.parametrize("nodes", NOT_A_NODE_FOR_RUNS_YET.values(), ids=NOT_A_NODE_FOR_RUNS_YET)
+def test_a_run_waits_while_no_node_says_how_large_it_may_be(nodes: tuple[NodeFacts, ...]) -> None:
+    """Refusing it for good because the cluster has just started would be wrong a second later."""
+    facts = Facts(table=NodeTable(nodes))
+    assert decided({"resources": {"cpu": 8, "memory": "16Gi"}}, facts=facts).request.cpu_millis == 8000
+    assert decided({"replicas": 9, "resources": {"gpu": 8, "gpuType": "h100"}}, facts=facts).request.gpus == 8
+    whole = decided({"resources": {"wholeNode": True, "gpuType": "h100"}}, facts=facts)
+    assert whole.request.gpus and whole.request.gpu_type == "h100", "no node without GPUs will do"
+
+
+def test_a_taint_that_runs_may_tolerate_is_a_reason_to_refuse() -> None:
+    """Who reads it can do something about it, other than about the taint of a control plane."""
+    facts = Facts(table=NodeTable([NodeFacts("a", 4000, 8 * GI, 0, 110, taints=(Taint("team", "other"),))]))
+    assert refused({}, facts=facts)["spec.tolerations"].code == "NotTolerated"
+
+
+def test_a_node_that_is_down_still_counts() -> None:
+    """A cluster could hold a gang again once its broken nodes are back: that is a reason to wait."""
+    assert decided({"replicas": 5, "resources": {"gpu": 8, "gpuType": "h100"}}).request.gpus == 8
+
+
+def test_gpu_nodes_kept_free() -> None:
+    """Runs without GPUs do not count nodes with GPUs where policy keeps those free."""
+    faults = refused(
+        {"replicas": 4, "resources": {"cpu": 16, "memory": "1Gi"}}, {"gpu": {"cpuRunsOnGpuNodes": "never"}}
+    )
+    assert "at most 3" in faults["spec.replicas"].hint
+    only_gpus = Facts(table=NodeTable([node("h", gpus=8, gpu_type="h100")]))
+    assert refused({}, {"gpu": {"cpuRunsOnGpuNodes": "never"}}, only_gpus)["spec.resources.gpu"].code == "NoCpuNodes"
+    assert decided({}, None, only_gpus).request.gpus == 0
+
+
+def test_no_gpus_at_all() -> None:
+    """A cluster without GPUs says so."""
+    cpus = Facts(table=NodeTable([node("c")]))
+    assert refused({"resources": {"gpu": 1}}, None, cpus)["spec.resources.gpu"].code == "NoGpus"
+    assert "no GPUs" in refused({"resources": {"gpu": 1, "gpuType": "h100"}}, None, cpus)["spec.resources.gpuType"].hint
+
+
+def test_whole_nodes() -> None:
+    """A run of whole nodes that says no more gets their GPUs and a large share of the rest."""
+    decision = decided({"resources": {"wholeNode": True, "gpuType": "a100"}, "replicas": 2})
+    assert decision.request.whole_node
+    assert decision.template["metadata"]["labels"] == {"kajitori.dev/whole-node": "true"}
+    assert decision.request.gpus == 4
+    assert decision.request.cpu_millis == 28_800
+    assert decision.request.memory_bytes == 256 * 1024 * 90 // 100 * 2**20
+    assert {"WholeNodeGpus", "WholeNodeCpu", "WholeNodeMemory"} <= codes(decision)
+    unknown = refused({"resources": {"wholeNode": True, "gpuType": "a100"}}, None, Facts())
+    assert unknown["spec.resources.gpu"].code == "Unknown"
+
+
+def test_burstable_is_told_the_risk() -> None:
+    """Reserving less than may be used is possible, and its risk is said."""
+    decision = decided({"qos": "burstable", "resources": {"memory": "8g", "memoryRequest": "2g", "cpuRequest": "500m"}})
+    resources = container(decision)["resources"]
+    assert resources == {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}
+    assert "BurstableRisk" in codes(decision)
+    assert "QosGuaranteed" not in codes(decision)
+    assert decision.request.memory_bytes == 2 * GI
+
+
+SAVES = {"checkpoint": {"path": "/ckpt"}}
+
+
+@pytest.mark.parametrize(
+    ("document", "policy", "restarts", "told"),
+    [
+        ({}, {}, 0, "no restarts without a checkpoint"),
+        (SAVES, {}, 3, "3 restarts"),
+        ({"restarts": 2}, {}, 2, ""),
+        (SAVES | {"restarts": 0}, {}, 0, ""),
+        ({"array": "0-9"}, {}, 0, "no restarts without a checkpoint"),
+        (SAVES | {"array": "0-9"}, {}, 3, "3 restarts"),
+        (SAVES, {"restarts": 1}, 1, "1 restart"),
+        ({}, {"restarts": 5}, 0, "no restarts without a checkpoint"),
+        ({}, {"restartsWithoutCheckpoint": 1}, 1, "1 restart without a checkpoint"),
+    ],
+)
+def test_a_failing_program_restarts_only_from_a_checkpoint(
+    document: dict[str, Any], policy: dict[str, int], restarts: int, told: str
+) -> None:
+    """Without one it begins anew and fails again: four tracebacks for one typo. The run or policy may say otherwise."""
+    decision = decided(document, {"defaults": policy})
+    assert decision.limits.restarts == restarts
+    assert [each.message for each in decision.findings if each.code == "RestartsDefaulted"] == [told] * bool(told)
+
+
+@pytest.mark.parametrize(
+    ("told", "policy", "restarts"),
+    [
+        ("3 restarts", {}, 3),
+        ("3 restarts", {"restarts": 2}, 2),
+        ("1 restart", {}, 1),
+        ("no restarts without a checkpoint", {}, 0),
+        ("2 restarts without a checkpoint", {}, 2),
+        ("many restarts", {}, 0),
+        ("", {}, 0),
+    ],
+)
+def test_a_run_keeps_the_restarts_that_it_was_told(told: str, policy: dict[str, int], restarts: int) -> None:
+    """Earlier versions restarted every run: one that they stored goes on so, as far as policy still allows it."""
+    told_before = promised_restarts([Finding("CpuDefaulted", "9 cores"), Finding("RestartsDefaulted", told)])
+    facts = replace(FACTS, promised_restarts=told_before)
+    decision = decided({}, {"defaults": policy}, facts)
+    assert decision.limits.restarts == restarts
+    assert promised_restarts(decision.findings) == restarts
+    assert decided({"restarts": 1}, {}, facts).limits.restarts == 1
+
+
+def test_what_a_python_program_prints_is_not_held_back() -> None:
+    """Its log shows each line at once. The run and policy may say otherwise, and a finding tells of it."""
+    asked, policy = {"env": {"PYTHONUNBUFFERED": ""}}, {"defaults": {"env": {"PYTHONUNBUFFERED": "0"}}}
+    said = [env(decided(*each)).get("PYTHONUNBUFFERED") for each in (({},), (asked,), ({}, policy), (asked, policy))]
+    assert said == ["1", "", "0", ""]
+    (told,) = (each for each in decided().findings if each.code == "EnvDefaulted")
+    assert (told.message, told.field) == ("env PYTHONUNBUFFERED", "spec.env")
+    assert "EnvDefaulted" not in codes(decided(asked))
+
+
+def test_no_memory_limit_means_no_restart() -> None:
+    """Where nothing limits memory, what ate one node's is not carried to the next."""
+    decision = decided({"restarts": 10}, {"memoryWithoutLimit": "unlimited"})
+    assert decision.limits.restarts == 0
+    assert "memory" not in container(decision)["resources"]["limits"]
+    assert "RestartsForcedToZero" in codes(decision)
+    assert decision.request.unlimited and not decision.limits.memory_limited
+    limited = decided({"restarts": 10, "resources": {"memory": "1g"}}, {"memoryWithoutLimit": "unlimited"})
+    assert limited.limits.restarts == 10
+    assert not limited.request.unlimited and limited.limits.memory_limited
+
+
+def test_a_service_needs_a_memory_limit() -> None:
+    """It is kept running however often it fails: without a limit it would eat one node after the other."""
+    rules = {"memoryWithoutLimit": "unlimited"}
+    assert refused({"type": "service"}, rules)["spec.resources.memory"].code == "MemoryLimitRequired"
+    assert decided({"type": "service", "resources": {"memory": "1g"}}, rules)
+
+
+def test_what_policy_adds_is_told() -> None:
+    """Everything that policy puts on a member appears in the template and among the findings."""
+    decision = decided(
+        {"env": {"HTTP_PROXY": "mine", "DEBUG": "1", "WANDB_API_KEY": "x"}, "image": "bert"},
+        {
+            "inject": {
+                "labels": {"cost": "42"},
+                "annotations": {"note": "hello"},
+                "env": {"HTTP_PROXY": "http://proxy", "NODE": "$(HOST)"},
+                "tolerations": [{"key": "team", "operator": "Exists"}],
+                "nodeSelector": {"disk": "ssd"},
+                "runtimeClass": "nvidia",
+                "schedulerName": "other",
+                "resources": {"hugepages-1Gi": "2Gi"},
+            },
+            "images": {"pullSecrets": ["registry"], "pullPolicy": "Always"},
+            "defaults": {"env": {"TZ": "UTC", "DEBUG": "0"}, "shm": "1Gi", "timeLimit": "7d"},
+            "security": {
+                "defaultUser": "1000:100",
+                "fsGroup": 100,
+                "addCapabilities": ["IPC_LOCK"],
+                "readOnlyRoot": True,
+            },
+        },
+    )
+    spec = decision.template["spec"]
+    assert decision.template["metadata"] == {"labels": {"cost": "42"}, "annotations": {"note": "hello"}}
+    assert env(decision) == {
+        "PYTHONUNBUFFERED": "1",
+        "TZ": "UTC",
+        "DEBUG": "1",
+        "WANDB_API_KEY": "x",
+        "HTTP_PROXY": "http://proxy",
+        "NODE": "$(HOST)",
+    }
+    assert spec["nodeSelector"] == {"disk": "ssd"}
+    assert spec["runtimeClassName"] == "nvidia"
+    assert spec["schedulerName"] == "other"
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert spec["securityContext"] == {"fsGroup": 100}
+    assert container(decision)["imagePullPolicy"] == "Always"
+    assert container(decision)["securityContext"]["runAsUser"] == 1000
+    assert container(decision)["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert container(decision)["resources"]["limits"]["hugepages-1Gi"] == "2Gi"
+    assert decision.limits.time_limit_seconds == 7 * 86400
+    assert {
+        "LabelsAdded",
+        "AnnotationsAdded",
+        "EnvAdded",
+        "EnvReplaced",
+        "EnvDefaulted",
+        "TolerationsAdded",
+        "NodeSelectorAdded",
+        "RuntimeClassSet",
+        "SchedulerSet",
+        "ResourcesAdded",
+        "ShmDefaulted",
+        "UserDefaulted",
+        "TimeLimitDefaulted",
+        "SecretInEnv",
+        "ImageTagLatest",
+        "SecurityRestricted",
+    } <= codes(decision)
+
+
+def test_who_vouches_for_the_server_reaches_the_first_step(tmp_path: Path) -> None:
+    pem = ensure_certificates(tmp_path).ca.read_text()
+    start = {"image": "kajitori:1", "server": "https://kaji:8600"}
+    for more, expected in (({}, None), ({"serverCA": pem}, pem)):
+        (step,) = decided({"replicas": 2}, {"start": start | more}).template["spec"]["initContainers"]
+        said = {variable["name"]: variable["value"] for variable in step["env"]}
+        assert said.get(first_step.CA_ENV) == expected
+
+
+def test_a_service_has_no_number_of_restarts() -> None:
+    """Its members are kept running, so nothing is said about how often."""
+    assert "RestartsDefaulted" in codes(decided({}))
+    assert "RestartsDefaulted" not in codes(decided({"type": "service"}))
+
+
+def test_a_bad_name_is_refused() -> None:
+    """A Run that came by another way than ours may have a name that no member's host could have."""
+    for name in ("1a", "a" * 49, "a.b"):
+        with pytest.raises(Refused) as caught:
+            decide(parse_spec({"image": "a:1"}), default_policy(), FACTS, run=RunIdentity(name, "vision"))
+        assert [fault.field for fault in caught.value.faults] == ["metadata.name"]
+
+
+def test_direct_binding_by_pool() -> None:
+    """Members are bound directly where policy says so: everywhere, or for runs that ask for such a pool."""
+    pools = {"binding": {"directlyOn": [{"pool": "h"}]}}
+    assert not decided({}, pools).bind_direct
+    assert decided({"nodeSelector": {"pool": "h"}}, pools).bind_direct
+    assert decided({}, {"binding": {"bind": "direct"}}).bind_direct
+
+
+def test_policy_and_spec_are_left_alone() -> None:
+    """Changing a decision's template changes neither the policy nor the next decision."""
+    policy = parse_policy({"inject": {"labels": {"a": "b"}, "resources": {"x/y": "1"}}})
+    before = copy.deepcopy(policy)
+    first = decided({}, policy)
+    first.template["metadata"]["labels"]["a"] = "changed"
+    first.template["spec"]["containers"][0]["resources"]["limits"]["x/y"] = "9"
+    assert policy == before
+    assert decided({}, policy).template["metadata"]["labels"] == {"a": "b"}
+
+
+@pytest.mark.parametrize("written", ["h1000", "h10", "x-H100-y"])
+def test_a_gpu_type_is_not_guessed(written: str) -> None:
+    """The policy's patterns are for labels of nodes: what a user mistypes is refused, with the known types."""
+    faults = refused({"resources": {"gpu": 1, "gpuType": written}})
+    assert "h100" in faults["spec.resources.gpuType"].hint
+
+
+def test_a_gpu_type_may_be_written_as_the_nodes_label_says_it() -> None:
+    labelled = node("n", gpus=8, gpu_type="h100", labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
+    document = {"resources": {"gpu": 1, "gpuType": "nvidia-h100-80gb-hbm3"}}
+    assert decided(document, facts=Facts(table=NodeTable([labelled]))).request.gpu_type == "h100"
+
+
+def test_code_without_a_way_to_members_is_refused() -> None:
+    """Where policy names no image of ours."""
+    faults = refused({"code": {"digest": "sha256:" + "a" * 64}})
+    assert {field: fault.code for field, fault in faults.items()} == {"spec.code": "NoFirstStep"}

@@ -1,0 +1,87 @@
+"""What becomes of the volumes and folders that a spec asks for."""
+
+from __future__ import annotations
+
+from tests.helpers.deciding import CLUSTER, HOME, codes, container, decided, env, refused
+
+from kajitori.core.admission.decide import Facts
+from kajitori.core.policy.file import own_machine_policy
+
+
+def test_volumes_of_all_kinds() -> None:
+    """Each source that policy can offer becomes the Kubernetes source of that kind."""
+    offered = {
+        "a": {"claim": "c", "subPath": "x/y"},
+        "b": {"hostPath": "/srv"},
+        "c": {"configMap": "m"},
+        "d": {"secret": "s"},
+        "e": {"emptyDir": {"size": "1Gi", "memory": True}},
+    }
+    uses = [{"name": name, "path": f"/{name}"} for name in offered]
+    spec = decided({"volumes": uses}, {"volumes": offered}).template["spec"]
+    assert [next(value for key, value in volume.items() if key != "name") for volume in spec["volumes"]] == [
+        {"claimName": "c"},
+        {"path": "/srv"},
+        {"name": "m"},
+        {"secretName": "s"},
+        {"medium": "Memory", "sizeLimit": "1Gi"},
+    ]
+    assert spec["containers"][0]["volumeMounts"][0]["subPath"] == "x/y"
+    facts = Facts(CLUSTER, secrets=frozenset(), config_maps=frozenset(), claims=frozenset({"cc"}))
+    faults = refused({"volumes": uses}, {"volumes": offered}, facts)
+    assert {fault.code for fault in faults.values()} == {
+        "PersistentVolumeClaimNotFound",
+        "ConfigMapNotFound",
+        "SecretNotFound",
+    }
+
+
+def test_own_machine_without_mounts() -> None:
+    """Where nothing can be mounted, one's own folder works at its own path and the checkpoint tells where it is."""
+    decision = decided(
+        {
+            "volumes": [{"hostPath": "/home/a/code", "path": "/home/a/code", "readOnly": True}],
+            "workingDir": "/home/a/code",
+            "checkpoint": {"path": "/ckpt", "size": "1g"},
+            "resources": {"shm": "1g"},
+        },
+        HOME,
+    )
+    assert env(decision)["KAJI_CHECKPOINT_DIR"] == "/home/a/ckpt/vision/bert"
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(decision)["volumeMounts"]}
+    assert mounts["checkpoint"] == "/home/a/ckpt/vision/bert"
+    assert {"CheckpointAtOwnPath", "ShmOfTheMachine", "ReadOnlyNotEnforced", "CheckpointSizeUnused"} <= codes(decision)
+    assert decision.claim is None
+    assert "securityContext" not in container(decision)
+
+
+def test_own_machine_refuses_other_paths() -> None:
+    """Any other mount is refused, with the reason and what works instead."""
+    faults = refused(
+        {
+            "volumes": [{"hostPath": "/home/a/code", "path": "/code"}, {"hostPath": "/etc", "path": "/etc"}],
+            "secrets": [{"name": "s", "path": "/s"}],
+        },
+        HOME,
+    )
+    assert faults["spec.volumes[0].hostPath"].hint.endswith("-v /home/a/code:/home/a/code")
+    assert faults["spec.volumes[1].hostPath"].code == "HostPathRefused"
+    assert faults["spec.secrets[0].path"].code == "MountsUnavailable"
+
+
+def test_a_refused_folder_is_told_the_outermost_that_are_allowed() -> None:
+    """What lies below one of them says nothing more."""
+    folders = ("/tmp", "/tmp/cluster", "/home/a/code", "/home/ab", "/tmp/")
+    policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/c", folders=folders)
+    (fault,) = refused({"volumes": [{"hostPath": "/etc", "path": "/etc"}]}, policy).values()
+    assert fault.hint == "allowed are /home/a, /tmp, /home/ab and what lies below"
+
+
+def test_own_machine_with_mounts() -> None:
+    """Where mounts can be made, a folder appears wherever it is wanted, and the checkpoint at its path."""
+    policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/home/a/ckpt")
+    decision = decided(
+        {"volumes": [{"hostPath": "/home/a/code", "path": "/code"}], "checkpoint": {"path": "/ckpt"}}, policy
+    )
+    assert env(decision)["KAJI_CHECKPOINT_DIR"] == "/ckpt"
+    assert {mount["mountPath"] for mount in container(decision)["volumeMounts"]} == {"/code", "/ckpt"}

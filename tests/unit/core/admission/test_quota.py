@@ -1,0 +1,54 @@
+"""Whether a namespace's quotas leave room for a gang."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kajitori.core.admission.quota import quota_shortage
+
+AMOUNTS = {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "8"}
+TEMPLATE = {"containers": [{"name": "main", "resources": {"requests": AMOUNTS, "limits": AMOUNTS}}]}
+
+
+def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "team"}, "spec": {"hard": hard, **spec}, "status": {"hard": hard, "used": used or {}}}
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "said"),
+    [
+        ({"pods": "4"}, {}, ""),
+        ({"pods": "4"}, {"pods": "1"}, "quota team, pods: needs 4, 3 of 4 left"),
+        ({"count/pods": "3"}, {}, "count/pods: needs 4"),
+        ({"cpu": "8"}, {"cpu": "0"}, ""),
+        ({"requests.cpu": "10"}, {"requests.cpu": "2500m"}, "requests.cpu: needs 8, 7500m of 10 left"),
+        ({"limits.memory": "10Gi"}, {}, "limits.memory: needs 16Gi, 10Gi of 10Gi left"),
+        (
+            {"requests.nvidia.com/gpu": "16"},
+            {"requests.nvidia.com/gpu": "20"},
+            "requests.nvidia.com/gpu: needs 32, 0 of 16 left",
+        ),
+        ({"services": "0", "requests.storage": "0"}, {}, ""),
+        ({"cpu": "nonsense"}, {}, ""),
+    ],
+)
+def test_four_members(hard: dict[str, str], used: dict[str, str], said: str) -> None:
+    """Amounts are summed up over the gang, on top of what is used; what does not concern Pods does not matter."""
+    found = quota_shortage([quota(hard, used)], TEMPLATE, 4)
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+def test_a_quota_with_scopes_is_left_to_the_api_server() -> None:
+    assert not quota_shortage([quota({"pods": "0"}, scopes=["BestEffort"])], TEMPLATE, 1)
+
+
+def test_a_quota_that_nobody_counted_yet_counts_from_zero() -> None:
+    assert quota_shortage([{"metadata": {"name": "new"}, "spec": {"hard": {"pods": "1"}}}], TEMPLATE, 2)
+
+
+def test_every_shortage_is_named() -> None:
+    found = quota_shortage([quota({"pods": "1", "cpu": "1"}), quota({"pods": "2"})], TEMPLATE, 4)
+    assert found.count("quota team") == 3

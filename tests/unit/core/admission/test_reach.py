@@ -1,0 +1,341 @@
+"""Who may reach a run and where it may go: what is refused, and whom the NetworkPolicy lets through."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.helpers.deciding import codes, decided, refused
+
+from kajitori.core.admission.reach import Reach, network_rules
+from kajitori.core.pods import manifests
+from kajitori.core.policy.file import Policy, on_own_cluster, parse_policy
+from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.traffic.address_classes import Address
+from kajitori.core.words import names
+from kajitori.errors import InvalidInput
+
+Rules = dict[str, Any]
+CLASSES = {"classes": {"internal": ["10.0.0.0/8", "fd00::/8"], "storage": ["10.9.0.0/16"], "tape": ["10.9.8.0/24"]}}
+STEP = {"image": "kajitori:1", "server": "http://kajitori.ops.svc.cluster.local:8600"}
+MEMBERS = {"podSelector": {"matchLabels": {names.LABEL_RUN_UID: "uid-1"}}}
+DNS = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+    "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+}
+
+
+def rules_of(network: Rules | None, **more: Any) -> Rules:
+    """The spec of a run's NetworkPolicy."""
+    policy = more.pop("policy", {})
+    decision = decided({"network": network, **more} if network is not None else more, {"traffic": CLASSES, **policy})
+    assert decision.network is not None
+    made = manifests.network_policy(run_name="bert", namespace="vision", run_uid="uid-1", rules=decision.network)
+    spec: Rules = made["spec"]
+    return spec
+
+
+def blocks(rules: list[Rules], peers: str) -> list[Rules]:
+    return [peer["ipBlock"] for rule in rules for peer in rule[peers] if "ipBlock" in peer and "ports" not in rule]
+
+
+def lets(rules: list[Rules], address: str, peers: str = "to") -> bool:
+    """Whether the ranges of some rules let an address through."""
+    one = ip_address(address)
+
+    def holds(cidr: str) -> bool:
+        network = ip_network(cidr)
+        return one.version == network.version and one in network
+
+    return any(holds(block["cidr"]) and not any(map(holds, block.get("except", ()))) for block in blocks(rules, peers))
+
+
+def test_without_a_word_nothing_is_restricted() -> None:
+    """Neither policy nor run says anything: no NetworkPolicy. The same where a run asks for everything."""
+    assert decided().network is None
+    open_to_all = {"defaults": {"network": {"from": ["namespace"], "to": []}}}
+    assert decided({"network": {"from": ["all"], "to": ["all"]}}, open_to_all).network is None
+
+
+def test_members_always_reach_each_other() -> None:
+    """Even where nobody else may reach them, and they may go nowhere."""
+    spec = rules_of({"from": [], "to": []})
+    assert spec["podSelector"] == MEMBERS["podSelector"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["ingress"] == [{"from": [MEMBERS]}]
+    assert spec["egress"][0] == {"to": [MEMBERS]}
+    assert not blocks(spec["egress"], "to")
+
+
+def test_only_what_is_said_is_restricted() -> None:
+    """A run that says where it may go is reached as before."""
+    spec = rules_of({"to": ["storage"]})
+    assert spec["policyTypes"] == ["Egress"]
+    assert "ingress" not in spec
+    spec = rules_of({"from": ["namespace"]})
+    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["ingress"] == [{"from": [MEMBERS]}, {"from": [{"podSelector": {}}]}]
+
+
+@pytest.mark.parametrize(
+    ("places", "inside", "outside"),
+    [
+        (["internet"], ["8.8.8.8", "2001:db8::1"], ["10.1.0.1", "10.9.0.1", "fd00::1"]),
+        (["internal"], ["10.1.0.1", "fd00::1"], ["10.9.0.1", "10.9.8.1", "8.8.8.8", "2001:db8::1"]),
+        (["storage"], ["10.9.0.1"], ["10.1.0.1", "10.9.8.1", "8.8.8.8"]),
+        (["internal", "tape"], ["10.1.0.1", "10.9.8.1"], ["10.9.0.1"]),
+        (["10.9.0.0/16", "2001:db8::/32"], ["10.9.8.1", "2001:db8::1"], ["10.1.0.1", "2001:db9::1"]),
+    ],
+)
+def test_classes_as_ranges(places: list[str], inside: list[str], outside: list[str]) -> None:
+    """A class is its ranges, IPv4 and IPv6, without those of other classes inside them; the same for who may come."""
+    spec = rules_of({"to": places, "from": places})
+    for rules, peers in ((spec["egress"], "to"), (spec["ingress"], "from")):
+        assert all(lets(rules, each, peers) for each in inside)
+        assert not any(lets(rules, each, peers) for each in outside)
+
+
+NETWORKS = st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 32)).map(
+    lambda pair: str(ip_network((pair[0], pair[1]), strict=False))
+)
+NEAR = st.tuples(st.integers(0, 15), st.integers(1, 4)).map(
+    lambda pair: str(ip_network((pair[0] << 28, pair[1]), strict=False))
+)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[dict[str, list[str]], list[str]]:
+    """Classes whose ranges lie in each other, and some of them, with ranges that are named besides."""
+    ranges = draw(st.lists(NEAR | NETWORKS, min_size=1, max_size=10, unique=True))
+    classes: dict[str, list[str]] = {}
+    for each in ranges:
+        classes.setdefault(draw(st.sampled_from(["a", "b", "c"])), []).append(each)
+    named = st.lists(st.sampled_from(ranges) | NEAR, unique=True, max_size=2)
+    return classes, draw(st.lists(st.sampled_from([*classes, "internet"]), unique=True, max_size=4)) + draw(named)
+
+
+def in_one_set(rule: Rules, address: Address) -> bool:
+    """Whether a rule lets an address through where all its ranges are in one set, in which none may lie in another, and
+    all exceptions in a second one."""
+    blocks = [peer["ipBlock"] for peer in rule["to"]]
+    ranges = [ip_network(block["cidr"]) for block in blocks]
+    assert not any(one.overlaps(other) for one, other in combinations(ranges, 2) if one.version == other.version)
+    holes = [ip_network(each) for block in blocks for each in block.get("except", ())]
+    return any(address in each for each in ranges) and not any(address in each for each in holes)
+
+
+INSIDE = {"a": ["10.0.0.0/8"], "b": ["10.9.0.0/16"]}
+
+
+@given(worlds(), st.integers(0, 2**32 - 1))
+@example((INSIDE, ["a", "10.9.0.0/16"]), 0)
+@example((INSIDE, ["a", "10.8.0.0/15"]), 0)
+@example((INSIDE, ["a", "b", "internet"]), 0)
+def test_an_address_passes_just_where_its_class_may(world: tuple[dict[str, list[str]], list[str]], number: int) -> None:
+    """However ranges lie in each other; no exception is the range that it is in, which Kubernetes refuses. It is the
+    same on network plugins that keep the ranges of a rule in sets, as kube-router does."""
+    classes, places = world
+    traffic = TrafficPolicy(classes=classes)
+    of_class = traffic.address_classes
+    rules = network_rules(Reach(targets=tuple(places)), Policy(traffic=traffic), first_step=False)
+    assert rules is not None
+    of_ranges = [rule for rule in rules["egress"] if "ports" not in rule and "ipBlock" in rule["to"][0]]
+    written = [
+        (ip_network(block["cidr"]), [*map(ip_network, block.get("except", ()))]) for block in blocks(of_ranges, "to")
+    ]
+    assert all(hole != outer and hole.subnet_of(outer) for outer, holes in written for hole in holes)  # type: ignore[arg-type]
+    named = [ip_network(place) for place in places if "/" in place]
+    ranges = [ip_network(each) for of_one in classes.values() for each in of_one]
+    for address in (ip_address(number), *(each[0] for each in ranges), *(each[-1] for each in ranges)):
+        passes = any(address in outer and not any(address in hole for hole in holes) for outer, holes in written)
+        assert passes == (of_class.at(address) in places or any(address in each for each in named))
+        assert passes == any(in_one_set(rule, address) for rule in of_ranges)
+
+
+def test_pods_of_this_cluster_are_named_as_pods() -> None:
+    """Some network plugins don't take Pods for addresses: the class that they are in stands for all of them, too."""
+    every_pod: Rules = {"namespaceSelector": {}}
+    assert every_pod in rules_of({"to": ["internal"]})["egress"][1]["to"]
+    assert every_pod not in rules_of({"to": ["storage"]})["egress"][1]["to"]
+    assert every_pod in rules_of({"to": ["storage"]}, policy={"network": {"pods": "storage"}})["egress"][1]["to"]
+
+
+@pytest.mark.parametrize("url", [STEP["server"], "http://kajitori.ops.svc:8600"])
+def test_names_and_the_first_step_stay_in_reach(url: str) -> None:
+    """Resolvers, by their Pods and on the node; the Web API where members begin by asking it, and only there."""
+    server = {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}}]}
+    gang = rules_of({"to": []}, replicas=2, policy={"start": {**STEP, "server": url}})["egress"]
+    assert {"to": [DNS]} in gang
+    assert server in gang
+    alone = rules_of({"to": []}, policy={"start": STEP})["egress"]
+    assert {"to": [DNS]} in alone
+    assert server not in alone
+
+
+@pytest.mark.parametrize(
+    ("url", "cidr", "port"),
+    [
+        ("http://10.0.0.5:8600", "10.0.0.5/32", 8600),
+        ("https://[2001:db8::5]", "2001:db8::5/128", 443),
+        ("http://10.0.0.5", "10.0.0.5/32", 80),
+    ],
+)
+def test_a_server_by_its_address(url: str, cidr: str, port: int) -> None:
+    """It is let through at its port alone."""
+    egress = rules_of({"to": []}, replicas=2, policy={"start": {**STEP, "server": url}})["egress"]
+    assert {"to": [{"ipBlock": {"cidr": cidr}}], "ports": [{"port": port, "protocol": "TCP"}]} in egress
+
+
+def test_a_server_whose_addresses_nobody_knows() -> None:
+    """Members would wait for it in vain: refused, unless policy names what is always in reach."""
+    policy = {"start": {**STEP, "server": "https://kaji.example.com"}}
+    fault = refused({"network": {"to": []}, "replicas": 2}, policy)["spec.network.to"]
+    assert fault.code == "ServerOutOfReach"
+    assert "network.always.to" in fault.hint
+    assert decided({"network": {"from": []}, "replicas": 2}, policy).network is not None
+    known = {**policy, "network": {"always": {"to": ["10.0.0.5/32"]}}}
+    assert decided({"network": {"to": []}, "replicas": 2}, known).network is not None
+
+
+def test_what_is_always_allowed() -> None:
+    """Policy's own places stand beside the run's; `all` opens a direction whatever runs say."""
+    always = {"from": ["10.0.0.7/32"], "to": ["storage"]}
+    spec = rules_of({"from": [], "to": []}, policy={"network": {"always": always}})
+    assert lets(spec["ingress"], "10.0.0.7", "from")
+    assert lets(spec["egress"], "10.9.0.1")
+    spec = rules_of({"from": [], "to": []}, policy={"network": {"always": {"from": ["all"]}}})
+    assert spec["policyTypes"] == ["Egress"]
+
+
+def test_every_wrong_place_is_named() -> None:
+    """Unknown classes with the known ones, what is beside `all`, and what is above a ceiling."""
+    policy = {
+        "traffic": CLASSES,
+        "ceilings": {"run": {"network": {"from": ["namespace"], "to": ["internal", "10.9.0.0/20"]}}},
+    }
+    asked = {
+        "from": ["namespace", "storrage"],
+        "to": [
+            "internal",
+            "all",
+            "internet",
+            "10.9.4.0/24",
+            "10.9.128.0/24",
+            "10.1.0.0/16",
+            "namespace",
+            "none",
+            "10.0.0.1/8",
+        ],
+    }
+    faults = refused({"network": asked}, policy)
+    assert set(faults) == {"spec.network.from[1]", *(f"spec.network.to[{index}]" for index in (1, 2, 4, 7, 8))}
+    unknown = faults["spec.network.from[1]"]
+    assert unknown.code == "UnknownPlace"
+    assert "did you mean storage? known: internal, storage, tape, internet, namespace, all" in unknown.hint
+    assert faults["spec.network.to[8]"].hint == "write 10.0.0.0/8"
+    assert "[]" in faults["spec.network.to[7]"].hint
+    assert faults["spec.network.to[2]"].code == "AboveCeiling"
+    assert faults["spec.network.to[2]"].hint == "allowed: internal, 10.9.0.0/20"
+
+
+def test_a_ceiling_of_all_other_addresses() -> None:
+    """Ranges are held against it by what lies inside them."""
+    policy = {"traffic": CLASSES, "ceilings": {"run": {"network": {"to": ["internet", "storage"]}}}}
+    fine = ["8.8.8.0/24", "10.9.4.0/24", "2001:db8::/32"]
+    assert decided({"network": {"to": fine}}, policy).network is not None
+    asked = {"to": ["8.0.0.0/5", "10.9.8.0/24", "fd00::/16", "all"]}
+    faults = refused({"network": asked}, policy)
+    assert {field: fault.code for field, fault in faults.items() if fault.code == "AboveCeiling"} == {
+        f"spec.network.to[{index}]": "AboveCeiling" for index in range(3)
+    }
+    whole = {"traffic": CLASSES, "ceilings": {"run": {"network": {"to": ["internet", "storage", "internal", "tape"]}}}}
+    assert decided({"network": {"to": ["all"]}}, whole).network is None
+
+
+def test_defaults_and_ceilings_count_for_who_says_nothing() -> None:
+    """A default where there is one, else the ceiling; and it is told."""
+    ceiling = {"traffic": CLASSES, "ceilings": {"run": {"network": {"to": ["internal", "storage"]}}}}
+    decision = decided({}, ceiling)
+    assert "NetworkDefaulted" in codes(decision)
+    assert decision.template["metadata"]["annotations"][names.ANNOTATION_NETWORK] == "goes to internal and storage only"
+    both = {**ceiling, "defaults": {"network": {"to": ["storage"]}}}
+    message = next(each.message for each in decided({}, both).findings if each.code == "NetworkDefaulted")
+    assert message == "goes to storage only"
+    told = next(
+        each for each in decided({"network": {"from": [], "to": ["internal"]}}, both).findings if "Network" in each.code
+    )
+    assert (told.code, told.message) == ("NetworkRestricted", "reached by no others, goes to internal only")
+
+
+def test_the_node_s_own_network_cannot_be_restricted() -> None:
+    """Refused where the run or a ceiling wants that; with a default alone the run is told."""
+    allowed = {"security": {"allowHostNetwork": True}}
+    assert refused({"network": {"to": []}, "hostNetwork": True}, allowed)["spec.hostNetwork"].code == "HostNetwork"
+    ceiling = {**allowed, "ceilings": {"run": {"network": {"to": ["internal"]}}}}
+    assert refused({"hostNetwork": True}, ceiling)["spec.hostNetwork"].code == "HostNetwork"
+    default = decided({"hostNetwork": True}, {**allowed, "defaults": {"network": {"to": ["internal"]}}})
+    assert default.network is None
+    assert "NetworkOfTheNode" in codes(default)
+
+
+def test_where_nobody_enforces_it_is_told() -> None:
+    """As on the cluster of `kaji up`; without restrictions there is nothing to tell."""
+    policy = on_own_cluster(parse_policy({}), "kajitori:1", "http://127.0.0.1:1")
+    assert "NetworkNotEnforced" in codes(decided({"network": {"to": ["internal"]}}, policy))
+    assert "NetworkNotEnforced" not in codes(decided({}, policy))
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"defaults": {"network": {"to": ["intrenet"]}}}, "defaults.network.to: there is no class 'intrenet'"),
+        ({"network": {"always": {"from": ["nobody"]}}}, "network.always.from: there is no class 'nobody'"),
+        ({"network": {"pods": "pods"}}, "network.pods: there is no class 'pods'"),
+        (
+            {"defaults": {"network": {"to": ["internet"]}}, "ceilings": {"run": {"network": {"to": ["internal"]}}}},
+            "defaults.network.to is above ceilings.run.network.to: internet",
+        ),
+        ({"traffic": {"classes": {"namespace": ["10.0.0.0/8"]}}}, "namespace has a meaning of its own"),
+        ({"ceilings": {"run": {"network": {"to": ["10.0.0.1/8"]}}}}, "'10.0.0.1/8' does not begin where"),
+    ],
+)
+def test_faults_of_policies(policy: Rules, message: str) -> None:
+    """Words that policy itself does not know are named, with where they stand."""
+    with pytest.raises(InvalidInput) as caught:
+        parse_policy(policy)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("network", "field"),
+    [({"to": ["a"] * 65}, "spec.network.to"), ({"from": [""]}, "spec.network.from[0]"), ({"to": ["a" * 65]}, "[0]")],
+)
+def test_lists_have_an_end(network: Rules, field: str) -> None:
+    """A run stays small, and a place is a word."""
+    with pytest.raises(InvalidInput) as caught:
+        decided({"network": network})
+    assert caught.value.faults[0].field.endswith(field)
+
+
+def test_resolvers_are_not_every_pod() -> None:
+    """No labels would mean all of a namespace; as many places as there may be, and one label, are enough."""
+    with pytest.raises(InvalidInput, match=r"network\.dns\.labels"):
+        parse_policy({"network": {"dns": {"labels": {}}}})
+    assert (
+        parse_policy({"network": {"dns": {"namespace": "dns", "labels": {"app": "dns"}}}}).network.dns.namespace
+        == "dns"
+    )
+    assert decided({"network": {"to": [f"10.0.{n}.0/24" for n in range(64)]}}).network is not None
+
+
+@pytest.mark.parametrize("network", [{"from": [], "to": []}, {"to": []}, {"from": []}])
+def test_isolation_that_nothing_enforces_is_refused(network: Rules) -> None:
+    """A program that was to be cut off would reach everything; other restrictions get a note."""
+    not_enforced = {"network": {"enforced": False}, "traffic": CLASSES}
+    assert {fault.code for fault in refused({"network": network}, not_enforced).values()} == {"NotEnforced"}
+    decided({"network": network}, {"traffic": CLASSES})
+    decided({"network": {"to": ["internal"]}}, not_enforced)

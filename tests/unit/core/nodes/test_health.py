@@ -1,0 +1,389 @@
+"""Which nodes leave the pool, why, and which come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.nodes.health import (
+    BUSY,
+    CONDITION_GONE,
+    MEMBERS_FAIL,
+    NODE_LOST,
+    PREFLIGHT_FAILED,
+    PREFLIGHT_PASSED,
+    SILENCE,
+    BadCondition,
+    Failure,
+    Signs,
+    Trial,
+    TrialState,
+    Verdict,
+    allowed_out,
+    examine,
+)
+from kajitori.core.nodes.trail import KEPT, Entry, What, added, entry, read_trail, write_trail
+from kajitori.core.policy.nodes import NodeHealth, Preflight
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(hours=12)
+HEALTH = NodeHealth()
+PREFLIGHT = Preflight.model_validate({"image": "preflight:1"})
+DEADLOCK = BadCondition("KernelDeadlock", NOW - timedelta(minutes=2), "task blocked for more than 120 s")
+
+
+def look(
+    *nodes: Signs,
+    failures: Mapping[str, Sequence[Failure]] | None = None,
+    health: NodeHealth = HEALTH,
+    preflight: Preflight = PREFLIGHT,
+    now: datetime = NOW,
+) -> Verdict:
+    return examine(nodes, failures or {}, health, preflight, now)
+
+
+def only(verdict: Verdict) -> tuple[What, str, str | None]:
+    """The one change that there is: what, why, and the taint afterwards."""
+    (change,) = verdict.changes
+    return change.entry.what, change.entry.reason, change.unhealthy
+
+
+def failed(run: str, owner: str = "ada", at: datetime = LONG_AGO) -> Failure:
+    return Failure(f"team/{run}", owner, at, f"run team/{run}: member 0 failed")
+
+
+def trial(state: TrialState, *evidence: str) -> Trial:
+    return Trial("test-n1", state, evidence)
+
+
+def rules(**fields: Any) -> NodeHealth:
+    return NodeHealth.model_validate(fields)
+
+
+# ---------------------------------------------------------------------------------------------- conditions
+
+
+def test_a_node_leaves_for_a_condition_that_lasts() -> None:
+    verdict = look(Signs("n1", bad=(DEADLOCK,)))
+    assert only(verdict) == (What.OUT, "KernelDeadlock", "KernelDeadlock")
+    assert verdict.changes[0].entry.evidence == ("since 2026-11-21T11:58:00Z: task blocked for more than 120 s",)
+
+
+def test_not_for_one_that_began_a_moment_ago() -> None:
+    verdict = look(Signs("n1", bad=(replace(DEADLOCK, since=NOW - timedelta(seconds=20)),)))
+    assert (verdict.changes, verdict.next_at) == ([], NOW + timedelta(seconds=40))
+
+
+def test_it_comes_back_when_the_condition_has_been_gone_for_a_while() -> None:
+    out = entry(LONG_AGO, What.OUT, "KernelDeadlock")
+    gone = Signs("n1", unhealthy="KernelDeadlock", trail=(out,), cleared_at=NOW - timedelta(minutes=9))
+    verdict = look(gone)
+    assert (verdict.changes, verdict.next_at) == ([], NOW + timedelta(minutes=1))
+    later = look(gone, now=NOW + timedelta(minutes=1))
+    assert only(later) == (What.BACK, CONDITION_GONE, None)
+    assert later.next_at is None
+    assert not look(replace(gone, bad=(DEADLOCK,)), now=NOW + timedelta(hours=1)).changes
+
+
+def test_where_there_is_a_test_it_is_passed_first() -> None:
+    out = entry(LONG_AGO, What.OUT, "KernelDeadlock")
+    gone = Signs("n1", unhealthy="KernelDeadlock", trail=(out,), cleared_at=LONG_AGO, testable=True)
+    verdict = look(gone)
+    assert (verdict.changes, verdict.tests) == ([], ["n1"])
+    assert only(look(replace(gone, test=trial(TrialState.PASSED)))) == (What.BACK, PREFLIGHT_PASSED, None)
+
+
+def test_who_let_it_come_back_knew_of_its_condition() -> None:
+    back = entry(NOW - timedelta(minutes=1), What.BACK, by="ada")
+    assert not look(Signs("n1", bad=(DEADLOCK,), trail=(back,))).changes
+    anew = replace(DEADLOCK, since=NOW - timedelta(seconds=30))
+    assert look(Signs("n1", bad=(anew,), trail=(back,)), now=NOW + timedelta(minutes=1)).changes
+
+
+def test_what_somebody_tainted_by_hand_is_left_alone() -> None:
+    by_hand = Signs("n1", unhealthy="smoke", testable=True)
+    verdict = look(by_hand)
+    assert (verdict.changes, verdict.tests) == ([], [])
+    passed = look(replace(by_hand, test=trial(TrialState.PASSED)))
+    assert only(passed) == (What.PASSED, "", "smoke")
+
+
+# ---------------------------------------------------------------------------------------------- members
+
+
+@pytest.mark.parametrize(
+    ("failures", "leaves"),
+    [
+        ([failed("a"), failed("b", "ben")], True),
+        ([failed("a"), failed("a")], False),
+        ([failed("a"), failed("b")], False),
+        ([failed("a"), failed("b"), failed("c")], True),
+        ([failed("a"), failed("b", "ben", NOW - timedelta(hours=30))], False),
+        ([failed("a"), failed("b", "")], False),
+        ([failed("a", ""), failed("b", "")], False),
+        ([failed("a"), failed("b", ""), failed("c", "")], True),
+    ],
+    ids=[
+        "two of two people",
+        "one run twice",
+        "two of one person",
+        "three of one person",
+        "one of long ago",
+        "one of a person, one of nobody",
+        "two of nobody",
+        "one of a person, two of nobody",
+    ],
+)
+def test_runs_that_failed_there_and_did_well_elsewhere(failures: list[Failure], leaves: bool) -> None:
+    verdict = look(Signs("n1"), Signs("n2"), failures={"n1": failures})
+    assert [change.entry.reason for change in verdict.changes] == [MEMBERS_FAIL] * leaves
+    if leaves:
+        assert verdict.changes[0].entry.evidence[0] == "run team/a: member 0 failed"
+
+
+def test_what_was_before_its_return_counts_no_more() -> None:
+    signs = Signs("n1", trail=(entry(NOW - timedelta(hours=1), What.BACK, by="ada"),))
+    assert not look(signs, failures={"n1": [failed("a"), failed("b", "ben")]}).changes
+    new = [failed("a", at=NOW), failed("b", "ben", NOW)]
+    assert only(look(signs, failures={"n1": new})) == (What.OUT, MEMBERS_FAIL, MEMBERS_FAIL)
+
+
+def test_a_loss_is_written_down_once() -> None:
+    signs = Signs("n1", usable=False, silent_since=NOW, holders=("team/bert",))
+    verdict = look(signs)
+    assert (verdict.changes, verdict.next_at) == ([], NOW + SILENCE)
+    (change,) = look(signs, now=NOW + SILENCE).changes
+    assert (change.entry.what, change.entry.at, change.unhealthy) == (What.LOST, "2026-11-21T12:00:00Z", None)
+    assert not look(replace(signs, trail=(change.entry,)), now=NOW + SILENCE).changes
+    assert not look(replace(signs, holders=()), now=NOW + SILENCE).changes, "nobody was there"
+
+
+def test_when_many_fall_silent_at_once_none_of_them_is_to_blame() -> None:
+    rack = [Signs(f"n{i}", silent_since=LONG_AGO, holders=("team/bert",)) for i in range(3)]
+    assert not look(*rack, *(Signs(f"m{i}") for i in range(17))).changes
+
+
+def test_a_node_that_loses_members_again_and_again() -> None:
+    trail = tuple(entry(NOW - timedelta(hours=hours), What.LOST, evidence=["team/bert"]) for hours in (9, 5, 1))
+    assert only(look(Signs("n1", trail=trail))) == (What.OUT, NODE_LOST, NODE_LOST)
+    assert not look(Signs("n1", trail=trail[:2])).changes
+    back = entry(NOW - timedelta(hours=2), What.BACK, by="ada")
+    assert not look(Signs("n1", trail=(*trail[:2], back, trail[2]))).changes
+
+
+# ---------------------------------------------------------------------------------------------- tests
+
+
+def test_a_new_node_is_tested_before_it_takes_work() -> None:
+    new = Signs("n1", awaits_test=True, testable=True)
+    assert look(new).tests == ["n1"]
+    assert not look(replace(new, usable=False)).tests
+    assert not look(replace(new, test=trial(TrialState.GOES_ON))).tests
+    (passed,) = look(replace(new, test=trial(TrialState.PASSED))).changes
+    assert (passed.entry.what, passed.awaits_test, passed.unhealthy) == (What.PASSED, False, None)
+    (out,) = look(replace(new, test=trial(TrialState.FAILED, "exit code 1", "7 GPUs of 8"))).changes
+    assert (out.entry.what, out.awaits_test, out.unhealthy) == (What.OUT, False, PREFLIGHT_FAILED)
+    assert (out.entry.evidence, out.entry.run) == (("exit code 1", "7 GPUs of 8"), "test-n1")
+
+
+def test_a_result_is_taken_once() -> None:
+    out = entry(NOW, What.OUT, PREFLIGHT_FAILED, run="test-n1")
+    signs = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=(out,), test=trial(TrialState.FAILED))
+    verdict = look(signs)
+    assert (verdict.changes, verdict.tests, verdict.next_at) == ([], [], NOW + timedelta(hours=1))
+
+
+def test_a_test_that_cannot_run_is_tried_again_with_growing_pauses() -> None:
+    new = Signs("n1", awaits_test=True, testable=True)
+    (change,) = look(replace(new, test=trial(TrialState.IMPOSSIBLE, "no such image"))).changes
+    assert (change.entry.what, change.awaits_test, change.unhealthy) == (What.UNTESTED, True, None)
+    trail: tuple[Entry, ...] = ()
+    pauses = []
+    for number in range(8):
+        trail = added(trail, entry(NOW, What.UNTESTED, evidence=["no such image"], run=f"test-{number}"))
+        verdict = look(replace(new, trail=trail))
+        assert not verdict.tests
+        assert verdict.next_at is not None
+        pauses.append(int((verdict.next_at - NOW).total_seconds()))
+        assert look(replace(new, trail=trail), now=verdict.next_at).tests == ["n1"]
+    assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert len(trail) == 1
+
+
+def test_a_node_that_failed_is_tested_again_and_comes_back() -> None:
+    trail = (entry(NOW, What.OUT, PREFLIGHT_FAILED, run="test-1"),)
+    out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail)
+    assert look(out).next_at == NOW + timedelta(hours=1)
+    assert look(out, now=NOW + timedelta(hours=1)).tests == ["n1"]
+    again = replace(out, trail=added(trail, entry(NOW, What.FAILED, run="test-2")))
+    assert look(again).next_at == NOW + timedelta(hours=2)
+    assert not look(replace(out, testable=False), now=NOW + timedelta(days=9)).changes, "by hand only"
+
+
+def test_a_node_that_fails_again_stays_out() -> None:
+    """It is told how the latest test ended, and why it left stays what it was; by whoever asked for the test, too."""
+    trail = (entry(LONG_AGO, What.OUT, PREFLIGHT_FAILED, run="test-1"),)
+    out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail, wanted_by="ada")
+    (again,) = look(replace(out, test=trial(TrialState.FAILED, "exit code 1"))).changes
+    assert (again.entry.what, again.unhealthy, again.answered) == (What.FAILED, PREFLIGHT_FAILED, True)
+    assert (again.entry.evidence, again.entry.by, again.entry.run) == (("exit code 1",), "ada", "test-n1")
+
+
+def test_who_is_well_is_tested_for_nobody() -> None:
+    """A node of the pool takes work; it is no test's business unless somebody asks."""
+    verdict = look(Signs("n1", testable=True), Signs("n2", testable=True, trail=(entry(LONG_AGO, What.PASSED),)))
+    assert (verdict.tests, verdict.changes, verdict.next_at) == ([], [], None)
+
+
+def test_who_says_that_it_is_broken_is_not_tested() -> None:
+    """Whatever it left for: the test would find what its kubelet tells already. Whoever asks has his test."""
+    trail = (entry(LONG_AGO, What.OUT, PREFLIGHT_FAILED, run="test-1"),)
+    out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail)
+    assert look(out).tests == ["n1"]
+    assert look(replace(out, bad=(DEADLOCK,))).tests == []
+    assert look(replace(out, bad=(DEADLOCK,), wanted_by="ada")).tests == ["n1"]
+    passed = look(replace(out, bad=(DEADLOCK,), test=trial(TrialState.PASSED)))
+    assert only(passed) == (What.PASSED, "", PREFLIGHT_FAILED)
+
+
+def test_runs_that_are_still_there_may_end_first() -> None:
+    """Its test would want the whole node, and be of high priority."""
+    new = Signs("n1", awaits_test=True, testable=True, busy=True)
+    verdict = look(new)
+    assert (verdict.tests, verdict.next_at) == ([], NOW + BUSY)
+    assert look(replace(new, wanted_by="ada")).tests == ["n1"]
+
+
+def test_whoever_asks_is_answered() -> None:
+    asked = Signs("n1", wanted_by="ada", testable=True)
+    assert look(asked).tests == ["n1"]
+    (passed,) = look(replace(asked, test=trial(TrialState.PASSED))).changes
+    assert (passed.entry.by, passed.answered) == ("ada", True)
+    (no_test,) = look(replace(asked, testable=False)).changes
+    assert (no_test.entry.what, no_test.answered) == (What.UNTESTED, True)
+
+
+def test_so_many_at_a_time() -> None:
+    """Those that somebody asked for come first."""
+    few = Preflight.model_validate({"image": "preflight:1", "atOnce": 3})
+    new = [Signs(f"n{i}", awaits_test=True, testable=True) for i in range(1, 12)]
+    running = Signs("m1", awaits_test=True, testable=True, test=trial(TrialState.GOES_ON))
+    asked = Signs("z1", testable=True, wanted_by="ada")
+    assert look(running, *new, asked, preflight=few).tests == ["z1", "n1"]
+    leaves = replace(running, bad=(DEADLOCK,))
+    assert look(leaves, *new, asked, preflight=few).tests == ["z1", "n1"], "its test still goes on"
+
+
+# ---------------------------------------------------------------------------------------------- the bound
+
+
+def test_a_bad_image_does_not_empty_the_cluster() -> None:
+    """Beyond the share it is only said; who was not in the pool yet does not get into it either."""
+    nodes = [Signs(f"n{i}", testable=True, test=Trial(f"test-{i}", TrialState.FAILED)) for i in range(40)]
+    verdict = look(*nodes)
+    assert [change.unhealthy for change in verdict.changes].count(PREFLIGHT_FAILED) == 4
+    assert len(verdict.warnings) == 36
+    assert all(change.answered for change in verdict.changes)
+    new = look(*(replace(each, awaits_test=True) for each in nodes))
+    assert sum(change.awaits_test for change in new.changes) == 36
+
+
+@pytest.mark.parametrize(
+    ("nodes", "percent", "allowed"), [(0, 10, 0), (1, 10, 1), (8, 10, 1), (200, 10, 20), (9, 0, 0)]
+)
+def test_at_least_one_may_leave(nodes: int, percent: int, allowed: int) -> None:
+    assert allowed_out(nodes, rules(atMostPercent=percent)) == allowed
+
+
+_SIGNS = st.builds(
+    Signs,
+    node=st.just(""),
+    usable=st.booleans(),
+    silent_since=st.sampled_from([None, LONG_AGO]),
+    holders=st.sampled_from([(), ("team/bert",)]),
+    bad=st.sampled_from([(), (DEADLOCK,)]),
+    cleared_at=st.sampled_from([None, LONG_AGO]),
+    unhealthy=st.sampled_from([None, None, None, "KernelDeadlock", PREFLIGHT_FAILED]),
+    awaits_test=st.booleans(),
+    wanted_by=st.sampled_from(["", "ada"]),
+    testable=st.booleans(),
+    trail=st.sampled_from(
+        [
+            (),
+            (entry(LONG_AGO, What.OUT, "KernelDeadlock"),),
+            (entry(LONG_AGO, What.OUT, PREFLIGHT_FAILED, run="test-0"),),
+            (entry(LONG_AGO, What.BACK, by="ada"),),
+            tuple(entry(NOW - timedelta(hours=hours), What.LOST) for hours in (9, 5, 1)),
+        ]
+    ),
+    test=st.sampled_from([None, *(trial(state) for state in TrialState)]),
+)
+
+
+@given(st.lists(_SIGNS, max_size=16), st.integers(0, 100), st.integers(0, 3), st.integers(1, 5))
+def test_never_more_than_the_share(drawn: list[Signs], percent: int, failing: int, at_once: int) -> None:
+    """Whatever is wrong with how many nodes: no more are out afterwards than may be, or than were out before."""
+    nodes = [replace(signs, node=f"n{number}") for number, signs in enumerate(drawn)]
+    failures = {signs.node: [failed("a"), failed("b", "ben")] for signs in nodes[:failing]}
+    health = rules(atMostPercent=percent)
+    preflight = Preflight.model_validate({"image": "preflight:1", "atOnce": at_once})
+    verdict = examine(nodes, failures, health, preflight, NOW)
+    after = {signs.node: signs.unhealthy for signs in nodes}
+    assert len({change.node for change in verdict.changes}) == len(verdict.changes), "one change of a node at a time"
+    for change in verdict.changes:
+        after[change.node] = change.unhealthy
+    out_before = sum(signs.unhealthy is not None for signs in nodes)
+    out = sum(unhealthy is not None for unhealthy in after.values())
+    assert out <= max(out_before, allowed_out(len(nodes), health))
+    going_on = sum(signs.test is not None and signs.test.state is TrialState.GOES_ON for signs in nodes)
+    assert len(verdict.tests) <= max(0, at_once - going_on)
+    assert all(signs.usable and signs.testable for signs in nodes if signs.node in verdict.tests)
+    assert verdict.next_at is None or verdict.next_at > NOW
+
+
+@given(st.lists(_SIGNS, min_size=1, max_size=8))
+def test_it_comes_to_rest(drawn: list[Signs]) -> None:
+    """What was done once is not done again: with its changes in place, and no time gone by, nothing is left to do."""
+    nodes = [replace(signs, node=f"n{number}") for number, signs in enumerate(drawn)]
+    for _ in range(len(nodes) + 3):
+        verdict = look(*nodes)
+        if not verdict.changes:
+            break
+        changes = {change.node: change for change in verdict.changes}
+        nodes = [
+            replace(
+                signs,
+                unhealthy=change.unhealthy,
+                awaits_test=change.awaits_test,
+                wanted_by="" if change.answered else signs.wanted_by,
+                trail=added(signs.trail, change.entry),
+            )
+            if (change := changes.get(signs.node))
+            else signs
+            for signs in nodes
+        ]
+    assert not look(*nodes).changes
+
+
+# ---------------------------------------------------------------------------------------------- the trail
+
+
+def test_a_trail_is_short_and_can_be_read_again() -> None:
+    trail: tuple[Entry, ...] = ()
+    for number in range(40):
+        said = entry(NOW + timedelta(minutes=number), What.LOST, evidence=["x" * 1000] * 50)
+        trail = added(trail, said)
+    assert len(trail) == KEPT
+    assert len(write_trail(trail)) < 24_000
+    assert read_trail(write_trail(trail)) == trail
+
+
+@pytest.mark.parametrize("damaged", ["", "no JSON", "{}", '[{"at": "yesterday", "what": "out"}]', '[{"what": "gone"}]'])
+def test_what_somebody_damaged_tells_nothing(damaged: str) -> None:
+    assert read_trail(damaged) == ()

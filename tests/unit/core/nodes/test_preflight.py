@@ -1,0 +1,140 @@
+"""The run that tests a node."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.nodes.preflight import EXPECTED_GPUS_ENV, name_of_test, policy_for_tests, run_of_test, spec_of_test
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Taint
+from kajitori.core.policy.file import Policy, parse_policy
+from kajitori.core.spec.run import name_fault, parse_spec
+from kajitori.core.words import names
+from kajitori.errors import InvalidInput, Refused
+
+LABELS = {"kubernetes.io/hostname": "host-7"}
+NODE = NodeFacts(
+    "gpu-7.example", 64_000, 2**39, 8, 110, gpu_type="h100", labels=LABELS, taints=(Taint("team", "vision"),)
+)
+SCRATCH = {"hostPath": "/scratch", "path": "/scratch"}
+STRICT = {
+    "images": {"allow": ["registry/*"]},
+    "ceilings": {"member": {"gpu": 1, "memory": "2Gi"}, "run": {"timeLimit": "1m"}},
+    "inject": {"nodeSelector": {"pool": "runs"}},
+    "security": {"refuseTolerations": ["team"]},
+}
+
+
+def policy(**preflight: Any) -> Policy:
+    return parse_policy({**STRICT, "preflight": {"image": "tests/preflight:1", "command": ["check"], **preflight}})
+
+
+def test_it_takes_the_whole_node_and_is_never_started_again() -> None:
+    rules = policy()
+    spec = parse_spec(spec_of_test(NODE, rules))
+    assert (spec.resources.gpus, spec.resources.whole_node, spec.restarts) == (8, True, 0)
+    assert spec.node_selector == LABELS
+    decision = decide(spec, policy_for_tests(rules), Facts(NodeTable([NODE])), run=RunIdentity("test-a", "kajitori"))
+    tolerated = {each.key for each in decision.request.tolerations}
+    assert {names.TAINT_UNHEALTHY, names.TAINT_PREFLIGHT, "team"} <= tolerated
+    assert (decision.limits.restarts, decision.limits.time_limit_seconds) == (0, 600)
+
+
+def test_its_spec_says_no_more_than_it_has_to() -> None:
+    """And asks for no more than a small node has."""
+    small = replace(NODE, cpu_millis=1500, memory_bytes=2**30, gpus=0, labels={}, taints=())
+    assert spec_of_test(small, policy(command=[], env={"A": "1"}, gpu=2, shm="2Gi", volumes=[SCRATCH])) == {
+        "image": "tests/preflight:1",
+        "env": {EXPECTED_GPUS_ENV: "2", "A": "1"},
+        "resources": {"cpu": "1500m", "memory": "1Gi", "gpu": 0, "wholeNode": True, "shm": "1Gi"},
+        "volumes": [SCRATCH],
+        "timeLimit": "10m",
+        "grace": "10s",
+        "restarts": 0,
+        "priority": "high",
+        "nodeSelector": {"kubernetes.io/hostname": "gpu-7.example"},
+    }
+    large = spec_of_test(NODE, policy(cpu="4", memory="8Gi"))
+    assert (large["resources"]["cpu"], large["resources"]["memory"], large["command"]) == ("4", "8Gi", ["check"])
+
+
+def test_policy_lets_no_other_image_do_that() -> None:
+    spec = parse_spec(spec_of_test(NODE, policy()) | {"image": "registry/bert:3"})
+    with pytest.raises(Refused, match="only some images"):
+        decide(spec, policy_for_tests(policy()), Facts(), run=RunIdentity("test-a", "kajitori"))
+    with pytest.raises(Refused, match="tests/preflight"):
+        decide(parse_spec(spec_of_test(NODE, policy())), policy(), Facts(), run=RunIdentity("a", "team"))
+
+
+def test_nobody_else_gets_onto_nodes_that_are_out() -> None:
+    """Whatever a run tolerates by itself."""
+    spec = parse_spec({"image": "bert:3", "tolerations": [{"key": names.TAINT_UNHEALTHY, "operator": "Exists"}]})
+    with pytest.raises(Refused, match=r"kajitori\.dev/unhealthy is not to be tolerated"):
+        decide(spec, parse_policy({}), Facts(), run=RunIdentity("bert", "team"))
+
+
+def test_without_a_test_nobody_may_more() -> None:
+    rules = parse_policy(STRICT)
+    assert policy_for_tests(rules) is rules
+    assert not policy_for_tests(policy()).security.allow_root
+    anybody = policy().model_copy(update={"security": rules.security.model_copy(update={"allow_root": True})})
+    assert policy_for_tests(anybody).security.allow_root
+
+
+def test_a_gpu_that_is_missing_is_for_the_test_to_find() -> None:
+    """Asked of the scheduler it could only wait for ever."""
+    spec = spec_of_test(NODE, policy(gpu=16))
+    assert spec["resources"]["gpu"] == 8
+    assert spec["env"][EXPECTED_GPUS_ENV] == "16"
+
+
+def test_what_policy_says_of_it_is_in_its_spec() -> None:
+    rules = policy(user=0, privileged=True, shm="1Gi", volumes=[SCRATCH])
+    spec = parse_spec(spec_of_test(NODE, rules))
+    assert (spec.user, spec.privileged, spec.resources.shm_bytes) == ("0", True, 2**30)
+    decision = decide(spec, policy_for_tests(rules), Facts(NodeTable([NODE])), run=RunIdentity("test-a", "kajitori"))
+    assert decision.template["spec"]["volumes"][-1]["hostPath"]["path"] == "/scratch"
+
+
+@pytest.mark.parametrize("node", ["gpu-7", "GPU_7.example.com", "9", "--", "x" * 253])
+def test_its_name_is_one_that_a_run_may_have(node: str) -> None:
+    assert name_fault(name_of_test(node, "uid", "")) is None
+    assert name_of_test(node, "uid", "[]") != name_of_test(node, "uid", "")
+    assert name_of_test(node, "uid", "") == name_of_test(node, "uid", "")
+
+
+def test_of_its_volumes_only_folders_of_the_machine_have_to_be_let_through() -> None:
+    rules = policy(volumes=[{"name": "data", "path": "/data"}, SCRATCH])
+    assert policy_for_tests(rules).mounts.host_paths == ["/scratch"]
+
+
+def test_its_name_begins_with_as_much_of_the_nodes_as_there_is_room_for() -> None:
+    for node, plain in (("GPU_7.example", "test-gpu-7-example-"), ("--", "test-"), ("x" * 253, "test-xxxx")):
+        name = name_of_test(node)
+        assert name.startswith(plain) and re.fullmatch(r"[0-9a-f]{8}", name[-8:])
+    assert len(name_of_test("--")) == len("test-") + 8
+    assert len(name_of_test("x" * 253)) == names.RUN_NAME_MAX_LENGTH
+
+
+def test_the_run_says_what_it_tests_and_for_whom() -> None:
+    made = run_of_test(NODE, policy(namespace="ops"), "test-a", "ada")
+    assert made["metadata"] == {
+        "name": "test-a",
+        "namespace": "ops",
+        "annotations": {names.ANNOTATION_TESTED_NODE: "gpu-7.example", names.ANNOTATION_TEST_WANTED: "ada"},
+    }
+    by_itself = run_of_test(NODE, policy(), "test-a", "")
+    assert by_itself["metadata"]["annotations"] == {names.ANNOTATION_TESTED_NODE: NODE.name}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"command": ["x"], "image": None}, "command without image"), ({"shm": "8Gi", "memory": "4Gi"}, "shm is taken")],
+)
+def test_what_does_not_go_together(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        policy(**wrong)

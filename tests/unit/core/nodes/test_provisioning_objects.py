@@ -1,0 +1,76 @@
+"""What a request for nodes is in Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.core.nodes.provisioning_objects import CLASS_NAME, CONSUMES, pod_template, provisioning_request, using
+from kajitori.core.nodes.request import NodeRequest, RequestState
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.policy.node_pools import NodePool
+from kajitori.core.words import names
+
+REQUEST = NodeRequest(pool="spot", nodes=3, attempt=2, number=1, state=RequestState.PROVISIONED)
+WHOSE: dict[str, str] = {"run": "bert", "namespace": "vision", "uid": "u-1"}
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"team": "vision"}, "annotations": {"note": "mine"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "bert:3",
+                "command": ["train"],
+                "env": [{"name": "TOKEN", "value": "secret"}],
+                "resources": {"limits": {"nvidia.com/gpu": "8"}},
+            }
+        ],
+        "initContainers": [{"name": "first", "image": "kaji:1", "restartPolicy": "Always", "env": []}],
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "restartPolicy": "Never",
+    },
+}
+
+
+def rules(**fields: Any) -> NodePool:
+    pool = {"nodeSelector": {"pool": "spot"}, "node": {"cpu": 8, "memory": "8Gi"}, "maxNodes": 8, **fields}
+    return parse_policy({"nodePools": {"spot": pool}}).node_pools["spot"]
+
+
+def test_an_autoscaler_is_told_what_members_ask_of_nodes_and_nothing_else() -> None:
+    """Not what they run, nor what they are told: env may hold secrets. Only nodes of the pool suit."""
+    made = pod_template(REQUEST, rules(), TEMPLATE, **WHOSE)
+    assert made["template"]["spec"] == {
+        "containers": [{"name": "main", "image": "bert:3", "resources": {"limits": {"nvidia.com/gpu": "8"}}}],
+        "initContainers": [{"name": "first", "image": "kaji:1", "restartPolicy": "Always"}],
+        "nodeSelector": {"zone": "a", "pool": "spot"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "restartPolicy": "Never",
+    }
+
+
+def test_members_that_want_whole_nodes_are_kept_apart() -> None:
+    """However small they are: an autoscaler would put several on one node."""
+    template = TEMPLATE | {"metadata": {"labels": {names.LABEL_WHOLE_NODE: "true"}}}
+    made = pod_template(REQUEST, rules(), template, **WHOSE)["template"]
+    (apart,) = made["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["labelSelector"]["matchLabels"].items() <= made["metadata"]["labels"].items()
+
+
+def test_both_objects_belong_to_the_run_and_the_attempt() -> None:
+    """Their name says which, their owner whose, so that nothing of an earlier run of that name is taken for it."""
+    template = pod_template(REQUEST, rules(), TEMPLATE, **WHOSE)
+    made = provisioning_request(REQUEST, rules(), 4, api_version="autoscaling.x-k8s.io/v1beta1", **WHOSE)
+    assert made["metadata"] == template["metadata"]
+    assert made["metadata"]["name"] == "bert-2-1" and made["metadata"]["ownerReferences"][0]["uid"] == "u-1"
+    assert made["spec"]["podSets"] == [{"count": 4, "podTemplateRef": {"name": "bert-2-1"}}]
+    assert made["apiVersion"] == "autoscaling.x-k8s.io/v1beta1"
+
+
+def test_members_use_up_what_was_provided_for_them() -> None:
+    """Their own annotations stay."""
+    used = using(TEMPLATE, REQUEST, "mine.example.com", "bert")
+    assert used["metadata"]["annotations"] == {"note": "mine", CONSUMES: "bert-2-1", CLASS_NAME: "mine.example.com"}
+    assert used["spec"] is TEMPLATE["spec"] and TEMPLATE["metadata"]["annotations"] == {"note": "mine"}

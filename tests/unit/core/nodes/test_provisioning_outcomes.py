@@ -1,0 +1,174 @@
+"""What becomes of requests for nodes, and whose the nodes are that come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.helpers.pools import (
+    ACCEPTED,
+    ASKED,
+    FAILED,
+    NOW,
+    PROVISIONED,
+    WHOLE,
+    WITHDRAWN,
+    after,
+    asked_by,
+    demand,
+    empty,
+    first_request,
+    gang,
+    kept_in,
+    node,
+    pools,
+    rules,
+    waits,
+)
+
+from kajitori.core.nodes.provisioning import Answer
+from kajitori.core.nodes.request import RequestState, says
+from kajitori.core.placement.planner import Placement, Shortage, occupy, place
+from kajitori.core.placement.snapshot import NodeTable, Snapshot
+from kajitori.core.words.times import format_time
+
+
+def test_what_the_autoscaler_says_is_kept_and_told() -> None:
+    """Its own words, and how long ago it was asked."""
+    snapshot = empty()
+    request = first_request(snapshot)
+    answer = Answer(ACCEPTED, "in 3 minutes")
+    told = asked_by(demand([waits(snapshot, gang(4), request, answer)], (), snapshot, pools(snapshot.table), NOW))
+    assert told.state is ACCEPTED and told.number == 1
+    now = NOW + timedelta(minutes=3)
+    assert says(told, now) == "asked for 4 nodes of pool spot 3m ago: accepted, provisioning: in 3 minutes"
+    assert says(told) == "asked for 4 nodes of pool spot at 04:00:00 UTC: accepted, provisioning: in 3 minutes"
+    again = demand([waits(snapshot, gang(4), told, answer)], (), snapshot, pools(snapshot.table), now)
+    assert not again.changed and again.look_again_at == NOW + timedelta(minutes=15)
+
+
+def test_after_failures_it_asks_again_with_growing_pauses() -> None:
+    """Each request has a name of its own; the pause doubles and stops growing at the longest."""
+    snapshot = empty()
+    known, now = pools(snapshot.table), NOW
+    request = first_request(snapshot)
+    pauses = []
+    for number in range(1, 9):
+        assert request.number == number
+        answer = Answer(FAILED, "out of stock")
+        failed = asked_by(demand([waits(snapshot, gang(4), request, answer)], (), snapshot, known, now))
+        assert failed.state is FAILED and failed.failures == number and "in vain: out of stock" in says(failed)
+        waiting = demand([waits(snapshot, gang(4), failed)], (), snapshot, known, now)
+        assert not waiting.changed and waiting.look_again_at is not None
+        pauses.append((waiting.look_again_at - now).total_seconds())
+        now = waiting.look_again_at
+        request = asked_by(demand([waits(snapshot, gang(4), failed)], (), snapshot, known, now))
+    assert pauses == [60, 120, 240, 480, 960, 1800, 1800, 1800]
+
+
+def test_after_one_pool_has_failed_the_next_is_asked_at_once() -> None:
+    """Only when all that suit have failed there is a pause."""
+    snapshot = empty()
+    known = pools(snapshot.table, ("spot", rules()), ("fixed", rules("fixed")), ("t4", rules("t4", labels={})))
+    known["t4"] = replace(known["t4"], new_node=replace(known["t4"].new_node, gpu_type="t4"))
+    request = first_request(snapshot)
+    failing = waits(snapshot, gang(4), request, Answer(FAILED, "no"))
+    second = asked_by(demand([failing], (), snapshot, known, NOW))
+    assert (second.pool, second.number, second.failures) == ("fixed", 2, 1)
+    failing = waits(snapshot, gang(4), second, Answer(FAILED, "no"))
+    failed = asked_by(demand([failing], (), snapshot, known, NOW))
+    assert failed.state is FAILED and failed.not_before == format_time(NOW + timedelta(seconds=60))
+    third = asked_by(demand([waits(snapshot, gang(4), failed)], (), snapshot, known, NOW + timedelta(seconds=60)))
+    assert (third.pool, third.number) == ("spot", 3)
+
+
+@pytest.mark.parametrize(
+    ("state", "says_"), [(ASKED, "they did not come within 15m"), (PROVISIONED, "its nodes were not ready within 15m")]
+)
+def test_what_does_not_come_in_time_has_failed(state: RequestState, says_: str) -> None:
+    """Whether nobody answers or the nodes do not get ready."""
+    snapshot = empty()
+    request = after(first_request(snapshot), state=state)
+    late = NOW + timedelta(minutes=15)
+    answer = Answer(state) if state is not ASKED else None
+    known = pools(snapshot.table)
+    early = demand([waits(snapshot, gang(4), request, answer)], (), snapshot, known, late - timedelta(seconds=1))
+    assert not early.changed
+    failed = asked_by(demand([waits(snapshot, gang(4), request, answer)], (), snapshot, known, late))
+    assert failed.state is FAILED and failed.message == says_
+
+
+def test_it_is_taken_back_where_something_else_is_needed() -> None:
+    """The run was edited, or policy's class or limits changed; what is needed now is asked for at once."""
+    snapshot = empty()
+    request = first_request(snapshot)
+    edited = asked_by(demand([waits(snapshot, gang(6), request)], (), snapshot, pools(snapshot.table), NOW))
+    assert (edited.number, edited.nodes) == (2, 6)
+    other = pools(snapshot.table, ("spot", rules(provisioningClass="mine.example.com")))
+    assert asked_by(demand([waits(snapshot, gang(4), request)], (), snapshot, other, NOW)).number == 2
+    gone = asked_by(demand([waits(snapshot, gang(4), request)], (), snapshot, {}, NOW))
+    assert gone.state is WITHDRAWN and not says(gone)
+    smaller = pools(snapshot.table, ("spot", rules(maxNodes=3)))
+    full = demand([waits(snapshot, gang(4), request)], (), snapshot, smaller, NOW)
+    assert asked_by(full).state is WITHDRAWN and "cannot grow by 4" in full.notes["ns/bert"]
+
+
+def test_what_others_took_meanwhile_is_asked_for_besides() -> None:
+    """Three came beside the one that was free; that has somebody now. The three stay with it, one more comes."""
+    request = first_request(empty(node("spot-0")))
+    assert request.nodes == 3
+    came = [node(f"spot-{n}", created=NOW + timedelta(minutes=2)) for n in (1, 2, 3)]
+    snapshot = empty(node("spot-0"), *came)
+    occupy(snapshot, WHOLE, ["spot-0"])
+    later = NOW + timedelta(minutes=3)
+    known = pools(snapshot.table)
+    more = asked_by(demand([waits(snapshot, gang(4), request, Answer(PROVISIONED))], (), snapshot, known, later))
+    assert (more.number, more.nodes, more.granted) == (2, 1, 3) and more.failures == 0
+    kept = kept_in(snapshot, [("ns/bert", more)], known)["ns/bert"]
+    assert [snapshot.table.nodes[row].name for row in kept] == ["spot-1", "spot-2", "spot-3"]
+
+
+def test_nodes_that_hold_less_than_policy_says_are_a_failure() -> None:
+    """Asking for more and more of them would never end."""
+    request = first_request(empty(), 2)
+    came = [node(f"spot-{n}", created=NOW + timedelta(minutes=2), gpus=4) for n in (1, 2)]
+    snapshot = empty(*came)
+    answer = demand([waits(snapshot, gang(2), request, Answer(PROVISIONED))], (), snapshot, pools(snapshot.table), NOW)
+    # Four GPUs suit no member of eight: such a node is none of the right kind, and is waited for until the deadline.
+    assert asked_by(answer).state is PROVISIONED
+    full = empty(*(node(f"spot-{n}", created=NOW + timedelta(minutes=2)) for n in (1, 2)))
+    full.used[:, 0] = 30_000
+    answer = demand([waits(full, gang(2), request, Answer(PROVISIONED))], (), full, pools(full.table), NOW)
+    failed = asked_by(answer)
+    assert failed.state is FAILED and failed.message == "its new nodes have room for 0 of 2 members, policy says 2"
+
+
+def test_what_comes_belongs_to_whoever_asked_first() -> None:
+    """As many as he asked for, of those that came since; what was there before is nobody's."""
+    table = NodeTable(
+        [node("old"), *(node(f"spot-{n}", created=NOW + timedelta(minutes=2, seconds=n)) for n in range(1, 5))]
+    )
+    one, two = first_request(empty(), 3), first_request(empty(), 3, now=NOW + timedelta(minutes=1))
+    kept = kept_in(Snapshot.empty(table), [("ns/two", two), ("ns/one", one)], pools(table))
+    of = {key: [table.nodes[row].name for row in rows] for key, rows in kept.items()}
+    assert of == {"ns/one": ["spot-1", "spot-2", "spot-3"], "ns/two": ["spot-4"]}
+    assert kept_in(Snapshot.empty(table), [("ns/one", after(one, state=FAILED))], pools(table)) == {}
+
+
+def test_what_others_run_on_is_not_kept() -> None:
+    """Who asked first has started on what came first: that is no longer kept for those who asked after him."""
+    table = NodeTable([node(f"spot-{n}", created=NOW + timedelta(minutes=2, seconds=n)) for n in range(1, 5)])
+    snapshot = Snapshot.empty(table)
+    occupy(snapshot, WHOLE, ["spot-1", "spot-2"])
+    second = first_request(empty(), 2, now=NOW + timedelta(minutes=1))
+    kept = kept_in(snapshot, [("ns/two", second)], pools(table))["ns/two"]
+    assert [table.nodes[row].name for row in kept] == ["spot-3", "spot-4"]
+
+
+def test_barred_nodes_are_no_place_for_a_gang() -> None:
+    snapshot = empty(node("spot-1"), node("spot-2"))
+    other = place(snapshot, gang(1, member=replace(WHOLE, barred=frozenset({"spot-1"}))))
+    assert isinstance(other, Placement) and other.nodes == ("spot-2",)
+    both = replace(WHOLE, barred=frozenset({"spot-1", "spot-2", "gone"}))
+    assert isinstance(place(snapshot, gang(1, member=both)), Shortage)

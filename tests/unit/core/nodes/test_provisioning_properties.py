@@ -1,0 +1,117 @@
+"""What must hold of requests for nodes, whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.helpers.pools import (
+    ACCEPTED,
+    ASKED,
+    FAILED,
+    NOW,
+    PROVISIONED,
+    WHOLE,
+    demand,
+    empty,
+    gang,
+    kept_in,
+    node,
+    pools,
+    rules,
+)
+
+from kajitori.core.nodes.provisioning import Answer, Pool, Wanting
+from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.placement.planner import GangRequest, Shortage, occupy, place
+from kajitori.core.placement.snapshot import NodeFacts, Snapshot
+from kajitori.core.words.times import format_time
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[list[NodeFacts], set[str], list[GangRequest], dict[str, Answer], int]:
+    """Nodes, which of them are used, gangs that wait, what an autoscaler says to each, the pool's limit."""
+    count = draw(st.integers(0, 4))
+    nodes = [
+        node(f"spot-{n}", created=NOW - timedelta(minutes=draw(st.integers(1, 30))), ready=draw(st.booleans()))
+        for n in range(count)
+    ]
+    used = draw(st.sets(st.sampled_from([facts.name for facts in nodes]))) if nodes else set()
+    gangs = [gang(draw(st.integers(1, 6)), f"ns/{n}") for n in range(draw(st.integers(1, 6)))]
+    states = st.sampled_from([ASKED, ACCEPTED, PROVISIONED, FAILED])
+    answers = {each.key: Answer(draw(states), draw(st.sampled_from(["", "words"]))) for each in gangs}
+    return nodes, used, gangs, answers, max(1, draw(st.integers(0, 8)) + count)
+
+
+def _queue(
+    snapshot: Snapshot,
+    gangs: Sequence[GangRequest],
+    requests: Mapping[str, NodeRequest],
+    answers: Mapping[str, Answer],
+    known: Mapping[str, Pool],
+    owners: dict[str, str],
+) -> list[Wanting]:
+    """Those that find no place, off what is kept for others; who finds one has it in the snapshot from then on."""
+    kept = kept_in(snapshot, requests.items(), known, owners)
+    names = {key: {snapshot.table.nodes[row].name for row in rows.tolist()} for key, rows in kept.items()}
+    queue = []
+    for each in gangs:
+        others = frozenset(name for key, mine in names.items() if key != each.key for name in mine)
+        found = place(snapshot, replace(each, member=replace(each.member, barred=others)))
+        if isinstance(found, Shortage):
+            request = requests.get(each.key)
+            answer = answers[each.key] if request is not None and request.is_live else None
+            queue.append(Wanting(each, found, 1, request, answer))
+        else:
+            occupy(snapshot, WHOLE, found.nodes)
+            owners |= dict.fromkeys(found.nodes, each.key)
+    return queue
+
+
+@given(worlds(), st.lists(st.tuples(st.integers(1, 2000), st.integers(0, 4)), min_size=1, max_size=6))
+@settings(max_examples=100)
+def test_whatever_happens_a_pool_never_gets_more_than_it_may(
+    world: tuple[list[NodeFacts], set[str], list[GangRequest], dict[str, Answer], int], steps: list[tuple[int, int]]
+) -> None:
+    """Nodes that it has and those that are on their way are never more than its limit, while nodes come; a request is
+    for all that its gang lacks; numbers only grow; no node is kept for two; asked twice at the same moment, nothing
+    changes twice, unless what was kept for somebody is free now."""
+    nodes, used, gangs, answers, limit = world
+    requests: dict[str, NodeRequest] = {}
+    owners = dict.fromkeys(used, "ns/somebody")
+    now, coming = NOW, 0
+    for seconds, arrivals in steps:
+        now += timedelta(seconds=seconds)
+        nodes = [*nodes, *(node(f"spot-{len(nodes) + n}", created=now) for n in range(min(arrivals, coming)))]
+        snapshot = empty(*nodes)
+        occupy(snapshot, WHOLE, sorted(owners))
+        known = pools(snapshot.table, ("spot", rules(maxNodes=limit)))
+        queue = _queue(snapshot, gangs, requests, answers, known, owners)
+        waiting = {each.gang.key for each in queue}
+        starting = [(key, request) for key, request in requests.items() if request.is_live and key not in waiting]
+        found = demand(queue, starting, snapshot, known, now, owners=owners)
+        gangs = [each for each in gangs if each.key in waiting]
+        lapsed = any(
+            requests[key].is_live and not each.is_live for key, each in found.changed.items() if key in requests
+        )
+        changed = dict(found.changed)
+        for key, request in changed.items():
+            assert request.number >= (requests[key].number if key in requests else 0)
+            assert request.nodes >= 1
+        requests = {key: each for key, each in (requests | changed).items() if key in waiting}
+        kept = kept_in(snapshot, requests.items(), known, owners)
+        live = {key: request for key, request in requests.items() if request.is_live}
+        coming = sum(max(0, each.granted + each.nodes - kept[key].size) for key, each in live.items())
+        assert not live or len(nodes) + coming <= limit
+        rows = [row for mine in kept.values() for row in mine.tolist()]
+        assert len(rows) == len(set(rows))
+        for each in queue:
+            made = live.get(each.gang.key)
+            if made is not None and made.asked_at == format_time(now):
+                assert each.shortage.members - each.shortage.fit_now <= made.nodes <= each.shortage.members
+        quiet = {key: Answer(request.state, request.message) for key, request in requests.items()}
+        again = _queue(snapshot, gangs, requests | dict(starting), answers | quiet, known, owners)
+        assert lapsed or not demand(again, starting, snapshot, known, now, owners=owners).changed

@@ -1,0 +1,124 @@
+"""When enough has ended for a gang to start, against trying every end; and the room that a cycle keeps up to date."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kajitori.core.placement.planner import GangRequest, MemberRequest, nodes_for, occupy_rows, room_of
+from kajitori.core.placement.releases import Ending, Releases
+from kajitori.core.placement.rooms import Rooms, Shape, distinct
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
+
+GIB = 1 << 30
+NODES = 4
+TABLE = NodeTable([NodeFacts(f"n{i}", 64_000, 512 * GIB, 8, 110, "h100", ready=i != 3) for i in range(NODES)])
+MEMBERS = [
+    MemberRequest(1000, GIB, gpus=8),
+    MemberRequest(1000, GIB, gpus=3),
+    MemberRequest(30_000, 200 * GIB, gpus=1),
+    MemberRequest(1000, GIB, gpus=4, whole_node=True),
+]
+
+members = st.sampled_from(MEMBERS)
+held = st.lists(st.tuples(members, st.integers(0, NODES - 1), st.sampled_from([10.0, 20.0, 30.0, 40.0])), max_size=9)
+
+
+def shape_of(member: MemberRequest) -> Shape:
+    eligible = nodes_for(TABLE, GangRequest("waits", member, (0,)))
+    return Shape(member, eligible, eligible & TABLE.usable)
+
+
+def running(gangs: list[tuple[MemberRequest, int, float]]) -> tuple[Snapshot, list[Ending]]:
+    """Those of the gangs that find room, one after the other."""
+    state, endings = Snapshot.empty(TABLE), []
+    for member, row, ends_at in gangs:
+        if room_of(state, member, np.ones(NODES, dtype=bool))[row] > 0:
+            occupy_rows(state, member, np.array([row]))
+            endings.append(Ending(member, np.array([row]), ends_at))
+    return state, endings
+
+
+@settings(max_examples=150)
+@given(held, members, st.integers(1, 12), st.lists(st.integers(0, 2), max_size=2))
+def test_it_is_the_first_end_after_which_there_is_room(
+    gangs: list[tuple[MemberRequest, int, float]], member: MemberRequest, need: int, kept_on: list[int]
+) -> None:
+    """Beside what others have reserved."""
+    state, endings = running(gangs)
+    shape, reserved = shape_of(member), Snapshot.empty(TABLE)
+    for row in kept_on:
+        occupy_rows(reserved, MEMBERS[1], np.array([row]))
+    expected = None
+    for moment in sorted({each.ends_at for each in endings if shape.candidates[each.rows[0]]}):
+        then = Snapshot.empty(TABLE)
+        then.add(reserved)
+        for each in endings:
+            if each.ends_at > moment:
+                occupy_rows(then, each.member, each.rows)
+        if int(room_of(then, member, shape.candidates).sum()) >= need:
+            expected = moment
+            break
+    missing = need - int(room_of(state, member, shape.candidates).sum())
+    found = Releases(endings, shape).earliest(state, reserved, need, missing)
+    assert (found[0] if found is not None else None) == expected
+    if found is not None:
+        assert np.array_equal(found[2], room_of(found[1], member, shape.candidates))
+
+
+def test_what_was_taken_out_already_makes_no_room_twice() -> None:
+    """A member that has ended, and of which it is not known yet that its run has."""
+    whole, ended = MEMBERS[0], Ending(MEMBERS[0], np.array([0]), 10.0)
+    state = Snapshot.empty(TABLE)
+    occupy_rows(state, whole, np.array([1]))
+    found = Releases([ended], shape_of(whole)).earliest(state, None, 3, 1)
+    assert found is None
+    assert Releases([], shape_of(whole)).earliest(state, None, 1, 1) is None
+
+
+def test_where_all_are_alike_the_guess_is_the_answer() -> None:
+    """However long the line: a look at each end would be too slow."""
+    facts = [NodeFacts(f"n{i}", 64_000, 512 * GIB, 8, 110, "h100") for i in range(64)]
+    table, whole = NodeTable(facts), MEMBERS[0]
+    state, everywhere = Snapshot.empty(table), np.ones(64, dtype=bool)
+    occupy_rows(state, whole, np.arange(64))
+    endings = [Ending(whole, np.array([i]), float(i)) for i in range(64)]
+    releases = Releases(endings, Shape(whole, everywhere, everywhere))
+    for need in (1, 2, 33, 64):
+        found = releases.earliest(state, None, need, need)
+        assert found is not None and found[0] == need - 1
+        assert releases._guess(np.arange(64.0), need) == need - 1
+
+
+@settings(max_examples=80)
+@given(st.lists(st.tuples(members, st.integers(0, NODES - 1), st.booleans()), max_size=12))
+def test_the_room_of_a_cycle_is_that_of_its_state(steps: list[tuple[MemberRequest, int, bool]]) -> None:
+    """For every shape, whenever it was asked for last; and where there may be room it never says that there is none."""
+    rooms, shapes = Rooms(Snapshot.empty(TABLE)), [shape_of(replace(member)) for member in MEMBERS]
+    for number, (member, row, asks) in enumerate(steps):
+        shape = shapes[number % len(shapes)]
+        if asks:
+            known, fresh = rooms.of(shape), room_of(rooms.state, shape.member, shape.candidates)
+            assert np.array_equal(known.room, fresh) and known.total == fresh.sum()
+            assert not rooms.may_hold(shape, known.total + 1)
+        if room_of(rooms.state, member, shape_of(member).candidates)[row] > 0:
+            occupy_rows(rooms.state, member, np.array([row]))
+            rooms.note(np.array([row]))
+        for each in shapes:
+            there = int(room_of(rooms.state, each.member, each.candidates).sum())
+            assert rooms.may_hold(each, there)
+
+
+@given(st.lists(st.integers(0, 5), max_size=8))
+def test_rows_once_upwards(rows: list[int]) -> None:
+    assert distinct(np.array(rows, dtype=np.int64)).tolist() == sorted(set(rows))
+
+
+def test_two_shapes_meet_where_both_could_use_a_node_that_takes_work() -> None:
+    whole = shape_of(MEMBERS[0])
+    others = [np.array(mask, dtype=bool) for mask in ([1, 0, 0, 0], [0, 0, 0, 1])]
+    met = [whole.meets(Shape(MEMBERS[1], mask, mask)) for mask in others]
+    assert met == [True, False]

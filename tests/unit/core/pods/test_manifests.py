@@ -1,0 +1,346 @@
+"""The objects that a run becomes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kajitori.core.admission.decide import Facts, RunIdentity, decide
+from kajitori.core.pods import first_step
+from kajitori.core.pods.manifests import MemberPods, checkpoint_claim, headless_service, launcher_of, priority_class
+from kajitori.core.pods.tickets import Ticket, verify
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.run import parse_spec
+from kajitori.core.words import names
+
+
+def members(
+    document: dict[str, Any] | None = None, *, port: int = 20001, policy: dict[str, Any] | None = None, **more: Any
+) -> MemberPods:
+    """The Pods of the third attempt of a run named bert with these fields."""
+    spec = parse_spec({"image": "bert:3", "replicas": 4} | (document or {}))
+    rules = {"inject": {"labels": {"cost": "42"}, "annotations": {"note": "x"}}, **(policy or {})}
+    decision = decide(spec, parse_policy(rules), Facts(), run=RunIdentity("bert", "vision"))
+    return MemberPods(
+        decision.template,
+        run_name="bert",
+        namespace="vision",
+        run_uid="u-1",
+        attempt=3,
+        world_size=spec.replicas,
+        port=port,
+        launcher=launcher_of(spec),
+        **more,
+    )
+
+
+def env(pod: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
+
+
+def test_a_member() -> None:
+    """Run, attempt and rank stand in name, host name, labels and environment; the Pod belongs to the Run."""
+    pod = members().pod(2, "gpu-7")
+    assert pod["metadata"] == {
+        "name": "bert-3-2",
+        "namespace": "vision",
+        "labels": {
+            "cost": "42",
+            "app.kubernetes.io/managed-by": "kajitori",
+            "kajitori.dev/run": "bert",
+            "kajitori.dev/run-uid": "u-1",
+            "kajitori.dev/attempt": "3",
+            "kajitori.dev/rank": "2",
+        },
+        "annotations": {"note": "x"},
+        "ownerReferences": [
+            {
+                "apiVersion": "kajitori.dev/v1alpha1",
+                "kind": "Run",
+                "name": "bert",
+                "uid": "u-1",
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+    assert pod["spec"]["hostname"] == "bert-3-2"
+    assert pod["spec"]["subdomain"] == "bert"
+    assert env(pod) == {
+        "PYTHONUNBUFFERED": "1",
+        "KAJI_RUN": "bert",
+        "KAJI_RANK": "2",
+        "KAJI_WORLD_SIZE": "4",
+        "KAJI_ATTEMPT": "3",
+        "MASTER_ADDR": "bert-3-0.bert",
+        "MASTER_PORT": "20001",
+    }
+
+
+def test_pinned_or_bound() -> None:
+    """A member is pinned by the node's name as a field, which the scheduler resolves at once, or bound directly."""
+    pinned = members().pod(0, "gpu-7")["spec"]
+    terms = pinned["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-7"]}]}]
+    assert "nodeName" not in pinned
+    bound = members(bind_direct=True).pod(0, "gpu-7")["spec"]
+    assert bound["nodeName"] == "gpu-7"
+    assert "affinity" not in bound
+
+
+def test_torchrun() -> None:
+    """With torchrun every member learns all that torchrun asks for, also by the variables that it reads by itself."""
+    pod = members({"launcher": "torchrun", "resources": {"gpu": 8}}).pod(3, "n")
+    found = env(pod)
+    assert found["MASTER_ADDR"] == found["PET_MASTER_ADDR"] == "bert-3-0.bert"
+    assert found["MASTER_PORT"] == found["PET_MASTER_PORT"] == "20001"
+    assert found["NODE_RANK"] == found["PET_NODE_RANK"] == "3"
+    assert found["NNODES"] == found["PET_NNODES"] == "4"
+    assert found["NPROC_PER_NODE"] == found["PET_NPROC_PER_NODE"] == "8"
+
+
+def test_torchrun_with_c10d() -> None:
+    """`torchrun --rdzv-backend c10d` meets at the same place; rank 0 is told that it is there, under a name that others
+    can look up. Another attempt never joins."""
+    first, last = (env(members({"launcher": "torchrun"}).pod(rank, "n")) for rank in (0, 3))
+    assert first["PET_RDZV_ENDPOINT"] == last["PET_RDZV_ENDPOINT"] == "bert-3-0.bert:20001"
+    assert first["PET_RDZV_ID"] == last["PET_RDZV_ID"] == "bert-3"
+    assert (first["PET_RDZV_CONF"], last["PET_RDZV_CONF"]) == ("is_host=True", "is_host=False")
+    assert (first["PET_LOCAL_ADDR"], last["PET_LOCAL_ADDR"]) == ("bert-3-0.bert", "bert-3-3.bert")
+    assert env(members({"launcher": "torchrun", "env": {"PET_RDZV_BACKEND": "c10d"}}).pod(0, "n"))["PET_RDZV_BACKEND"]
+
+
+@pytest.mark.parametrize("document", [{"replicas": 1}, {"type": "service"}])
+def test_nobody_to_meet(document: dict[str, Any]) -> None:
+    """One member alone, and members of a service, have no meeting point."""
+    assert "MASTER_ADDR" not in env(members(document).pod(0, "n"))
+
+
+def test_ones_own_meeting_point() -> None:
+    """Without a launcher the user's own values stand."""
+    found = env(members({"env": {"MASTER_ADDR": "elsewhere"}}).pod(1, "n"))
+    assert found["MASTER_ADDR"] == "elsewhere"
+    assert found["MASTER_PORT"] == "20001"
+
+
+def test_each_name_once() -> None:
+    """No variable stands twice in a Pod, whatever policy and launcher add."""
+    pod = members({"launcher": "torchrun", "env": {"A": "b"}, "checkpoint": {"path": "/c"}}).pod(1, "n")
+    listed = [each["name"] for each in pod["spec"]["containers"][0]["env"]]
+    assert len(listed) == len(set(listed))
+
+
+def test_members_differ_only_in_rank_and_node() -> None:
+    """A Pod made first is not changed by those made later, and ranks differ in nothing but themselves."""
+    pods = members()
+    first = json.dumps(pods.pod(0, "a"))
+    other = json.dumps(pods.pod(1, "b"))
+    assert json.dumps(pods.pod(0, "a")) == first
+    assert first.replace("bert-3-0", "bert-3-1") != other
+    swapped = first.replace('"name": "bert-3-0"', '"name": "bert-3-1"').replace(
+        '"hostname": "bert-3-0"', '"hostname": "bert-3-1"'
+    )
+    swapped = swapped.replace('"KAJI_RANK", "value": "0"', '"KAJI_RANK", "value": "1"')
+    swapped = swapped.replace('"kajitori.dev/rank": "0"', '"kajitori.dev/rank": "1"').replace(
+        '"values": ["a"]', '"values": ["b"]'
+    )
+    assert swapped == other
+
+
+def test_members_of_a_sweep_know_their_index_and_nobody_else() -> None:
+    """Each is alone in its world, and has a folder of its own beside the others' checkpoints. The first step is told
+    which Pod it is in."""
+    document = {
+        "replicas": 1,
+        "array": "5-9",
+        "checkpoint": {"path": "/ckpt"},
+        "code": {"digest": "sha256:" + "0" * 64},
+    }
+    start = {"start": {"image": "kajitori:1", "server": "http://kajitori:8600"}, "defaults": {"timeLimit": "1h"}}
+    pod = members(document, policy=start).pod(7, "gpu-7")
+    assert pod["metadata"]["name"] == "bert-3-7"
+    assert pod["metadata"]["labels"]["kajitori.dev/rank"] == "7"
+    assert env(pod) == {
+        "PYTHONUNBUFFERED": "1",
+        "KAJI_RUN": "bert",
+        "KAJI_RANK": "0",
+        "KAJI_WORLD_SIZE": "1",
+        "KAJI_ATTEMPT": "3",
+        "KAJI_ARRAY_INDEX": "7",
+        "KAJI_ARRAY_COUNT": "5",
+        "KAJI_ARRAY_MIN": "5",
+        "KAJI_ARRAY_MAX": "9",
+        "KAJI_RESULT": "/dev/termination-log",
+        "KAJI_CHECKPOINT_DIR": "/ckpt/7",
+        "KAJI_CODE_DIR": "/code",
+    }
+    step = {each["name"]: each["value"] for each in pod["spec"]["initContainers"][0]["env"]}
+    assert (step["KAJI_RANK"], step["KAJI_WORLD_SIZE"]) == ("7", "1")
+    assert pod["spec"]["activeDeadlineSeconds"] == 3600
+
+
+def test_the_largest_names_fit() -> None:
+    """The longest run name still gives a host name of at most 63 characters."""
+    assert len(names.pod_name("a" * names.RUN_NAME_MAX_LENGTH, 99_999, 99_998)) <= 63
+
+
+def test_headless_service() -> None:
+    """Members have names of their own before they are ready, and the Service goes with the run."""
+    service = headless_service(run_name="bert", namespace="vision", run_uid="u-1", ports=[80])
+    assert service["spec"] == {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": {"kajitori.dev/run-uid": "u-1"},
+        "ports": [{"name": "port-80", "port": 80}],
+    }
+    assert service["metadata"]["ownerReferences"][0]["uid"] == "u-1"
+    assert "ports" not in headless_service(run_name="b", namespace="v", run_uid="u", ports=[])["spec"]
+
+
+def test_checkpoint_claim() -> None:
+    """The claim outlives the run: nothing owns it."""
+    claim = checkpoint_claim(
+        run_name="bert", namespace="vision", size_bytes=2**30, access_mode="ReadWriteMany", storage_class="fast"
+    )
+    assert claim["metadata"]["name"] == "bert-checkpoint"
+    assert "ownerReferences" not in claim["metadata"]
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "fast",
+    }
+
+
+def test_priority_class() -> None:
+    """Ours never preempts, and is worth what Pods without a class are worth."""
+    assert priority_class()["preemptionPolicy"] == "Never"
+    assert priority_class()["value"] == 0
+
+
+START = {"start": {"image": "registry/kajitori:1", "server": "http://kajitori.kajitori.svc:8600/", "deadline": "100s"}}
+
+
+def starting(document: dict[str, Any] | None = None, **policy: Any) -> dict[str, Any]:
+    """The spec of a member's Pod under a policy with a first step."""
+    spec: dict[str, Any] = members(document, policy=START | policy, key=b"k" * 32).pod(2, "gpu-7")["spec"]
+    return spec
+
+
+def test_a_member_of_a_gang_begins_with_a_step_of_ours() -> None:
+    """It is told who asks whom for what, and writes where the program can only read."""
+    spec = starting({"resources": {"gpu": 8, "cpu": 8, "memory": "64Gi"}})
+    (step,) = spec["initContainers"]
+    said = {each["name"]: each["value"] for each in step["env"]}
+    ticket = said.pop("KAJI_START_TICKET")
+    assert verify(ticket, b"k" * 32) == Ticket("vision", "bert", "u-1", 3, 4)
+    assert said == {
+        "KAJI_RUN": "bert",
+        "KAJI_RANK": "2",
+        "KAJI_WORLD_SIZE": "4",
+        "KAJI_ATTEMPT": "3",
+        "KAJI_START_SERVER": "http://kajitori.kajitori.svc:8600",
+        "KAJI_START_FOLDER": "/kajitori",
+        "KAJI_START_SLOTS": "8",
+        "KAJI_START_DEADLINE": "90",
+    }
+    assert (step["image"], step["volumeMounts"]) == (
+        "registry/kajitori:1",
+        [{"name": "kajitori", "mountPath": "/kajitori"}],
+    )
+    assert step["resources"] == {
+        "requests": {"cpu": "7999m", "memory": "64Gi"},
+        "limits": {"cpu": "7999m", "memory": "64Gi"},
+    }
+    (main,) = spec["containers"]
+    assert {"name": "KAJI_HOSTS", "value": "/kajitori/hosts"} in main["env"]
+    assert "KAJI_START_TICKET" not in {each["name"] for each in main["env"]}
+    assert main["volumeMounts"] == [
+        {"name": "kajitori", "mountPath": "/kajitori", "readOnly": True},
+        {"name": "kajitori", "mountPath": "/etc/hosts", "readOnly": True, "subPath": "etc-hosts"},
+    ]
+    assert spec["volumes"] == [{"name": "kajitori", "emptyDir": {}}]
+
+
+def test_whoever_leads_next_makes_the_same_pods() -> None:
+    """Tickets follow from the attempt and the key alone (rule 2)."""
+    one, other = (members(policy=START, key=b"k" * 32).pod(1, "gpu-7") for _ in range(2))
+    assert one == other
+    assert one != members(policy=START, key=b"l" * 32).pod(1, "gpu-7")
+
+
+@pytest.mark.parametrize(
+    ("document", "policy"),
+    [({"replicas": 1}, START), ({"type": "service", "restarts": 0}, START), ({}, {})],
+    ids=["alone", "service", "no image in the policy"],
+)
+def test_who_needs_nobody_has_no_first_step(document: dict[str, Any], policy: dict[str, Any]) -> None:
+    """Nor anything that it would have made."""
+    pod = members(document, policy=policy, key=b"k" * 32).pod(0, "gpu-7")
+    assert "initContainers" not in pod["spec"] and "volumes" not in pod["spec"]
+    assert "KAJI_HOSTS" not in env(pod)
+    assert first_step.ANNOTATION_OWN_FOLDERS not in pod["metadata"]["annotations"]
+
+
+def test_the_first_step_leaves_the_pod_in_its_class() -> None:
+    """What is only partly reserved stays so; nothing is asked for that the member itself does not ask for, and no whole
+    cores, which a node may give away for good."""
+    burstable = {"qos": "burstable", "resources": {"cpu": 4, "cpuRequest": 2, "memory": "64Mi"}}
+    assert starting(burstable)["initContainers"][0]["resources"] == {
+        "requests": {"cpu": "2", "memory": "64Mi"},
+        "limits": {"cpu": "4", "memory": "64Mi"},
+    }
+    half = starting({"resources": {"cpu": 0.5, "memory": "1Gi"}})["initContainers"][0]["resources"]
+    assert half["requests"] == half["limits"] == {"cpu": "500m", "memory": "1Gi"}
+    unlimited = starting({}, memoryWithoutLimit="unlimited")["initContainers"][0]["resources"]
+    assert unlimited == {"requests": {"cpu": "999m", "memory": "2Gi"}, "limits": {"cpu": "999m"}}
+
+
+def test_the_first_step_has_no_rights_that_it_does_not_need() -> None:
+    """It passes wherever the member passes, and is not privileged where the member is."""
+    security = {"allowPrivileged": True, "allowRoot": True, "addCapabilities": ["IPC_LOCK"], "readOnlyRoot": True}
+    step = starting({"privileged": True, "user": "1000"}, security=security)["initContainers"][0]
+    assert step["securityContext"] == {
+        "runAsUser": 1000,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def test_an_etc_hosts_of_the_users_own_stays() -> None:
+    """Two volumes cannot be mounted at one path."""
+    volumes = {"volumes": {"names": {"configMap": "names", "subPath": "hosts"}}}
+    spec = starting({"volumes": [{"name": "names", "path": "/etc/hosts"}]}, **volumes)
+    assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == ["/etc/hosts", "/kajitori"]
+
+
+CODE = {"digest": "sha256:" + "a" * 64, "path": "/work"}
+
+
+@pytest.mark.parametrize("document", [{"replicas": 1}, {"type": "service", "replicas": 3}])
+def test_code_comes_with_the_first_step(document: dict[str, Any]) -> None:
+    """Also for who needs nobody else: then nobody is waited for. The ticket opens just this code."""
+    pod = {"spec": starting({"code": CODE, **document})}
+    (step,) = pod["spec"]["initContainers"]
+    said = {each["name"]: each["value"] for each in step["env"]}
+    assert (said[first_step.CODE_ENV], said[first_step.ALONE_ENV]) == (CODE["digest"], "1")
+    ticket = verify(said[first_step.TICKET_ENV], b"k" * 32)
+    assert ticket is not None and ticket.code == CODE["digest"]
+    main = pod["spec"]["containers"][0]
+    assert main["workingDir"] == "/work"
+    assert env(pod)["KAJI_CODE_DIR"] == "/work"
+    assert "KAJI_HOSTS" not in env(pod)
+    assert main["volumeMounts"] == [
+        {"name": "kajitori", "mountPath": "/kajitori", "readOnly": True},
+        {"name": "kajitori", "mountPath": "/work", "subPath": "code"},
+    ]
+
+
+def test_a_gang_with_code_waits_for_its_members_too() -> None:
+    pod = {"spec": starting({"code": CODE, "workingDir": "/elsewhere"})}
+    assert first_step.ALONE_ENV not in {each["name"] for each in pod["spec"]["initContainers"][0]["env"]}
+    assert pod["spec"]["containers"][0]["workingDir"] == "/elsewhere"
+    assert {"KAJI_HOSTS", "KAJI_CODE_DIR"} <= env(pod).keys()

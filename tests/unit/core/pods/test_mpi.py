@@ -1,0 +1,99 @@
+"""What an MPI launcher adds to the Pods of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide
+from kajitori.core.pods import first_step
+from kajitori.core.pods.manifests import MemberPods
+from kajitori.core.pods.tickets import KEY_BYTES
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.run import parse_spec
+from kajitori.errors import Refused
+
+START = {"start": {"image": "kajitori:1", "server": "http://web"}}
+RUN = {"image": "pi:1", "replicas": 4, "launcher": "mpi", "command": ["mpirun", "./pi", "$(cat x)"]}
+
+
+def decided(document: dict[str, Any] | None = None, **rules: Any) -> Decision:
+    policy = parse_policy(START | rules)
+    return decide(parse_spec(RUN | (document or {})), policy, Facts(), run=RunIdentity("pi", "vision"))
+
+
+def pod(document: dict[str, Any] | None = None, **rules: Any) -> dict[str, Any]:
+    """The last member of a first attempt."""
+    spec, template = parse_spec(RUN | (document or {})), decided(document, **rules).template
+    about: dict[str, Any] = {"run_name": "pi", "namespace": "vision", "run_uid": "u", "attempt": 1, "port": 20_001}
+    pods = MemberPods(template, world_size=spec.replicas, launcher=spec.launcher, key=b"k" * KEY_BYTES, **about)
+    made: dict[str, Any] = pods.pod(spec.replicas - 1, "n")["spec"]
+    return made
+
+
+def codes(decision: Decision) -> set[str]:
+    return {each.code for each in decision.findings}
+
+
+def env(container: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container["env"]}
+
+
+def mounts(spec: dict[str, Any]) -> dict[str, str]:
+    return {each["mountPath"]: each.get("subPath", "") for each in spec["containers"][0]["volumeMounts"]}
+
+
+def test_a_member_is_started_by_the_launcher_with_the_users_words() -> None:
+    """By a shell of the image, so that it needs no Python; words come through as they were written."""
+    main = pod()["containers"][0]
+    assert main["command"][:2] == ["/bin/sh", "-c"] and "args" not in main
+    assert main["command"][-3:] == ["mpirun", "./pi", "$$(cat x)"]
+    found = env(main)
+    assert found["KAJI_HOSTS"] == "/kajitori/hosts" and found["KAJI_HOSTS_MPICH"] == "/kajitori/hosts-mpich"
+    assert found[first_step.MPI_PORT_ENV] == "20001", "of the attempt's own: two runs on one node never meet"
+    assert not any("PRIVATE" in value for value in found.values())
+
+
+def test_one_step_is_ours_and_one_looks_at_the_image_as_the_program_will() -> None:
+    """Same image, same user, same rights: what it finds is what the program will find."""
+    spec = pod({"user": 4711})
+    ours, looks = spec["initContainers"]
+    assert (ours["name"], ours["image"]) == (first_step.CONTAINER, "kajitori:1")
+    assert (looks["name"], looks["image"]) == (first_step.IMAGE_STEP, "pi:1")
+    assert env(ours)[first_step.MPI_PORT_ENV] == "20001"
+    assert looks["securityContext"]["runAsUser"] == 4711
+    assert first_step.SERVER_ENV not in env(looks)
+
+
+@pytest.mark.parametrize(
+    ("user", "allow_root", "brings"), [(4711, True, True), (0, True, False), (None, True, False), (None, False, True)]
+)
+def test_whoever_is_not_root_gets_an_etc_passwd(user: int | None, allow_root: bool, brings: bool) -> None:
+    """Where the image decides, and may decide for root, it stays as it is: programs of root make themselves users."""
+    spec = pod({} if user is None else {"user": user}, security={"allowRoot": allow_root})
+    assert (mounts(spec).get("/etc/passwd") == first_step.PASSWD_FILE) is brings
+    assert (first_step.MPI_PASSWD_ENV in env(spec["initContainers"][1])) is brings
+
+
+def test_one_member_alone_is_started_in_the_same_way() -> None:
+    """`mpirun` finds its hostfile, whatever the number of members."""
+    found = pod({"replicas": 1})
+    assert env(found["containers"][0])["KAJI_HOSTS"] and len(found["initContainers"]) == 2
+
+
+def test_without_a_first_step_there_is_no_mpi() -> None:
+    """Who refuses, and what it is about."""
+    with pytest.raises(Refused) as refused:
+        decided(start={})
+    assert [(fault.field, fault.code) for fault in refused.value.faults] == [("spec.launcher", "NoFirstStep")]
+
+
+def test_what_is_to_be_known() -> None:
+    """Before the run is made."""
+    assert not {"EntrypointLeftOut", "SshdLacksRights", "MembersShareAddress"} & codes(decided())
+    assert "EntrypointLeftOut" in codes(decided({"command": [], "args": ["mpirun", "./pi"]}))
+    assert "SshdLacksRights" in codes(decided(security={"allowRoot": True}))
+    rights = ["SETUID", "SETGID", "SYS_CHROOT"]
+    assert "SshdLacksRights" not in codes(decided(security={"allowRoot": True, "addCapabilities": rights}))
+    assert "MembersShareAddress" in codes(decided({"hostNetwork": True}, security={"allowHostNetwork": True}))

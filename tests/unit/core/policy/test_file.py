@@ -1,0 +1,292 @@
+"""The policy file: every fault at once with its line, and what the built-in policies allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.documents.files import MAX_BYTES
+from kajitori.core.policy.file import Policy, default_policy, own_machine_policy, parse_policy, with_first_step
+from kajitori.core.policy.reference import policy_fields, policy_reference
+from kajitori.core.queue.formula import Formula
+from kajitori.core.queue.ordering import Rules
+from kajitori.errors import Fault, InvalidInput
+from kajitori.local.apiserver.certificates import ensure_certificates
+
+
+def faults(text: str | bytes | dict[str, Any]) -> dict[str, Fault]:
+    """The faults of a policy by field."""
+    with pytest.raises(InvalidInput) as caught:
+        parse_policy(text)
+    return {fault.field: fault for fault in caught.value.faults}
+
+
+FAULTY = """
+defaults:
+  cpu: lots
+  memroy: 3Gi
+  cpu: 2
+ceilings:
+  member: {gpu: -1}
+volumes:
+  imagenet: {claim: x, hostPath: /a}
+  Bad_Name: {claim: x}
+priorities:
+  urgent: {value: 3}
+gpu:
+  typeLabel: x
+  resources: {rdma/hca: many}
+rendezvous: {firstPort: 3000, lastPort: 2000}
+checkpoint: {kind: folder}
+mounts: {hostPaths: [data]}
+"""
+
+
+def test_every_fault_with_its_line() -> None:
+    """A file that is wrong in many places is told all of them, each with its path and line."""
+    found = faults(FAULTY)
+    assert set(found) == {
+        "defaults.cpu (line 5)",
+        "defaults.memroy (line 4)",
+        "ceilings.member.gpu (line 7)",
+        "volumes.imagenet (line 9)",
+        "volumes.Bad_Name (line 10)",
+        "priorities.urgent (line 12)",
+        "gpu.typeLabel (line 14)",
+        "gpu.resources (line 15)",
+        "rendezvous.lastPort (line 16)",
+        "checkpoint (line 17)",
+        "mounts.hostPaths[0] (line 18)",
+    }
+    assert found["defaults.memroy (line 4)"].hint == "did you mean memory?"
+    assert found["gpu.typeLabel (line 14)"].hint == "did you mean typeLabels?"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "message"),
+    [
+        ("a: [", "line 2, column 1", "not YAML"),
+        ("- 1", "policy", "mapping"),
+        ("text", "policy", "mapping"),
+        ("defaults: &x {cpu: 1}\nceilings: *x", "line 2", "alias"),
+        ("a: " + "[" * 30 + "]" * 30, "line 1", "nested"),
+        ("a: " + "[" * 100_000, "line 1", "nested"),
+        ("\0", "policy", "not YAML"),
+        ("a: 1\n---\nb: 2", "line 2, column 1", "not YAML"),
+        ("a: " + "x" * MAX_BYTES, "policy", "bytes"),
+        ("!!python/object:os.system {}", "line 1, column 1", "not YAML"),
+        ("? [1]\n: 2", "line 1, column 3", "not YAML"),
+        (b"\xff\xfe\xff", "policy", "not YAML"),
+    ],
+)
+def test_no_policy_at_all(text: str | bytes, field: str, message: str) -> None:
+    """What is not YAML, or is a trap, is refused with the place and without a traceback."""
+    found = faults(text)
+    assert list(found) == [field]
+    assert message in found[field].message
+
+
+@given(st.one_of(st.text(max_size=60), st.text(alphabet="abc:- \n{}[]&*!|>'\"0", max_size=60)))
+def test_any_text(text: str) -> None:
+    """Whatever the text, the answer is a policy or InvalidInput."""
+    try:
+        assert isinstance(parse_policy(text), Policy)
+    except InvalidInput as error:
+        assert all(fault.message for fault in error.faults)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "---\n"])
+def test_an_empty_file(text: str) -> None:
+    """An empty file is the default policy."""
+    assert parse_policy(text) == default_policy()
+
+
+def test_defaults_above_ceilings() -> None:
+    """A policy under which a run that says nothing is refused is a mistake, found when the file is read."""
+    found = faults("ceilings: {member: {memory: 1Gi}, run: {restarts: 1}}")
+    assert "memory (ceilings.member.memory), restarts (ceilings.run.restarts)" in found["policy"].message
+    assert parse_policy("{ceilings: {member: {memory: 1Gi}}, defaults: {memory: 512Mi}}").defaults.memory_bytes == 2**29
+
+
+def test_defaults_are_safe() -> None:
+    """Without a policy file nobody gets root, privileges, the node's network or the node's folders."""
+    policy = default_policy()
+    assert not policy.security.allow_root
+    assert not policy.security.allow_privileged
+    assert not policy.security.allow_host_network
+    assert not policy.security.allow_privilege_escalation
+    assert policy.security.drop_capabilities == ["ALL"]
+    assert policy.security.seccomp_profile == "RuntimeDefault"
+    assert policy.mounts.host_paths == []
+    assert policy.memory_without_limit == "default"
+    assert policy.start.restart_grace_seconds == 5
+
+
+def test_one_own_machine() -> None:
+    """On one's own machine one's own folders may be mounted, and checkpoints lie in a folder."""
+    policy = own_machine_policy("/home/a", mounts=False, checkpoint_root="/home/a/ckpt", folders=["/srv", "/home/a"])
+    assert policy.mounts.host_paths == ["/home/a", "/srv"]
+    assert policy.mounts.own_path_only
+    assert policy.checkpoint.kind == "folder"
+    assert policy.checkpoint.root == "/home/a/ckpt"
+    assert policy.security.allow_root
+    assert not policy.security.allow_privileged
+    assert not own_machine_policy("/home/a", mounts=True, checkpoint_root="/c").mounts.own_path_only
+
+
+def test_a_file_says_only_what_differs() -> None:
+    """What a file leaves out keeps its default; one priority word leaves the others as they are."""
+    policy = parse_policy("defaults: {memory: 4g}\npriorities: {high: {value: 7, className: urgent}}\n")
+    assert policy.defaults.memory_bytes == 4 * 2**30
+    assert policy.defaults.cpu_millis == 1000
+    assert policy.priorities["high"].value == 7
+    assert policy.priorities["low"].value < policy.priorities["normal"].value
+    for wrong in ("{high: {value: -1}}", "{low: {value: 1}}", "{high: {value: -100}, low: {value: 100}}"):
+        with pytest.raises(InvalidInput, match="are not in this order"):
+            parse_policy(f"priorities: {wrong}")
+
+
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [
+        ("NVIDIA-H100-80GB-HBM3", "h100"),
+        ("NVIDIA-A100-SXM4-40GB", "a100"),
+        ("Tesla-T4", "t4"),
+        ("NVIDIA-L4", "l4"),
+        ("NVIDIA-L40S", "l40s"),
+        ("NVIDIA-GeForce-RTX-4090", "geforce-rtx-4090"),
+        ("AMD_Instinct_MI300X_OAM", "instinct-mi300x-oam"),
+        ("H100", "h100"),
+        ("", ""),
+    ],
+)
+def test_gpu_names(product: str, name: str) -> None:
+    """Products have friendly names; unknown ones a normalised name of their own."""
+    assert default_policy().gpu.type_of({"nvidia.com/gpu.product": product}) == name
+
+
+def test_the_first_label_counts() -> None:
+    """The operators' own label goes before what the vendor's discovery says."""
+    labels = {"kajitori.dev/gpu-type": "a100-fast", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+    policy = parse_policy({"gpu": {"types": {"fast": ["a100-fast"]}}})
+    assert policy.gpu.type_of(labels) == "fast"
+
+
+def test_images_allowed_and_denied() -> None:
+    """A pattern is compared with the full name; what is denied stays denied."""
+    policy = parse_policy({"images": {"allow": ["python:*", "ghcr.io/lab/*"], "deny": ["*:latest"]}})
+    assert not policy.images.refusal("python:3.11")
+    assert not policy.images.refusal("ghcr.io/lab/bert:3")
+    assert policy.images.refusal("ghcr.io/lab/bert")
+    assert policy.images.refusal("ghcr.io/other/bert:3")
+    assert policy.images.refusal("evil/python:3.11")
+
+
+def test_the_first_step_needs_image_and_server() -> None:
+    """One without the other would be forgotten in silence."""
+    for start in ({"image": "kajitori"}, {"server": "http://x"}):
+        assert "image and server go together" in faults({"start": start})["start"].message
+
+
+@pytest.mark.parametrize(
+    ("server", "kept"),
+    [
+        ("http://kajitori.kajitori.svc:8600", "http://kajitori.kajitori.svc:8600"),
+        ("https://kaji.example.org/base/", "https://kaji.example.org/base"),
+        ("http://[fd00::1]:8600", "http://[fd00::1]:8600"),
+        ("kaji.example.org", None),
+        ("ftp://x", None),
+        ("http://x y", None),
+        ("http://user:word@x", None),
+        ("http://x?y=z", None),
+        ("", None),
+    ],
+)
+def test_the_server_of_the_first_step_is_an_address(server: str, kept: str | None) -> None:
+    document = {"start": {"image": "kajitori", "server": server}}
+    if kept is None:
+        assert "start.server" in faults(document)
+    else:
+        assert parse_policy(document).start.server == kept
+
+
+def test_who_vouches_for_the_server_is_a_certificate_and_for_https_only(tmp_path: Path) -> None:
+    pem = ensure_certificates(tmp_path).ca.read_text()
+    start = {"image": "kajitori", "server": "https://x", "serverCA": pem}
+    assert parse_policy({"start": start}).start.server_ca == pem
+    assert "no certificate" in faults({"start": start | {"serverCA": pem[:200]}})["start.serverCA"].message
+    assert "https" in faults({"start": start | {"server": "http://x"}})["start"].message
+
+
+def test_a_first_step_is_filled_in_where_policy_names_none() -> None:
+    """Whatever else it says of starts stays."""
+    filled = with_first_step(parse_policy({"start": {"deadline": "1m"}}), "kajitori", "http://127.0.0.1:1")
+    assert (filled.start.image, filled.start.server) == ("kajitori", "http://127.0.0.1:1")
+    assert filled.start.deadline_seconds == 60
+    own = parse_policy({"start": {"image": "r/k:1", "server": "http://k:8600"}})
+    assert with_first_step(own, "kajitori", "http://127.0.0.1:1") == own
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "says"),
+    [
+        ("{order: lifo}", "queue.order (line 1)", "did you mean fifo?"),
+        ("{order: formula}", "queue (line 1)", "order formula needs a formula"),
+        ("{formula: waited}", "queue (line 1)", "does not count in order length"),
+        ("{order: formula, formula: wated * 2}", "queue.formula (line 1)", "did you mean waited?"),
+        ("{order: formula, formula: 3}", "queue.formula (line 1)", "text"),
+        ("{fairShare: 0}", "queue.fairShare (line 1)", "above 0"),
+        ("{exponent: .nan}", "queue.exponent (line 1)", "finite"),
+        ("{likely: 1.5}", "queue.likely (line 1)", "at most 1"),
+        ("{halfLife: 0s}", "queue.halfLife (line 1)", "above zero"),
+        ("{bound: -1}", "queue.bound (line 1)", "-1"),
+    ],
+)
+def test_what_is_wrong_about_the_queue_is_named(text: str, field: str, says: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_policy(f"queue: {text}")
+    (fault,) = caught.value.faults
+    assert fault.field == field
+    assert says in str(fault)
+
+
+def test_the_queues_rules_are_what_was_measured_where_policy_says_nothing() -> None:
+    assert parse_policy("").queue.rules == Rules()
+    said = "queue: {order: formula, formula: waited / expected, halfLife: 1d, bound: 0s, backlog: 2, fairShare: 1"
+    assert parse_policy(said + ", backlogAtMost: 3d}").queue.rules == Rules(
+        "formula",
+        Formula("waited / expected"),
+        half_life_seconds=86400,
+        fair_share=1,
+        bound_seconds=0,
+        backlog_factor=2,
+        most_backlog_seconds=3 * 86400,
+    )
+
+
+def test_direct_binding() -> None:
+    """Members are bound directly everywhere, nowhere, or on named pools."""
+    assert not default_policy().binding.binds_directly({"pool": "a"})
+    pools = parse_policy({"binding": {"directlyOn": [{"pool": "a"}, {}]}}).binding
+    assert pools.binds_directly({"pool": "a", "x": "y"})
+    assert not pools.binds_directly({"pool": "b"})
+    assert parse_policy({"binding": {"bind": "direct"}}).binding.binds_directly({})
+
+
+def test_every_field_is_documented() -> None:
+    """A policy field without a text would be missing from the reference."""
+    assert [field.path for field in policy_fields() if not field.text] == []
+
+
+def test_the_reference_shows_defaults() -> None:
+    """The reference names every section, and the defaults as they are written in the file."""
+    page = policy_reference()
+    assert all(f"## {info.alias or name}" in page for name, info in Policy.model_fields.items())
+    assert "- `defaults.memory`" in page
+    assert "Default: `2Gi`" in page
+    assert "- `volumes.<name>.claim`" in page
+    assert "- `guarantees[].namespace`" in page

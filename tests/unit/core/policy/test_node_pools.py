@@ -1,0 +1,80 @@
+"""Pools of nodes that can grow, as the policy file says them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kajitori.core.placement.snapshot import Taint
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.policy.node_pools import ATOMIC_CLASS, NodePool
+from kajitori.errors import InvalidInput
+
+NODE = {"cpu": 32, "memory": "256Gi", "gpu": 8}
+
+
+def pool(**fields: Any) -> dict[str, Any]:
+    return {"nodeSelector": {"pool": "spot"}, "node": NODE, "maxNodes": 8, **fields}
+
+
+def read(**fields: Any) -> NodePool:
+    return parse_policy({"nodePools": {"spot": pool(**fields)}}).node_pools["spot"]
+
+
+@pytest.mark.parametrize(
+    ("pools", "field", "message", "hint"),
+    [
+        ({"spot": pool(nodeSelector={})}, "nodePools.spot.nodeSelector", "must not be empty", ""),
+        ({"spot": pool(maxNodes=0)}, "nodePools.spot.maxNodes", "must be at least 1", ""),
+        ({"spot": pool(node={"cpu": 1})}, "nodePools.spot.node.memory", "is required", ""),
+        ({"spot": pool(labels={"pool": "x"})}, "nodePools.spot", "pool stands in labels and in nodeSelector", "labels"),
+        ({"spot": pool(taints=[{"key": "spot", "effect": "Never"}])}, "nodePools.spot.taints[0].effect", "Never", ""),
+        (
+            {"spot": pool(provisioningClass="check-capacity.autoscaling.x-k8s.io")},
+            "nodePools.spot",
+            "it adds no nodes",
+            ATOMIC_CLASS,
+        ),
+        ({"spot": pool(pause="10m", longestPause="1m")}, "nodePools.spot", "longestPause is shorter", "lower pause"),
+        ({"spot": pool(parameters={"ValidUntilSeconds": "soon"})}, "nodePools.spot", "'soon' is not", '"900"'),
+        ({"spot": pool(parameters={"n": 5})}, "nodePools.spot.parameters.n", "must be text", "quotes"),
+        (
+            {"spot": pool(), "west": pool(nodeSelector={"pool": "spot", "zone": "west"})},
+            "nodePools",
+            "could belong to spot and to west",
+            "different value",
+        ),
+        ({"spot": pool(maxNode=3)}, "nodePools.spot.maxNode", "no field 'maxNode'", "maxNodes"),
+    ],
+)
+def test_what_is_wrong_about_a_pool_is_named(pools: dict[str, Any], field: str, message: str, hint: str) -> None:
+    """Each fault says where, what and what to do."""
+    with pytest.raises(InvalidInput) as raised:
+        parse_policy({"nodePools": pools})
+    faults = [fault for fault in raised.value.faults if fault.field == field and message in fault.message]
+    assert faults and hint in faults[0].hint, raised.value.faults
+
+
+def test_pools_that_one_label_tells_apart_stand_beside_each_other() -> None:
+    """In the file's order, which is the order in which they are asked."""
+    pools = {"spot": pool(), "fixed": pool(nodeSelector={"pool": "fixed"})}
+    assert list(parse_policy({"nodePools": pools}).node_pools) == ["spot", "fixed"]
+
+
+def test_the_default_class_is_told_when_to_give_up() -> None:
+    """Else it would go on trying when nobody who asked is alive any more; a class of a provider's own is told nothing
+    that the file does not say."""
+    assert read(deadline="10m").all_parameters == {"ValidUntilSeconds": "600"}
+    assert read(parameters={"ValidUntilSeconds": "60"}).all_parameters == {"ValidUntilSeconds": "60"}
+    own = read(provisioningClass="queued-provisioning.gke.io", parameters={"maxRunDurationSeconds": "3600"})
+    assert own.all_parameters == {"maxRunDurationSeconds": "3600"} and not own.counts_what_is_free
+
+
+def test_a_node_as_it_would_come() -> None:
+    """With the labels of the pool, what it has for runs, and its lasting taints."""
+    rules = read(labels={"topology.kubernetes.io/zone": "b"}, taints=[{"key": "spot", "value": "yes"}])
+    node = rules.new_node("spot/1", "h100", ["topology.kubernetes.io/zone", "kajitori.dev/rack"])
+    assert (node.cpu_millis, node.memory_bytes, node.gpus, node.pods) == (32_000, 256 * 2**30, 8, 110)
+    assert node.gpu_type == "h100" and node.domains == ("b", "") and node.taints == (Taint("spot", "yes"),)
+    assert rules.has(node.labels) and not rules.has({"pool": "other"})

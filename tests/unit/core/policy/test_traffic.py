@@ -1,0 +1,97 @@
+"""Classes of addresses as the policy file says them, and which of them an address is in."""
+
+from __future__ import annotations
+
+import ipaddress
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.policy.file import default_policy, parse_policy
+from kajitori.core.traffic.address_classes import Classes, Network
+from kajitori.errors import InvalidInput
+
+
+@pytest.mark.parametrize(
+    ("traffic", "field", "message", "hint"),
+    [
+        ({"classes": {"in": ["10.0.0.0"]}}, "traffic.classes.in[0]", "'10.0.0.0' does not begin", "10.0.0.0/32"),
+        ({"classes": {"in": ["10.0.0.1/8"]}}, "traffic.classes.in[0]", "does not begin where", "write 10.0.0.0/8"),
+        ({"classes": {"in": ["ten"]}}, "traffic.classes.in[0]", "'ten' is not a range", "such as 10.0.0.0/8"),
+        ({"classes": {"in": []}}, "traffic.classes.in", "must not be empty", ""),
+        ({"classes": {"In": ["10.0.0.0/8"]}}, "traffic.classes.In", "'In' is not a name", "lower-case"),
+        ({"classes": {"x" * 33: ["::/8"]}}, f"traffic.classes.{'x' * 33}", "too long", "at most 32"),
+        (
+            {"classes": {"a": ["10.0.0.0/8"], "b": ["10.0.0.0/8"]}},
+            "traffic.classes",
+            "10.0.0.0/8 is in a and in b",
+            "one of them",
+        ),
+        ({"classes": {"internet": ["10.0.0.0/8"]}}, "traffic", "internet is the class of all other", "another name"),
+        ({"classes": {"a": [f"10.0.{n // 256}.{n % 256}/32" for n in range(1001)]}}, "traffic.classes", "1001", ""),
+        ({"every": "0s"}, "traffic.every", "not above zero", "such as 8h"),
+        ({"engine": "ebpf"}, "traffic.engine", "'ebpf' is not one of", ""),
+    ],
+)
+def test_faults(traffic: dict[str, Any], field: str, message: str, hint: str) -> None:
+    """What is wrong is named by its field, with the value and the way out."""
+    with pytest.raises(InvalidInput) as caught:
+        parse_policy({"traffic": traffic})
+    fault = caught.value.faults[0]
+    assert fault.field == field
+    assert message in fault.message
+    assert hint in fault.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        *(("10.1.2.3", "internal"), ("172.31.0.1", "internal"), ("192.168.1.1", "internal"), ("fd00::1", "internal")),
+        *(("172.32.0.1", "internet"), ("8.8.8.8", "internet"), ("2001:4860:4860::8888", "internet")),
+    ],
+)
+def test_the_article_s_two_classes(address: str, name: str) -> None:
+    """Without a word in the policy: private addresses, and the internet."""
+    assert default_policy().traffic.address_classes.at(ipaddress.ip_address(address)) == name
+
+
+def test_a_range_inside_another_counts() -> None:
+    """The smaller range takes its addresses out of the larger, and a still smaller one takes some back."""
+    ranges = {"internal": ["10.0.0.0/8", "10.9.9.0/24"], "storage": ["10.9.0.0/16", "fd09::/16"]}
+    classes = parse_policy({"traffic": {"classes": ranges, "others": "world"}}).traffic.address_classes
+    seen = {text: classes.at(ipaddress.ip_address(text)) for text in ("10.8.0.1", "10.9.0.1", "10.9.9.1", "fd09::1")}
+    assert seen == {"10.8.0.1": "internal", "10.9.0.1": "storage", "10.9.9.1": "internal", "fd09::1": "storage"}
+    assert classes.at(ipaddress.ip_address("11.0.0.1")) == "world"
+    assert classes.names == ("internal", "storage", "world")
+
+
+_SMALL = st.builds(
+    lambda start, length: ipaddress.ip_network((start << 24, length), strict=False),
+    st.integers(0, 255),
+    st.integers(0, 8),
+) | st.builds(
+    lambda start, length: ipaddress.ip_network((start << 120, length), strict=False),
+    st.integers(0, 255),
+    st.integers(0, 8),
+)
+
+
+@given(st.dictionaries(_SMALL, st.sampled_from(["a", "b", "c"]), max_size=12))
+def test_the_longest_prefix_wins(owners: dict[Network, str]) -> None:
+    """Every address is in the class of the smallest range around it, and ranges of different classes never overlap."""
+    written = {name: [network for network, owner in owners.items() if owner == name] for name in ("a", "b", "c")}
+    classes = Classes.of(written, "others")
+    edges = {int(each[0]) for each in owners} | {int(each[-1]) for each in owners}
+    for edge in {edge >> (24 if edge < 2**32 else 120) for edge in edges} | {0}:
+        for address in (ipaddress.IPv4Address((edge << 24) + 5), ipaddress.IPv6Address((edge << 120) + 5)):
+            around = [each for each in owners if each.version == address.version and address in each]
+            wanted = owners[max(around, key=lambda each: each.prefixlen)] if around else "others"
+            assert classes.at(address) == wanted
+    found = [network for networks in classes.ranges.values() for network in networks]
+    for version in (4, 6):
+        ordered = sorted((each for each in found if each.version == version), key=lambda each: int(each[0]))
+        for left, right in pairwise(ordered):
+            assert int(left[-1]) < int(right[0])

@@ -1,0 +1,259 @@
+"""Which clients grow with the cluster, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.protection.api_clients import (
+    KUBELETS,
+    Ask,
+    Client,
+    DaemonSet,
+    Report,
+    Request,
+    Scope,
+    book,
+    report,
+)
+
+SPY = Client("system:serviceaccount:monitoring:spy", "spy")
+LIST_PODS = Ask("list", "pods", Scope.ALL, from_store=True)
+WATCH_PODS = Ask("watch", "pods", Scope.ALL)
+OWN_PODS = Ask("watch", "pods", Scope.SELECTED)
+OWN_LIST = Ask("list", "pods", Scope.SELECTED, from_store=True)
+MINUTE = 60.0
+
+
+def each_minute(client: Client, ask: Ask, instances: int, minutes: int = 10) -> list[Request]:
+    """Requests of as many instances, one a minute each."""
+    return [
+        Request(client, f"node-{number}", ask, minute * MINUTE, minute * MINUTE)
+        for number in range(instances)
+        for minute in range(minutes + 1)
+    ]
+
+
+def watches(client: Client, ask: Ask, instances: int) -> list[Request]:
+    """Watches of as many instances, open since the log began."""
+    return [Request(client, f"node-{number}", ask, 0.0, None) for number in range(instances)]
+
+
+def judged(requests: list[Request], *sets: DaemonSet, nodes: int = 100, **changes: int) -> Report:
+    numbers = {"kubelets": nodes, "planned_nodes": 7500} | changes
+    return report(book(requests), sets, {}, nodes=nodes, **numbers)
+
+
+def test_who_is_on_every_node_grows_and_is_told_what_to_change() -> None:
+    """By what each instance asks now it is said what as many nodes as are planned would ask."""
+    found = judged(each_minute(SPY, LIST_PODS, 100) + watches(SPY, WATCH_PODS, 100)).growing
+    (spy,) = found
+    assert (spy.client, spy.instances, spy.reads_all) == ("monitoring/spy (spy)", 100, ("pods",))
+    assert spy.requests_per_minute == pytest.approx(1.1)
+    assert spy.watches == pytest.approx(1.0)
+    assert spy.requests_per_second_then == pytest.approx(7500 * 1.1 / 60)
+    assert spy.watches_then == pytest.approx(7500)
+    assert [fix.partition(":")[0] for fix in spy.fixes] == [
+        "let each instance ask for its own node's Pods",
+        "watch pods instead of listing again and again",
+        "list with resourceVersion=0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        (Client("system:serviceaccount:monitoring:spy", "spy"), "monitoring/spy (spy)"),
+        (Client("system:serviceaccount:monitoring:spy"), "monitoring/spy"),
+        (Client("system:kube-scheduler", "kube-scheduler"), "system:kube-scheduler (kube-scheduler)"),
+        (Client("oidc:alice", "kubectl"), "oidc:alice (kubectl)"),
+    ],
+)
+def test_clients_are_named_as_people_know_them(client: Client, name: str) -> None:
+    """A service account by its namespace, everybody else as the API server knows him."""
+    assert client.name == name
+
+
+def test_one_list_past_the_memory_of_the_api_server_is_told_whatever_else_is_asked() -> None:
+    (spy,) = judged(each_minute(SPY, LIST_PODS, 100) + each_minute(SPY, Ask("get", "nodes", Scope.ALL), 100)).growing
+    assert any("resourceVersion=0" in fix for fix in spy.fixes)
+
+
+def test_who_asks_for_his_own_part_is_told_nothing() -> None:
+    """One list at the start is no polling."""
+    first_list = [Request(SPY, f"node-{n}", Ask("list", "pods", Scope.SELECTED), 0.0, 0.0) for n in range(100)]
+    rare = each_minute(SPY, Ask("get", "nodes", Scope.SELECTED), 100)
+    (spy,) = judged(watches(SPY, OWN_PODS, 100) + first_list + rare).growing
+    assert (spy.fixes, spy.reads_all) == ((), ())
+
+
+def test_who_deletes_whole_collections_reads_nothing() -> None:
+    (spy,) = judged(each_minute(SPY, Ask("deletecollection", "pods", Scope.ALL), 100)).growing
+    assert (spy.fixes, spy.reads_all) == ((), ())
+
+
+def test_what_is_done_often_by_each_is_named() -> None:
+    often = [
+        Request(SPY, f"node-{n}", Ask("patch", "nodes/status", Scope.SELECTED), second, second)
+        for n in range(100)
+        for second in range(0, 120, 5)
+    ]
+    (spy,) = judged(often).growing
+    assert spy.fixes == ("patch nodes/status less often than 13 times a minute",)
+
+
+@pytest.mark.parametrize(
+    ("instances", "nodes", "grows"),
+    [(1, 100, False), (49, 100, False), (50, 100, True), (100, 100, True), (2, 2, False), (3, 2, False), (3, 3, True)],
+)
+def test_half_of_the_nodes_are_every_node(instances: int, nodes: int, grows: bool) -> None:
+    """With fewer than three nodes nothing can be told from the number of instances."""
+    assert bool(judged(watches(SPY, OWN_PODS, instances), nodes=nodes).growing) is grows
+
+
+def test_a_daemonsets_account_grows_however_few_nodes_it_was_seen_on() -> None:
+    """It is on few nodes now, and stays on that share of them."""
+    pods = DaemonSet("monitoring", "spy", "spy", 2, ("pods",))
+    found = judged(each_minute(SPY, LIST_PODS, 10), pods, nodes=100)
+    (spy,) = found.growing
+    assert spy.daemon_sets == ("monitoring/spy",)
+    assert spy.requests_per_second_then == pytest.approx(750 * 1.1 / 60)
+    assert not found.suspects
+
+
+def test_more_instances_than_nodes_are_one_on_each() -> None:
+    """Nodes went meanwhile, or nobody counted them: never more are foretold than there will be nodes."""
+    for nodes in (50, 0):
+        pods = DaemonSet("monitoring", "spy", "spy", 100)
+        (spy,) = judged(each_minute(SPY, OWN_LIST, 100) + watches(SPY, OWN_PODS, 100), pods, nodes=nodes).growing
+        assert spy.watches_then == pytest.approx(7500)
+        assert spy.requests_per_second_then == pytest.approx(7500 * 1.1 / 60)
+
+
+def test_who_would_ask_most_comes_first() -> None:
+    """Then who would watch most, then by name; whose account several DaemonSets share names them all."""
+    chatty, quiet, other = (Client(f"system:serviceaccount:a:{name}", name) for name in ("z", "m", "b"))
+    shared = [DaemonSet("a", name, "m", 100) for name in ("two", "one")]
+    requests = each_minute(chatty, OWN_LIST, 100) + watches(quiet, OWN_PODS, 100) + watches(other, OWN_PODS, 100)
+    found = judged(requests + watches(quiet, WATCH_PODS, 100), *shared).growing
+    assert [each.client for each in found] == ["a/z (z)", "a/m (m)", "a/b (b)"]
+    assert [each.daemon_sets for each in found] == [(), ("a/one", "a/two"), ()]
+    found = judged(watches(quiet, OWN_PODS, 100) + watches(other, OWN_PODS, 100)).growing
+    assert [each.client for each in found] == ["a/b (b)", "a/m (m)"]
+
+
+def test_a_watch_counts_for_as_long_as_it_was_open() -> None:
+    """One of half the time is half a watch; one that is open still, until the log ends."""
+    half = [Request(SPY, f"node-{n}", OWN_PODS, 0.0, 300.0) for n in range(100)]
+    late = [Request(SPY, f"node-{n}", OWN_PODS, 450.0, None) for n in range(100)]
+    (spy,) = judged([*half, *late, Request(Client("bob"), "here", LIST_PODS, 600.0, 600.0)]).growing
+    assert spy.watches == pytest.approx(0.75)
+
+
+def test_what_each_kind_wants_is_said_the_worst_first() -> None:
+    """Pods, then others by name; of lists that come again and again all kinds at once; then the rest by how often."""
+    kinds = [Ask("list", kind, Scope.ALL) for kind in ("secrets", "pods", "nodes")]
+    lists = [request for ask in kinds for request in each_minute(SPY, ask, 100)]
+    done = [("get", 6), ("update", 3), ("patch", 12)]
+    often = [
+        Request(SPY, f"node-{n}", Ask(verb, "leases", Scope.SELECTED), float(second), float(second))
+        for verb, every in done
+        for n in range(100)
+        for second in range(0, 600, every)
+    ]
+    (spy,) = judged(lists + often).growing
+    assert spy.fixes == (
+        "let each instance ask for its own node's Pods: fieldSelector spec.nodeName=<its node>",
+        "let each instance ask for its own Node: fieldSelector metadata.name=<its node>",
+        "put one cache of secrets between the nodes and the API server, or ask for less than all",
+        "watch nodes and pods and secrets instead of listing again and again",
+        "update leases less often than 20 times a minute",
+        "get leases less often than 10 times a minute",
+    )
+    assert spy.reads_all == ("nodes", "pods", "secrets")
+
+
+def test_twice_is_not_again_and_again() -> None:
+    """In a log of a few seconds each start looks as if it were often."""
+    starts = [Request(SPY, f"node-{n}", OWN_LIST, moment, moment) for n in range(100) for moment in (0.0, 1.0)]
+    (spy,) = judged(starts).growing
+    assert spy.fixes == ()
+    thrice = [*starts, *(Request(SPY, f"node-{n}", OWN_LIST, 2.0, 2.0) for n in range(100))]
+    assert judged(thrice).growing[0].fixes == ("watch pods instead of listing again and again",)
+
+
+def test_a_log_of_one_moment_tells_no_rates() -> None:
+    once = [Request(SPY, f"node-{n}", OWN_LIST, 5.0, 5.0) for n in range(100)]
+    watched = [Request(SPY, f"node-{n}", OWN_PODS, 5.0, None) for n in range(100)]
+    found = judged([*once, *watched, Request(Client("bob"), "here", LIST_PODS, 5.0, 5.0)])
+    assert (found.growing[0].requests_per_minute, found.growing[0].watches, found.largest) == (0.0, 0.0, ())
+    assert book([]).seconds == 0.0 and book([]).requests == 0
+
+
+def test_daemonsets_that_may_read_all_are_named_where_no_log_shows_them() -> None:
+    sets = [DaemonSet("a", "reads", "reads", 9, ("pods",)), DaemonSet("a", "plain", "default", 9)]
+    found = report(None, sets, {}, nodes=9, kubelets=9, planned_nodes=7500)
+    assert [each.name for each in found.suspects] == ["reads"]
+    assert (found.growing, found.largest) == ((), ())
+
+
+def test_kubelets_are_one_client_and_need_no_fix() -> None:
+    busy = each_minute(Client(KUBELETS), Ask("update", "leases", Scope.SELECTED), 100) * 10
+    (kubelets,) = judged(busy).growing
+    assert (kubelets.client, kubelets.instances, kubelets.fixes) == (KUBELETS, 100, ())
+
+
+def test_others_are_named_by_how_much_they_ask() -> None:
+    one, two = Client("alice", "kubectl"), Client("bob", "kubectl")
+    found = judged(each_minute(one, LIST_PODS, 1, 2) + each_minute(two, LIST_PODS, 1, 5))
+    assert [(each.client, round(each.share, 2)) for each in found.largest] == [
+        ("bob (kubectl)", 0.67),
+        ("alice (kubectl)", 0.33),
+    ]
+    assert found.largest[0].requests_per_second == pytest.approx(6 / 300)
+
+
+def test_five_others_are_named_and_none_who_only_watches() -> None:
+    people = [Client(name) for name in "gfedcba"]
+    asked = [request for one in people for request in each_minute(one, LIST_PODS, 1, 2)]
+    found = judged([*asked, *watches(Client("idle"), OWN_PODS, 1), *each_minute(Client("z"), LIST_PODS, 1, 3)])
+    assert [each.client for each in found.largest] == ["z", "a", "b", "c", "d"]
+    found = judged([*asked[:3], *watches(Client("idle"), OWN_PODS, 1)])
+    assert [each.client for each in found.largest] == ["g"]
+
+
+def test_open_watches_are_many_beyond_those_of_kubelets() -> None:
+    counts = {"configmaps": 49, "endpoints": 50, "nodes": 101, "jobs": 60, "pods": 205, "ingresses": 60}
+    found = report(None, (), counts, nodes=100, kubelets=100, planned_nodes=7500).watched
+    assert [(each.resource, each.besides_kubelets) for each in found] == [
+        ("pods", 105),
+        ("ingresses", 60),
+        ("jobs", 60),
+        ("endpoints", 50),
+    ]
+    assert [each.open for each in found] == [205, 60, 60, 50]
+    assert report(None, (), {"jobs": 2}, nodes=3, kubelets=0, planned_nodes=9).watched
+    assert not report(None, (), {"pods": 9}, nodes=2, kubelets=0, planned_nodes=9).watched
+
+
+@given(
+    st.lists(
+        st.builds(
+            Request,
+            st.sampled_from([SPY, Client(KUBELETS), Client("alice", "kubectl")]),
+            st.sampled_from(["a", "b", "c"]),
+            st.sampled_from([LIST_PODS, WATCH_PODS, OWN_PODS]),
+            st.floats(0, 1000),
+            st.none() | st.floats(1000, 2000),
+        )
+    ),
+    st.integers(0, 10),
+)
+def test_whatever_was_asked_every_client_is_told_of_once_at_most(requests: list[Request], nodes: int) -> None:
+    """Shares are parts of a whole; nothing is divided by nothing."""
+    found = judged(requests, nodes=nodes)
+    named = [each.client for each in found.growing] + [each.client for each in found.largest]
+    assert len(named) == len(set(named)) <= len({each.client for each in requests})
+    assert sum(each.share for each in found.largest) <= 1 + 1e-9
+    assert all(each.watches >= 0 and each.requests_per_minute >= 0 for each in found.growing)

@@ -1,0 +1,460 @@
+"""What a cycle over the queue promises: nothing is given twice, and nobody who may pass delays who waits."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.helpers.plain_plan import plan
+
+from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows
+from kajitori.core.placement.releases import Ending
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
+from kajitori.core.queue import backfill
+from kajitori.core.queue.backfill import Queued, Schedule, schedule
+from kajitori.core.queue.ordering import Candidate, Ledger, Rules, rank
+
+GIB = 1 << 30
+HOUR = 3600.0
+FOR_EVER = 1e9
+
+
+def nodes(count: int, *, gpu_type: str = "h100", gpus: int = 8) -> list[NodeFacts]:
+    return [NodeFacts(f"{gpu_type}-{i}", 64_000, 512 * GIB, gpus, 110, gpu_type) for i in range(count)]
+
+
+def queued(members: int, seconds: float, *, key: str = "bert", gpus: int = 8, **more: Any) -> Queued:
+    asked = {name: value for name, value in more.items() if name in MemberRequest.__dataclass_fields__}
+    rest = {name: value for name, value in more.items() if name not in asked}
+    member = replace(MemberRequest(1000, GIB, gpus=gpus), **asked)
+    return Queued(replace(GangRequest(key, member, tuple(range(members))), **rest), seconds)
+
+
+class Cluster:
+    """Nodes on which gangs run, with the ends that are expected of them."""
+
+    def __init__(self, facts: list[NodeFacts]) -> None:
+        self.state = Snapshot.empty(NodeTable(facts))
+        self.endings: list[Ending] = []
+
+    def runs(self, on: str | list[str], ends_at: float | None, *, gpus: int = 8, **more: Any) -> None:
+        """A member on each of these nodes; without an end it is somebody else's Pod, or a service."""
+        names = [on] if isinstance(on, str) else on
+        member = replace(MemberRequest(1000, GIB, gpus=gpus), **more)
+        rows = np.array([self.state.table.index[name] for name in names], dtype=np.int64)
+        occupy_rows(self.state, member, rows)
+        if ends_at is not None:
+            self.endings.append(Ending(member, rows, ends_at))
+
+    def schedule(self, *queue: Queued, now: float = 0.0, **more: Any) -> Schedule:
+        return schedule(self.state, queue, self.endings, now, **({"likely": 1.0} | more))
+
+
+def started(answer: Schedule) -> list[str]:
+    return [placement.key for placement in answer.placements]
+
+
+def test_the_first_that_does_not_fit_has_its_nodes_and_its_time() -> None:
+    """When enough of what runs has ended; on what ends first, so that what is free stays free."""
+    cluster = Cluster(nodes(4))
+    cluster.runs("h100-0", 3 * HOUR)
+    cluster.runs("h100-1", HOUR)
+    cluster.runs("h100-2", 2 * HOUR)
+    answer = cluster.schedule(queued(3, HOUR))
+    (reservation,) = answer.reservations
+    assert (reservation.key, reservation.starts_at) == ("bert", 2 * HOUR)
+    assert set(reservation.placement.nodes) == {"h100-1", "h100-2", "h100-3"}
+    assert [shortage.fit_now for shortage in answer.shortages] == [1]
+
+
+def test_who_is_expected_to_have_ended_by_then_may_pass_and_nobody_else() -> None:
+    cluster = Cluster(nodes(2))
+    cluster.runs("h100-0", 2 * HOUR)
+    large, short, long = queued(2, HOUR), queued(1, 2 * HOUR, key="short"), queued(1, 2 * HOUR + 1, key="long")
+    assert started(cluster.schedule(large, long, short)) == ["short"]
+    assert started(cluster.schedule(large, long, short, reserve=False)) == ["long"]
+    assert started(cluster.schedule(large, long, likely=0.9)) == ["long"]
+    assert started(cluster.schedule(replace(large, overdue=True), long, likely=0.9)) == []
+
+
+def test_who_leaves_alone_what_is_needed_may_pass_however_long_he_takes() -> None:
+    """Three nodes will be free and two are needed: one may be had for ever, not two."""
+    cluster = Cluster(nodes(3))
+    cluster.runs("h100-0", HOUR)
+    cluster.runs("h100-1", HOUR)
+    answer = cluster.schedule(queued(2, HOUR), queued(1, FOR_EVER, key="one"), queued(1, FOR_EVER, key="two"))
+    assert started(answer) == ["one"]
+
+
+def test_part_of_a_reserved_node_may_be_had() -> None:
+    """The reserved member needs four of eight GPUs; four more are nobody's."""
+    cluster = Cluster(nodes(1))
+    cluster.runs("h100-0", HOUR, gpus=6)
+    first = queued(1, HOUR, gpus=4)
+    assert started(cluster.schedule(first, queued(1, FOR_EVER, key="half", gpus=2))) == ["half"]
+    cluster = Cluster(nodes(1))
+    cluster.runs("h100-0", None, gpus=2)
+    cluster.runs("h100-0", HOUR, gpus=3)
+    first = queued(1, HOUR, gpus=4)
+    assert started(cluster.schedule(first, queued(1, FOR_EVER, key="too much", gpus=3))) == []
+    assert started(cluster.schedule(first, queued(1, HOUR, key="ends in time", gpus=3))) == ["ends in time"]
+
+
+def test_what_ends_in_time_takes_reserved_nodes_first() -> None:
+    """So that the others are left for what takes longer."""
+    cluster = Cluster(nodes(4))
+    cluster.runs(["h100-0", "h100-1"], HOUR)
+    first = queued(3, HOUR)
+    answer = cluster.schedule(first, queued(1, HOUR, key="short"), queued(1, FOR_EVER, key="long"))
+    assert started(answer) == ["short", "long"]
+
+
+def test_what_has_no_known_end_never_frees() -> None:
+    """A gang that waits for it has no reservation and holds nobody back; the next has one."""
+    cluster = Cluster(nodes(3))
+    cluster.runs("h100-0", None)
+    cluster.runs("h100-1", HOUR)
+    answer = cluster.schedule(
+        queued(3, HOUR, key="never"), queued(2, HOUR, key="second"), queued(1, FOR_EVER, key="third")
+    )
+    assert [(each.key, each.starts_at) for each in answer.reservations] == [("second", HOUR)]
+    assert started(answer) == []
+    assert started(cluster.schedule(queued(3, HOUR, key="never"), queued(1, FOR_EVER, key="third"))) == ["third"]
+
+
+def test_pools_have_reservations_of_their_own() -> None:
+    """Who waits for h100 is not passed for ever because somebody else waits for a100."""
+    cluster = Cluster(nodes(2) + nodes(2, gpu_type="a100"))
+    cluster.runs("h100-0", HOUR)
+    cluster.runs("a100-0", 2 * HOUR)
+    answer = cluster.schedule(
+        queued(2, HOUR, key="a", gpu_type="a100"),
+        queued(2, HOUR, key="h", gpu_type="h100"),
+        queued(2, HOUR, key="h again", gpu_type="h100"),
+        queued(1, FOR_EVER, key="long", gpu_type="h100"),
+        queued(1, 1.5 * HOUR, key="too long here", gpu_type="h100"),
+        queued(1, 1.5 * HOUR, key="there not", gpu_type="a100"),
+    )
+    assert [(each.key, each.starts_at) for each in answer.reservations] == [("a", 2 * HOUR), ("h", HOUR)]
+    assert started(answer) == ["there not"]
+
+
+def test_avoided_cordoned_and_whole_nodes_are_as_the_planner_has_them() -> None:
+    facts = nodes(4)
+    facts[3] = replace(facts[3], schedulable=False)
+    cluster = Cluster(facts)
+    cluster.runs("h100-0", HOUR, gpus=1, whole_node=True)
+    cluster.runs("h100-1", 2 * HOUR, gpus=1)
+    whole = queued(2, HOUR, gpus=1, whole_node=True, avoid=frozenset({"h100-1"}))
+    (reservation,) = cluster.schedule(whole).reservations
+    assert reservation.starts_at == HOUR and set(reservation.placement.nodes) == {"h100-0", "h100-2"}
+
+
+def test_what_starts_in_this_cycle_ends_like_what_runs() -> None:
+    cluster = Cluster(nodes(2))
+    answer = cluster.schedule(queued(1, HOUR, key="now"), queued(2, HOUR, key="then"), now=50.0)
+    assert started(answer) == ["now"]
+    assert [each.starts_at for each in answer.reservations] == [50.0 + HOUR]
+
+
+mixed = st.lists(
+    st.tuples(
+        st.integers(1, 6), st.sampled_from([0, 1, 2, 4, 8]), st.booleans(), st.sampled_from(["", "h100", "a100"]),
+        st.integers(1, 20),
+    ),
+    min_size=1,
+    max_size=10,
+)  # fmt: skip
+busy = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from([1, 2, 4]), st.one_of(st.none(), st.integers(1, 20))), max_size=8
+)
+
+
+def cluster_with(running: list[tuple[int, int, int | None]]) -> Cluster:
+    cluster = Cluster(nodes(3) + nodes(3, gpu_type="a100"))
+    for row, gpus, ends_at in running:
+        if cluster.state.used[row, 2] + gpus <= 8:
+            cluster.runs(cluster.state.table.nodes[row].name, ends_at, gpus=gpus)
+    return cluster
+
+
+def queue_of(wanted: list[tuple[int, int, bool, str, int]]) -> list[Queued]:
+    return [
+        queued(members, seconds, key=f"g{i}", gpus=gpus, whole_node=whole, gpu_type=gpu_type if gpus else "")
+        for i, (members, gpus, whole, gpu_type, seconds) in enumerate(wanted)
+    ]
+
+
+@given(busy, mixed)
+def test_without_reservations_it_is_the_plan(
+    running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]]
+) -> None:
+    """All that is remembered of shapes changes nothing: the same places, the same shortages."""
+    cluster, queue = cluster_with(running), queue_of(wanted)
+    answer = schedule(cluster.state, queue, cluster.endings, 0.0, reserve=False)
+    plain = plan(cluster.state, [each.gang for each in queue])
+    assert answer.placements == plain.placements
+    found = [(s.key, s.members, s.fit_now, s.fit_ever, s.fit_repaired) for s in answer.shortages]
+    assert found == [(s.key, s.members, s.fit_now, s.fit_ever, s.fit_repaired) for s in plain.shortages]
+
+
+few_shapes = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from([4, 8]), st.just(False), st.just("h100"), st.integers(1, 20)),
+    min_size=5,
+    max_size=12,
+)
+
+
+@given(busy, st.one_of(mixed, few_shapes), *[st.integers(0, 12)] * 3, st.booleans(), st.integers(0, 3))
+@example(
+    [(3, 4, 5), (4, 4, 10), (5, 4, 15)],
+    [(1, 8, False, "h100", 3), (1, 8, False, "h100", 4), *[(1, 4, False, "h100", 20)] * 3],
+    9,
+    2,
+    12,
+    True,
+    3,
+)  # fmt: skip — the second is as the first, and has nodes kept from those of lower priority all the same
+@example(
+    [(3, 4, None), (3, 4, None), (4, 4, None), (4, 4, None), (5, 4, 9)],
+    [(1, 8, False, "h100", 20), (1, 4, False, "h100", 10), (1, 4, False, "h100", 10)],
+    9,
+    12,
+    1,
+    True,
+    0,
+)  # fmt: skip — the third may pass, the second takes what it gets, and is not expected to have ended
+@example([(3, 4, None)], [(3, 8, False, "h100", 3), (1, 8, False, "h100", 9)], 9, 12, 12, True, 0)  # it is smaller
+def test_those_that_start_are_the_first_of_all_that_would(
+    running: list[tuple[int, int, int | None]],
+    wanted: list[tuple[int, int, bool, str, int]],
+    most: int,
+    lower_from: int,
+    elastic: int,
+    reserve: bool,
+    further: int,
+) -> None:
+    """Where it is only asked who starts, they have the places that they have among all: whoever is passed over without
+    a look, because he asks for what another did not get, would have changed nothing."""
+    cluster, queue = cluster_with(running), queue_of(wanted)
+    for place, each in enumerate(queue):
+        fewest = 1 if place == elastic else None
+        queue[place] = replace(each, gang=replace(each.gang, priority=-(place >= lower_from), fewest=fewest))
+    with mock.patch.object(backfill, "FURTHER", further):
+        all_of_them = schedule(cluster.state, queue, cluster.endings, 0.0, reserve=reserve)
+        answer = schedule(cluster.state, iter(queue), cluster.endings, 0.0, reserve=reserve, most=most)
+    assert answer.placements == all_of_them.placements[:most]
+
+
+class Eager(backfill._Cycle):
+    """Has all reservations of a priority made before anybody of lower is looked at, whether or not they matter."""
+
+    def note_priority(self, priority: int) -> None:
+        super().note_priority(priority)
+        self.reserve_further()
+
+
+@given(busy, st.lists(mixed, min_size=2, max_size=4), st.integers(0, 9))
+@example(
+    [(0, 1, None)],
+    [
+        [(1, 1, False, "h100", 1), (3, 1, True, "h100", 1)],
+        [(1, 0, False, "", 1), (2, 0, True, "", 1), (1, 0, True, "", 1)],
+        [(1, 8, False, "a100", 1)],  # has no node kept from it yet, and would be the first to have one of its own
+    ],
+    0,
+)
+def test_reservations_that_are_made_when_they_matter_change_nothing(
+    running: list[tuple[int, int, int | None]], wanted: list[list[tuple[int, int, bool, str, int]]], most: int
+) -> None:
+    """Nor do those that are left out where it is only asked who starts."""
+    cluster = cluster_with(running)
+    queue = [
+        Queued(replace(each.gang, key=f"{level}-{each.gang.key}", priority=-level), each.expected_seconds)
+        for level, part in enumerate(wanted)
+        for each in queue_of(part)
+    ]
+    lazy, few = cluster.schedule(*queue), cluster.schedule(*queue, most=most)
+    with mock.patch.object(backfill, "_Cycle", Eager):
+        assert cluster.schedule(*queue) == lazy
+        assert cluster.schedule(*queue, most=most).placements == few.placements
+
+
+@given(busy, mixed, st.lists(st.integers(0, 10), max_size=2))
+def test_nothing_is_given_twice_and_no_reservation_is_delayed(
+    running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]], lower_from: list[int]
+) -> None:
+    """If all ends come when they are expected, every reserved gang finds its nodes at its time, beside all that are to
+    have begun by then."""
+    cluster, queue = cluster_with(running), queue_of(wanted)
+    for place, each in enumerate(queue):
+        priority = -sum(start <= place for start in lower_from)
+        queue[place] = replace(each, gang=replace(each.gang, priority=priority))
+    by_key = {each.gang.key: each for each in queue}
+    answer = cluster.schedule(*queue)
+    assert {p.key for p in answer.placements} | {s.key for s in answer.shortages} == set(by_key)
+    state, index = cluster.state.copy(), cluster.state.table.index
+    ends = [(ending.ends_at, ending.member, ending.rows) for ending in cluster.endings]
+    for placement in answer.placements:
+        rows = np.array([index[name] for name in placement.nodes])
+        member = by_key[placement.key].gang.member
+        occupy_rows(state, member, rows)
+        ends.append((by_key[placement.key].expected_seconds, member, rows))
+    assert (state.used <= state.table.total).all()
+    for reservation in answer.reservations:
+        then = Snapshot.empty(state.table)
+        then.used += state.used
+        for ends_at, member, rows in ends:
+            if ends_at <= reservation.starts_at:
+                np.subtract.at(then.used, rows, member.amounts)
+        for other in answer.reservations:
+            if other.starts_at <= reservation.starts_at:
+                rows = np.array([index[name] for name in other.placement.nodes])
+                np.add.at(then.used, rows, by_key[other.key].gang.member.amounts)
+        assert (then.used <= then.table.total).all()
+
+
+@pytest.mark.parametrize("likely", [1.0, 0.8])
+def test_a_gang_of_all_nodes_starts_under_a_steady_stream_of_small_runs(likely: float) -> None:
+    """In bounded time: the bound, and what the longest run takes. Without a reservation it would never start."""
+    waited = _waits_of_a_gang_of_all_nodes(likely, reserve=True)
+    assert waited is not None and waited <= 2 * HOUR + 2 * 1900
+    assert _waits_of_a_gang_of_all_nodes(likely, reserve=False) is None
+
+
+def _waits_of_a_gang_of_all_nodes(likely: float, *, reserve: bool) -> float | None:
+    """Eight nodes; every four minutes a run of half an hour comes for one of them: 15/16 of what they can do."""
+    cluster, count = Cluster(nodes(8)), 8
+    rules, nobody = Rules(bound_seconds=2 * HOUR), Ledger(1.0)
+    ends: list[tuple[float, int, Ending]] = []
+    waiting = {"all": (HOUR, queued(count, HOUR, key="all"))}
+    for step in range(600):
+        now = 240.0 * step
+        while ends and ends[0][0] <= now:
+            ending = heapq.heappop(ends)[2]
+            np.subtract.at(cluster.state.used, ending.rows, ending.member.amounts)
+            np.subtract.at(cluster.state.members, ending.rows, 1)
+        waiting[f"s{step}"] = (now, queued(1, 1800 + step % 100, key=f"s{step}"))
+        here = [key for key, (since, _) in waiting.items() if since <= now]
+        candidates = [
+            Candidate(
+                key, 0, waiting[key][0], waiting[key][1].expected_seconds, len(waiting[key][1].gang.ranks) / count
+            )
+            for key in here
+        ]
+        ranking = rank(candidates, nobody, nobody, rules, now)
+        queue = [replace(waiting[here[i]][1], overdue=bool(ranking.overdue[i])) for i in ranking.order]
+        answer = schedule(cluster.state, queue, [each[2] for each in ends], now, reserve=reserve, likely=likely)
+        for placement in answer.placements:
+            if placement.key == "all":
+                return now - HOUR
+            _, item = waiting.pop(placement.key)
+            _begin(cluster, ends, placement, item, now)
+    return None
+
+
+def _begin(
+    cluster: Cluster, ends: list[tuple[float, int, Ending]], placement: Placement, item: Queued, now: float
+) -> None:
+    rows = np.array([cluster.state.table.index[name] for name in placement.nodes])
+    occupy_rows(cluster.state, item.gang.member, rows)
+    ends_at = now + item.expected_seconds
+    heapq.heappush(ends, (ends_at, int(placement.key[1:]), Ending(item.gang.member, rows, ends_at)))
+
+
+def test_who_has_lower_priority_may_delay_nobody() -> None:
+    """Not even by a fifth of what is expected of it, nor where both ends are too near to be told apart."""
+    cluster = Cluster(nodes(2))
+    cluster.runs("h100-0", HOUR)
+    large = queued(2, HOUR, priority=100)
+    for seconds, passes in ((1.2 * HOUR, False), (HOUR, False), (HOUR - 2, True)):
+        small = queued(1, seconds, key="small", priority=50)
+        assert started(cluster.schedule(large, small, likely=0.8)) == (["small"] if passes else [])
+        like = replace(small, gang=replace(small.gang, priority=100))
+        assert started(cluster.schedule(large, like, likely=0.8)) == ["small"]
+    (shortage,) = cluster.schedule(large, queued(1, HOUR, key="small", priority=50)).shortages[1:]
+    assert shortage.behind == ("bert",)
+
+
+def test_all_that_wait_with_a_higher_priority_have_nodes_kept_from_those_of_lower() -> None:
+    """Each its own, from when they are free. Equals may have what is kept for nobody but the first."""
+    cluster = Cluster(nodes(3))
+    for row, hours in enumerate((2, 1, 3)):
+        cluster.runs(f"h100-{row}", hours * HOUR, gpus=1)
+    large = [queued(1, HOUR, key=key, priority=100) for key in ("a", "b", "c", "d")]
+    small = queued(1, FOR_EVER, key="small", gpus=1, priority=50)
+    answer = cluster.schedule(*large, small)
+    assert [(each.key, each.starts_at, *each.placement.nodes) for each in answer.reservations] == [
+        ("a", HOUR, "h100-1"),
+        ("b", 2 * HOUR, "h100-0"),
+        ("c", 3 * HOUR, "h100-2"),
+    ]
+    assert started(answer) == []
+    assert started(cluster.schedule(*large, replace(small, expected_seconds=HOUR - 2))) == ["small"]
+    like = replace(small, gang=replace(small.gang, priority=100))
+    assert started(cluster.schedule(*large, like)) == ["small"]
+    assert started(cluster.schedule(*large, replace(like, expected_seconds=HOUR), small)) == ["small"]
+
+
+def test_a_node_that_several_wait_for_is_kept_for_as_many_as_it_holds() -> None:
+    """The second waits for the rest of what the first leaves; what is over then may be had by anybody."""
+    cluster = Cluster(nodes(1))
+    cluster.runs("h100-0", HOUR, gpus=4)
+    cluster.runs("h100-0", 2 * HOUR, gpus=3)
+    waiting = [queued(1, HOUR, key=key, gpus=gpus, priority=100) for key, gpus in (("a", 4), ("b", 3))]
+    low = [queued(1, FOR_EVER, key=f"low-{number}", gpus=1, priority=50) for number in range(2)]
+    answer = cluster.schedule(*waiting, *low)
+    assert [(each.key, each.starts_at) for each in answer.reservations] == [("a", HOUR), ("b", 2 * HOUR)]
+    assert started(answer) == ["low-0"]
+
+
+def test_a_sweep_takes_what_fits_and_keeps_nothing_of_what_is_reserved() -> None:
+    """Behind a gang of all nodes, whose reservation begins before its members would have ended, it gets nothing; behind
+    no reservation it takes all that is free. Where a part is enough to start, no more is reserved."""
+    cluster = Cluster(nodes(4))
+    cluster.runs("h100-0", HOUR)
+    sweep = queued(9, 2 * HOUR, key="sweep", fewest=1)
+    (alone,) = cluster.schedule(sweep).placements
+    assert (alone.key, alone.ranks) == ("sweep", (0, 1, 2))
+    assert started(cluster.schedule(queued(4, HOUR), sweep)) == []
+    short = cluster.schedule(queued(4, HOUR), replace(sweep, expected_seconds=HOUR / 2))
+    assert [len(placement.ranks) for placement in short.placements] == [3]
+    cluster.runs(["h100-1", "h100-2", "h100-3"], 3 * HOUR)
+    full = cluster.schedule(sweep)
+    (reservation,) = full.reservations
+    assert (reservation.starts_at, len(reservation.placement.nodes)) == (HOUR, 1)
+    assert [shortage.members for shortage in full.shortages] == [1]
+
+
+def test_a_gang_of_all_nodes_starts_though_a_sweep_always_has_more_members() -> None:
+    """A sweep waits since it got nodes last: whoever was there before that comes first, and has a reservation."""
+    cluster = Cluster(nodes(4))
+    gang, running, left, now, placed_at = queued(4, HOUR, key="gang"), [], 40, 0.0, -1.0
+    started_at = None
+    while started_at is None:
+        assert now < 10 * HOUR, "it starves"
+        order = [queued(min(left, 4), HOUR, key="sweep", fewest=1)]
+        order.insert(0 if placed_at >= 0 else 1, gang)  # submitted a moment after the sweep
+        answer = cluster.schedule(*order, now=now, likely=0.8)
+        for placement in answer.placements:
+            if placement.key == "gang":
+                started_at = now
+                break
+            placed_at = now
+            left -= len(placement.ranks)
+            for place, node in enumerate(placement.nodes):
+                running.append((now + HOUR * (1 + place / 8), node))
+                cluster.runs(node, running[-1][0])
+        if started_at is None:
+            running.sort()
+            now, over = running.pop(0)
+            row = cluster.state.table.index[over]
+            cluster.state.used[row], cluster.state.members[row] = 0, 0
+            cluster.endings = [e for e in cluster.endings if e.rows[0] != row]
+    assert started_at <= 2 * HOUR

@@ -1,0 +1,201 @@
+"""The queue's order: what comes first, and that nobody waits for ever."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.queue.formula import Formula
+from kajitori.core.queue.ordering import DAY_SECONDS, Candidate, Ledger, Ranking, Rules, rank
+
+HOUR = 3600.0
+NOW = 100 * DAY_SECONDS
+
+
+def waits(key: str, waited: float, **more: float | str) -> Candidate:
+    plain = Candidate(key, 0, NOW - waited, expected_seconds=HOUR, size=0.1, user="ann", team="vision")
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def ranked(*queue: Candidate, rules: Rules | None = None, users: Ledger | None = None) -> Ranking:
+    rules = rules or Rules()
+    nobody = Ledger(rules.half_life_seconds)
+    return rank(queue, users or nobody, nobody, rules, NOW)
+
+
+def keys(ranking: Ranking) -> list[str]:
+    return [ranking.queue[index].key for index in ranking.order]
+
+
+def test_priority_comes_before_everything() -> None:
+    late = waits("late", 90 * DAY_SECONDS)
+    assert keys(ranked(late, waits("urgent", 0, priority=100), waits("low", 50, priority=-1))) == [
+        "urgent",
+        "late",
+        "low",
+    ]
+
+
+def test_waiting_is_measured_in_the_runs_own_length() -> None:
+    """Five minutes that wait for an hour are worse off than a day that waits for three."""
+    assert (
+        keys(ranked(waits("day", 3 * HOUR, expected_seconds=DAY_SECONDS), waits("short", HOUR, expected_seconds=300)))[
+            0
+        ]
+        == "short"
+    )
+
+
+def test_the_larger_of_equals_comes_first() -> None:
+    assert keys(ranked(waits("small", HOUR), waits("large", HOUR, size=0.9))) == ["large", "small"]
+
+
+def test_who_had_much_lately_comes_after_who_had_little() -> None:
+    """And that is forgotten: after ten half-lives it counts for less than the smallest difference in waiting."""
+    users = Ledger(7 * DAY_SECONDS)
+    users.change("ann", 0.5, NOW - 3 * DAY_SECONDS)
+    users.change("ann", -0.5, NOW)
+    queue = (waits("ann's", HOUR), waits("bob's", HOUR, user="bob"))
+    assert keys(ranked(*queue, users=users)) == ["bob's", "ann's"]
+    later = [replace(each, queued_at=each.queued_at + 70 * DAY_SECONDS) for each in queue]
+    later[0] = replace(later[0], queued_at=later[0].queued_at - 60)
+    answer = rank(later, users, Ledger(1), Rules(), NOW + 70 * DAY_SECONDS)
+    assert keys(answer) == ["ann's", "bob's"]
+
+
+def test_leaving_the_owner_out_gains_nothing() -> None:
+    """A run that nobody owns has the share of all of its namespace, so its submitter's at least."""
+    users, teams = Ledger(7 * DAY_SECONDS), Ledger(7 * DAY_SECONDS)
+    for ledger, account in ((users, "ann"), (teams, "vision")):
+        ledger.change(account, 0.5, NOW - 3 * DAY_SECONDS)
+    queue = (waits("ann's", HOUR), waits("nobody's", HOUR, user="vision/"), waits("bob's", HOUR, user="bob"))
+    ranking = rank(queue, users, teams, Rules(), NOW)
+    assert keys(ranking) == ["bob's", "ann's", "nobody's"]
+    assert ranking.user_shares[0] == ranking.user_shares[1] > ranking.user_shares[2] == 0
+
+
+def test_whoever_waited_longest_past_the_bound_is_first() -> None:
+    """Just one of them: the others keep their places, so that overload does not end as first come, first served."""
+    longest = waits("longest", 30 * DAY_SECONDS, expected_seconds=20 * DAY_SECONDS, size=0.01)
+    longer = waits("longer", 29 * DAY_SECONDS, expected_seconds=20 * DAY_SECONDS, size=0.01)
+    short = waits("short", 20 * DAY_SECONDS, expected_seconds=60)
+    ranking = ranked(short, longer, longest)
+    assert keys(ranking) == ["longest", "short", "longer"]
+    assert [ranking.place(key).overdue for key in ("longest", "short", "longer")] == [True, False, False]
+
+
+def test_the_bound_follows_the_backlog() -> None:
+    """Where ten days of work wait, three days are not too long."""
+    old = waits("old", 3 * DAY_SECONDS, expected_seconds=9 * DAY_SECONDS, size=0.01)
+    assert ranked(old).place("old").overdue
+    many = [waits(f"w{i}", HOUR, expected_seconds=DAY_SECONDS, size=1.0) for i in range(10)]
+    place = ranked(old, *many).place("old")
+    assert not place.overdue
+    assert place.bound_seconds == pytest.approx(2 * DAY_SECONDS + 0.5 * (10 * DAY_SECONDS + 0.09 * DAY_SECONDS))
+
+
+def test_the_bound_follows_the_backlog_for_a_week_at_most() -> None:
+    """A hundred gangs of the whole cluster, each with a limit of a day of which it needs a minute: that they seem to be
+    a backlog of a hundred days does not keep them waiting for fifty."""
+    many = [waits(f"w{i}", 10 * DAY_SECONDS - i, expected_seconds=DAY_SECONDS, size=1.0) for i in range(100)]
+    steady = [waits(f"s{i}", 2 * HOUR, expected_seconds=60) for i in range(100)]
+    place = ranked(*many, *steady).place("w0")
+    assert place.overdue
+    assert place.position == 1
+    assert place.bound_seconds == pytest.approx(9 * DAY_SECONDS)
+
+
+def test_first_come_first_served() -> None:
+    queue = (waits("new", 1, size=0.9), waits("old", 2, expected_seconds=1e6), waits("high", 0, priority=1))
+    assert keys(ranked(*queue, rules=Rules(order="fifo"))) == ["high", "old", "new"]
+
+
+def test_share_first_then_age() -> None:
+    users = Ledger(7 * DAY_SECONDS)
+    users.change("ann", 0.5, NOW - DAY_SECONDS)
+    queue = (waits("ann's", 9 * HOUR), waits("new", 1, user="bob"), waits("old", 2, user="bob"))
+    assert keys(ranked(*queue, rules=Rules(order="share"), users=users)) == ["old", "new", "ann's"]
+
+
+def test_a_formula_takes_the_place_of_the_score() -> None:
+    """The bound stays: whoever has waited longest, and longer than that, is first."""
+    rules = Rules(order="formula", formula=Formula("-expected"))
+    queue = (waits("long", 9 * HOUR, expected_seconds=9), waits("short", 1, expected_seconds=3))
+    assert keys(ranked(*queue, rules=rules)) == ["short", "long"]
+    assert ranked(*queue, rules=rules).place("long").score == -9
+    old = waits("old", 9 * DAY_SECONDS, expected_seconds=99)
+    assert keys(ranked(*queue, old, rules=rules)) == ["old", "short", "long"]
+
+
+def test_a_place_carries_its_numbers() -> None:
+    users = Ledger(7 * DAY_SECONDS)
+    users.change("ann", 0.25, 0.0)
+    place = ranked(waits("one", 2 * HOUR, expected_seconds=HOUR, size=0.5), users=users).place("one")
+    assert (place.position, place.of, place.waited_seconds, place.expected_seconds) == (1, 1, 2 * HOUR, HOUR)
+    assert place.user_share == pytest.approx(0.25, rel=1e-4)
+    assert place.score == pytest.approx(2**3 * 0.5 / (1 + place.user_share / 0.1))
+
+
+def test_equals_stand_as_they_were_told() -> None:
+    assert keys(ranked(waits("a", 1), waits("b", 1), waits("c", 1))) == ["a", "b", "c"]
+
+
+def test_an_account_that_had_all_for_ever_stands_at_one_and_half_a_week_later() -> None:
+    ledger = Ledger(7 * DAY_SECONDS)
+    ledger.change("ann", 1.0, 0.0)
+    assert ledger.share("ann", 7 * DAY_SECONDS) == pytest.approx(0.5)
+    assert ledger.share("ann", 700 * DAY_SECONDS) == pytest.approx(1.0)
+    ledger.change("ann", -1.0, 700 * DAY_SECONDS)
+    assert ledger.share("ann", 707 * DAY_SECONDS) == pytest.approx(0.5)
+
+
+uses_of_a_cluster = st.lists(st.tuples(st.floats(0, 50), st.floats(0, 50), st.floats(0, 1)), max_size=12)
+
+
+@given(uses_of_a_cluster, uses_of_a_cluster, st.floats(100, 200), st.randoms())
+def test_the_ledger_is_the_integral(
+    uses: list[tuple[float, float, float]], taken_back: list[tuple[float, float, float]], now: float, lot: Random
+) -> None:
+    """However uses overlap, and in whatever order they are told: the sum of what each left behind, decayed from its own
+    end. What was told and taken back leaves nothing."""
+    ledger = Ledger(7.0)
+    changes = [(start, part) for start, _, part in uses] + [(s + length, -part) for s, length, part in uses]
+    for start, length, part in taken_back:
+        changes += [(start, part), (start + length, -part), (start, -part), (start + length, part)]
+    lot.shuffle(changes)
+    for at, by in changes:
+        ledger.change("ann", by, at)
+    decay = math.log(2) / 7.0
+    whole = sum(
+        part * (math.exp(-decay * (now - start - length)) - math.exp(-decay * (now - start)))
+        for start, length, part in uses
+    )
+    assert ledger.share("ann", now) == pytest.approx(whole, abs=1e-6)
+
+
+candidates = st.builds(
+    waits,
+    st.uuids().map(str),
+    st.floats(0, 1e7),
+    expected_seconds=st.floats(1, 1e7),
+    size=st.floats(1e-6, 1),
+    priority=st.sampled_from([-100, 0, 100]),
+    user=st.sampled_from(["ann", "bob"]),
+)
+
+
+@given(st.lists(candidates, min_size=1, max_size=20), st.sampled_from(["length", "fifo", "share"]))
+def test_everybody_has_one_place_and_priority_is_never_passed(queue: list[Candidate], order: str) -> None:
+    ranking = ranked(*queue, rules=Rules(order=order))  # type: ignore[arg-type]
+    assert sorted(ranking.order) == list(range(len(queue)))
+    priorities = [queue[index].priority for index in ranking.order]
+    assert priorities == sorted(priorities, reverse=True)
+    assert [ranking.place(queue[index].key).position for index in ranking.order] == list(range(1, len(queue) + 1))
+    for priority in set(priorities):
+        overdue = [c for i, c in enumerate(queue) if ranking.overdue[i] and c.priority == priority]
+        assert len(overdue) <= 1

@@ -1,0 +1,346 @@
+"""A Run's spec: what is read, what is written back, and every fault at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.spec.run import (
+    MAX_TEXT_BYTES,
+    RunSpec,
+    check_name,
+    container_words,
+    name_fault,
+    parse_spec,
+    to_document,
+)
+from kajitori.core.words.run_names import make_name
+from kajitori.errors import Fault, InvalidInput
+
+DIGEST = f"sha256:{'a' * 64}"
+BERT = {
+    "type": "batch",
+    "image": "registry/bert:3",
+    "command": ["python", "train.py"],
+    "env": {"LR": "3e-4"},
+    "replicas": 4,
+    "launcher": "torchrun",
+    "resources": {"cpu": 8, "memory": "64Gi", "gpu": 8, "gpuType": "h100", "shm": "16Gi", "wholeNode": False},
+    "volumes": [{"name": "imagenet", "path": "/data", "readOnly": True}],
+    "checkpoint": {"path": "/ckpt", "size": "100Gi"},
+    "restarts": 10,
+    "priority": "normal",
+    "timeLimit": "7d",
+    "grace": "60s",
+    "ports": [8888],
+}
+
+
+def faults(document: object, where: str = "spec") -> dict[str, Fault]:
+    """The faults of a document by field."""
+    with pytest.raises(InvalidInput) as caught:
+        parse_spec(document, where=where)
+    return {fault.field: fault for fault in caught.value.faults}
+
+
+def test_the_example_of_the_design() -> None:
+    """The Run that the design shows is read into exact numbers with their units in the names."""
+    spec = parse_spec(BERT)
+    assert spec.resources.cpu_millis == 8000
+    assert spec.resources.memory_bytes == 64 * 2**30
+    assert spec.resources.shm_bytes == 16 * 2**30
+    assert spec.time_limit_seconds == 7 * 86400
+    assert spec.grace_seconds == 60
+    assert spec.checkpoint is not None
+    assert spec.checkpoint.size_bytes == 100 * 2**30
+
+
+def test_what_is_written_back() -> None:
+    """The stored form has canonical amounts and nothing that is at its default; with defaults it has all of it."""
+    document = to_document(parse_spec(BERT | {"resources": {"cpu": 0.5, "memory": "64g"}, "launcher": "none"}))
+    assert document["resources"] == {"cpu": "500m", "memory": "64Gi"}
+    assert document["grace"] == "1m"
+    assert "type" not in document
+    assert "launcher" not in document
+    complete = to_document(parse_spec({"image": "a"}), with_defaults=True)
+    assert complete["type"] == "batch"
+    assert complete["resources"] == {"gpu": 0, "wholeNode": False}
+
+
+def test_reading_undoes_writing() -> None:
+    """What is written back is read as the same spec, with and without defaults."""
+    spec = parse_spec(BERT)
+    assert parse_spec(to_document(spec)) == spec
+    assert parse_spec(to_document(spec, with_defaults=True)) == spec
+
+
+def test_all_faults_at_once() -> None:
+    """A document that is wrong in many places is told all of them, each with its path and the way out."""
+    found = faults(
+        {
+            "imag": "x",
+            "command": "python x",
+            "replicas": "4",
+            "env": {"1A": "x", "B": 3, "KAJI_RANK": "1"},
+            "volumes": [{"nmae": "a", "path": "b"}],
+            "resources": {"cpu": "-1", "memory": "1x", "gpu_type": "h100"},
+            "type": "notebook",
+            "launcher": "slurm",
+            "ports": [0],
+            "restarts": -1,
+            "timeLimit": "soon",
+            "labels": {"kajitori.dev/run": "me"},
+        }
+    )
+    assert set(found) == {
+        "spec.imag",
+        "spec.image",
+        "spec.command",
+        "spec.replicas",
+        "spec.env['1A']",
+        "spec.env.B",
+        "spec.env.KAJI_RANK",
+        "spec.volumes[0].nmae",
+        "spec.volumes[0].path",
+        "spec.resources.cpu",
+        "spec.resources.memory",
+        "spec.resources.gpu_type",
+        "spec.type",
+        "spec.launcher",
+        "spec.ports[0]",
+        "spec.restarts",
+        "spec.timeLimit",
+        "spec.labels['kajitori.dev/run']",
+    }
+    assert found["spec.imag"].hint == "did you mean image?"
+    assert found["spec.imag"].code == "UnknownField"
+    assert found["spec.volumes[0].nmae"].hint == "did you mean name?"
+    assert found["spec.resources.gpu_type"].hint == "did you mean gpuType?"
+    assert "64Gi" in found["spec.resources.memory"].hint
+    assert found["spec.env.B"].hint == 'write it in quotes: "3"'
+    assert "batch" in found["spec.type"].message
+
+
+CASES: list[tuple[str, dict[str, Any], str, str]] = [
+    ("unknown field of another part", {"gpu": 3}, "spec.gpu", "it belongs under resources"),
+    ("GPUs outside resources", {"gpu": 3, "resources": {"gpuType": "h100"}}, "spec.gpu", "it belongs under resources"),
+    ("a wrong name outside its part", {"gpus": 3}, "spec.gpus", "did you mean resources.gpu?"),
+    ("a field of the whole in a part", {"resources": {"replicas": 3}}, "spec.resources.replicas", "belongs under spec"),
+    ("a field of a later version", {"mesh": "0-9"}, "spec.mesh", "known:"),
+    ("request above limit", {"qos": "burstable", "resources": {"memory": "1Gi", "memoryRequest": "2Gi"}}, "", ""),
+    ("burstable unsaid", {"resources": {"cpu": 2, "cpuRequest": 1}}, "spec.resources.cpuRequest", "qos: burstable"),
+    ("request without limit", {"resources": {"cpuRequest": 1}}, "spec.resources.cpuRequest", "qos: burstable"),
+    ("burstable without request", {"qos": "burstable", "resources": {"cpu": 2}}, "spec.qos", "memoryRequest"),
+    ("type without GPUs", {"resources": {"gpuType": "h100"}}, "spec.resources.gpuType", "resources.gpu"),
+    ("shm above memory", {"resources": {"memory": "1Gi", "shm": "2Gi"}}, "spec.resources.shm", "raise memory"),
+    ("zero cpu", {"resources": {"cpu": 0}}, "spec.resources.cpu", "0.5"),
+    ("memory without a unit", {"resources": {"memory": 64}}, "spec.resources.memory", "at least 6Mi"),
+    ("absurd memory", {"resources": {"memory": "1e30"}}, "spec.resources.memory", "64Gi"),
+    ("relative mount", {"volumes": [{"name": "a", "path": "data"}]}, "spec.volumes[0].path", "begin it with /"),
+    ("mount over root", {"volumes": [{"name": "a", "path": "//"}]}, "spec.volumes[0].path", "below"),
+    ("climbing mount", {"volumes": [{"name": "a", "path": "/a/../b"}]}, "spec.volumes[0].path", "'..'"),
+    ("mount over processes", {"volumes": [{"name": "a", "path": "/proc/x"}]}, "spec.volumes[0].path", "another path"),
+    ("code over devices", {"code": {"digest": DIGEST, "path": "/dev"}}, "spec.code.path", "another path"),
+    ("no digest", {"code": {"digest": "sha256:zz"}}, "spec.code.digest", "kaji run --code"),
+    ("code as number", {"code": 5}, "spec.code", "digest"),
+    ("our own folder", {"secrets": [{"name": "a", "path": "/kajitori/x"}]}, "spec.secrets[0].path", "another path"),
+    ("volume without source", {"volumes": [{"path": "/a"}]}, "spec.volumes[0]", "exactly one"),
+    ("volume name", {"volumes": [{"name": "A_b", "path": "/a"}]}, "spec.volumes[0].name", "lower-case"),
+    ("key without env", {"secrets": [{"name": "a", "key": "k"}]}, "spec.secrets[0]", "both"),
+    ("port twice", {"ports": [80, 80]}, "spec.ports[1]", "once"),
+    ("port too high", {"ports": [65536]}, "spec.ports[0]", ""),
+    ("user by name", {"user": "alice"}, "spec.user", "1000:1000"),
+    ("torchrun service", {"type": "service", "launcher": "torchrun"}, "spec.launcher", "batch"),
+    ("mpi service", {"type": "service", "launcher": "mpi", "args": ["a"]}, "spec.launcher", "batch"),
+    ("mpi without a program", {"launcher": "mpi"}, "spec.command", "mpirun"),
+    (
+        "users over the launcher's",
+        {"launcher": "mpi", "args": ["a"], "volumes": [{"hostPath": "/p", "path": "/etc/passwd"}]},
+        "spec.volumes",
+        "another path",
+    ),
+    ("c10d by hand", {"launcher": "torchrun", "env": {"PET_RDZV_ID": "a"}}, "spec.env.PET_RDZV_ID", "leave"),
+    ("rendezvous by hand", {"launcher": "torchrun", "env": {"MASTER_ADDR": "a"}}, "spec.env.MASTER_ADDR", "leave"),
+    ("blind toleration", {"tolerations": [{"effect": "NoSchedule"}]}, "spec.tolerations[0]", "key"),
+    ("upper-case image", {"image": "Bert"}, "spec.image", "registry/bert:3"),
+    ("NUL", {"command": ["a\0b"]}, "spec.command[0]", ""),
+    ("too much text", {"args": ["x" * (MAX_TEXT_BYTES // 2), "y" * (MAX_TEXT_BYTES // 2)]}, "spec", "volume"),
+    ("a word that no program could be given", {"args": ["x" * (MAX_TEXT_BYTES + 1)]}, "spec.args[0]", "file"),
+    ("too many words", {"args": [""] * 300_000}, "spec.args", ""),
+    ("words that are larger than their text", {"args": ["<>&" * 8000]}, "spec", "file"),
+    ("too many variables", {"env": {f"A{number}": "" for number in range(5000)}}, "spec.env", ""),
+    (
+        "large paths",
+        {"volumes": [{"hostPath": f"/{number:01000}/{'x' * 3090}", "path": f"/v{number}"} for number in range(64)]},
+        "spec",
+        "fewer",
+    ),
+    ("image as number", {"image": 3}, "spec.image", '"3"'),
+    ("true is no number", {"replicas": True}, "spec.replicas", ""),
+    ("no members", {"replicas": 0}, "spec.replicas", ""),
+    ("label value", {"labels": {"team": "a b"}}, "spec.labels.team", "letters"),
+    ("label key", {"labels": {"a b": "c"}}, "spec.labels['a b']", "domain/name"),
+]
+
+
+@pytest.mark.parametrize(("document", "field", "hint"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_one_fault(document: dict[str, Any], field: str, hint: str) -> None:
+    """Each fault alone: where it is and what to do instead."""
+    found = faults({"image": "a"} | document)
+    assert len(found) == 1
+    if field:
+        assert hint in found[field].hint
+    else:
+        assert next(iter(found.values())).code == "RequestAboveLimit"
+
+
+def test_below_devices_there_is_room() -> None:
+    """Shared memory of one's own, and what drivers want."""
+    volumes = [{"name": "v", "path": "/dev/shm"}, {"name": "w", "path": "/sys/fs/cgroup"}]
+    assert [volume.path for volume in parse_spec({"image": "a", "volumes": volumes}).volumes] == [
+        "/dev/shm",
+        "/sys/fs/cgroup",
+    ]
+
+
+def test_paths_that_collide() -> None:
+    """Checkpoint, volumes, secrets and shared memory each need a path of their own."""
+    found = faults(
+        {
+            "image": "a",
+            "checkpoint": {"path": "/a"},
+            "volumes": [{"name": "v", "path": "/a/"}, {"name": "w", "path": "/dev/shm"}],
+            "secrets": [{"name": "s", "path": "/a"}],
+            "resources": {"shm": "1Gi"},
+        }
+    )
+    assert set(found) == {"spec.volumes[0].path", "spec.volumes[1].path", "spec.secrets[0].path"}
+
+
+@pytest.mark.parametrize("document", [None, [], "run", 3, True])
+def test_no_mapping_at_all(document: object) -> None:
+    """A document that is no mapping is one fault with the given path."""
+    assert list(faults(document, where="file.yaml: spec")) == ["file.yaml: spec"]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "python",
+        "python:3.11",
+        "registry/bert:3",
+        "localhost:5000/a/b_c:latest",
+        "GHCR.io/a/b",
+        "a@sha256:" + "0" * 64,
+        "nvcr.io/nvidia/pytorch:24.05-py3",
+    ],
+)
+def test_images(image: str) -> None:
+    """Names of images that Docker takes."""
+    assert parse_spec({"image": image}).image == image
+
+
+_JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=True), st.text(max_size=10)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
+    max_leaves=8,
+)
+_FIELDS = st.sampled_from([info.alias or name for name, info in RunSpec.model_fields.items()])
+
+
+@given(st.one_of(_JSON, st.dictionaries(st.one_of(_FIELDS, st.text(max_size=8)), _JSON, max_size=6)))
+def test_any_document(document: Any) -> None:
+    """Whatever comes, the answer is a spec or InvalidInput with faults that have a field and a message."""
+    try:
+        spec = parse_spec(document)
+    except InvalidInput as error:
+        assert all(fault.field.startswith("spec") and fault.message for fault in error.faults)
+    else:
+        assert parse_spec(to_document(spec)) == spec
+
+
+def test_docker_words() -> None:
+    """`--entrypoint` and the words behind the image become command and args, as Docker means them."""
+    assert container_words(None, ["python", "a.py"]) == ([], ["python", "a.py"])
+    assert container_words("bash", ["-c", "ls"]) == (["bash"], ["-c", "ls"])
+    assert container_words("", ["python", "a.py"]) == (["python"], ["a.py"])
+
+
+@pytest.mark.parametrize("name", ["", "A", "1a", "a_b", "-a", "a-", "a" * 49, "a.b", "a\n", None, 3])
+def test_bad_names(name: Any) -> None:
+    """A name that cannot be a host name's and a Service's beginning is refused with the rule."""
+    fault = name_fault(name)
+    assert fault is not None
+    assert "lower-case" in fault.hint
+
+
+def test_good_names() -> None:
+    """Names up to the limit are taken."""
+    check_name("bert")
+    check_name("a" * 48)
+    with pytest.raises(InvalidInput):
+        check_name("a" * 49)
+
+
+@given(st.text(max_size=60), st.text(max_size=20))
+def test_made_names(image: str, randomness: str) -> None:
+    """A made name is always valid, and always the same for the same randomness."""
+    name = make_name(image, randomness)
+    check_name(name)
+    assert name == make_name(image, randomness)
+
+
+def test_made_names_are_readable_and_differ() -> None:
+    """The name says which image it is; other randomness gives another name."""
+    names = {make_name("registry:5000/vision/ResNet_50:v2@sha256:00", str(seed)) for seed in range(50)}
+    assert all(name.startswith("resnet-50-") for name in names)
+    assert len(names) > 45
+
+
+def test_an_elastic_gang() -> None:
+    """It has a fewest and a most; where these are the same it is a gang like any other."""
+    spec = parse_spec({"image": "x", "replicas": 32, "minReplicas": 8, "launcher": "torchrun"})
+    assert (spec.fewest, spec.members, spec.members_at_once) == (8, 32, 32)
+    assert to_document(spec) == {"image": "x", "replicas": 32, "minReplicas": 8, "launcher": "torchrun"}
+    assert parse_spec({"image": "x", "replicas": 8, "minReplicas": 8}).fewest is None
+    assert parse_spec({"image": "x", "replicas": 8}).fewest is None
+
+
+ELASTIC_FAULTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "the wrong way round": (
+        {"replicas": 8, "minReplicas": 32},
+        {"spec.minReplicas": "at least 32 members, but replicas allows no more than 8"},
+    ),
+    "without a most": (
+        {"minReplicas": 2},
+        {"spec.minReplicas": "at least 2 members, but replicas allows no more than 1"},
+    ),
+    "none at all": ({"replicas": 3, "minReplicas": 0}, {"spec.minReplicas": "0 is not allowed"}),
+    "of a sweep": (
+        {"array": "0-9", "minReplicas": 2},
+        {"spec.minReplicas": "a sweep has no fewest members"},
+    ),
+    "all at once": (
+        {"launcher": "mpi", "command": ["mpirun"], "replicas": 3, "minReplicas": 5},
+        {
+            "spec.minReplicas": "at least 5 members",
+            "spec.launcher": "an MPI program has the size that it was started with",
+        },
+    ),
+    "a service": (
+        {"type": "service", "replicas": 3, "minReplicas": 2},
+        {"spec.type": "a service's members come and go"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ELASTIC_FAULTS)
+def test_what_no_elastic_gang_can_be(case: str) -> None:
+    """Every fault at once."""
+    fields, said = ELASTIC_FAULTS[case]
+    found = faults({"image": "x", **fields})
+    assert found.keys() == said.keys()
+    assert all(found[field].message.startswith(words) for field, words in said.items()), found
