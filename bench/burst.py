@@ -42,8 +42,8 @@ from kajitori.core.spec.run import parse_spec
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
 from kajitori.local.binder import Binder
 from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings

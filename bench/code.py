@@ -42,7 +42,7 @@ from kajitori.codepack.parts import compress
 from kajitori.core.pods import first_step
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES
 from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
 from kajitori.settings import LEASE_NAMESPACE

@@ -43,9 +43,9 @@ from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.run import parse_spec
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
+from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.resources import NAMESPACES, PODS, RUNS, Resource
-from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
 
 NAMESPACE = "discovery"

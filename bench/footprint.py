@@ -45,7 +45,7 @@ from bench.processes import in_words, processor_seconds, since
 from kajitori.core.policy.file import parse_policy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, RUNS
 from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
 

@@ -18,13 +18,13 @@ from bench.processes import ROOT
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import NODES, PODS
 from kajitori.policyfile import PolicyFile

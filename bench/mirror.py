@@ -19,7 +19,7 @@ from bench.common import Limit, print_limits, print_table
 from bench.processes import answer, helper, memory_mib, say
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 
 PAIRS = 3

@@ -21,7 +21,7 @@ from kajitori.core.policy.file import parse_policy
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, PODS, RUNS
 
 NAMESPACE = "replacing"

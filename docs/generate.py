@@ -45,7 +45,7 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.names import API_VERSION, KIND
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.policyfile import PolicyFile
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # tests load this file by its path

@@ -15,7 +15,7 @@ from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CONFIG_MAPS, RUNS, VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
 
 TRIES = 100

@@ -12,12 +12,12 @@ import yaml
 from tests.helpers.autoscaler import LABEL, NAME, POOL, REQUESTS, Autoscaler, definition, fail, ignore, provide
 from tests.helpers.world import World
 
+from kajitori.cluster import node_requests
 from kajitori.core.nodes.provisioning_objects import CLASS_NAME, CONSUMES
 from kajitori.core.nodes.request import RequestState
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput
-from kajitori.kube import node_requests
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import (

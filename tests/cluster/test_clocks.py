@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.helpers.world import World
 
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words.times import parse_time
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import RESOURCE_QUOTAS
 from kajitori.kube.transport import Environment
 

@@ -20,8 +20,8 @@ from kajitori.core.pods.tickets import Ticket, verify
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import AlreadyExists
+from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS
-from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
 
 SMALL = {"cpu": 0.1, "memory": "64Mi"}

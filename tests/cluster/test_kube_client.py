@@ -20,10 +20,10 @@ from kajitori.kube.errors import (
     UnauthorizedError,
     UnsupportedError,
 )
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.mirror.usage import NodeUsage
 from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCES, NODES, PODS, RUNS, Resource
-from kajitori.kube.usage import NodeUsage
 from kajitori.kube.watch import WatchSettings
 
 

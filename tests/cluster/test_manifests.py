@@ -16,7 +16,7 @@ from kajitori.core.spec.run import parse_spec
 from kajitori.core.spec.status import template_text
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CLAIMS, NAMESPACES, PODS, RUNS, SERVICES
 
 pytestmark = pytest.mark.real

@@ -15,8 +15,8 @@ from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
-from kajitori.kube.install import install
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import PODS, RUNS
 from kajitori.relay.server import RelayServer
 

@@ -20,7 +20,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, NODES, PODS, PRIORITY_CLASSES, RUNS, SECRETS
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]

@@ -18,8 +18,8 @@ from kajitori.core.words import names
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Pod
+from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RUNS, Resource
-from kajitori.kube.ticket_key import ensure_ticket_key
 from kajitori.settings import LEASE_NAMESPACE
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}

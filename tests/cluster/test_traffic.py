@@ -29,10 +29,10 @@ from kajitori.core.traffic.book import Who
 from kajitori.core.traffic.totals import Pod
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists
-from kajitori.kube.agents import AUDIENCE, AgentTokens
 from kajitori.kube.client import KubeClient
-from kajitori.kube.install import install
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.agents import AUDIENCE, AgentTokens
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NODES, PODS, RUNS, Resource
 from kajitori.policyfile import PolicyFile
 from kajitori.relay.server import RelayServer

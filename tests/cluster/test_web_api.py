@@ -19,7 +19,7 @@ from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.kube.client import PatchKind
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, RUNS, Resource
 
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)

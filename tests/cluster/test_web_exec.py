@@ -21,7 +21,7 @@ from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 from kajitori.policyfile import PolicyFile
 

@@ -13,14 +13,14 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.leadership import Leadership
 from kajitori.controllers.runs import RunController
 from kajitori.core.leadership import Terms
 from kajitori.entrypoints.process import run_loop
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.watch import WatchSettings
 from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
 from kajitori.local.kubelet.kubelet import Kubelet

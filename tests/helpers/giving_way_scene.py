@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_nodes, who_starts
 
+from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue import Cycle, Queue, Waiting
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.policy.file import parse_policy
@@ -16,9 +18,7 @@ from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.times import format_time
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
-from kajitori.kube.outlook import Applicant
 from kajitori.kube.resources import PODS, RUNS
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile

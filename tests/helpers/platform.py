@@ -20,13 +20,13 @@ from tests.helpers.certificates import client_certificate
 from tests.helpers.real_cluster import find_binary, require_binaries, running_cluster, unicast_address
 from tests.helpers.shared import SHARED_SERVERS
 
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.install import install
 from kajitori.local.apiserver.certificates import issue_serving
 from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
 from kajitori.local.kubelet.kubelet import Kubelet

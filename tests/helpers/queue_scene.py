@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue import Admitted, Cycle, Waiting
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest, MemberRequest
@@ -17,11 +19,9 @@ from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
-from kajitori.kube.outlook import Applicant
 from kajitori.kube.resources import RUNS
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile

@@ -26,7 +26,7 @@ from tests.helpers.platform import kubectl
 from tests.helpers.real_cluster import RealCluster, running_cluster
 
 from kajitori.core.words import names
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
 
 PATIENCE_SECONDS = 60.0
 SERVER, RELAY = "kajitori-server", "kajitori-relay"

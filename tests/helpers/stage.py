@@ -22,12 +22,12 @@ from tests.helpers.world import POLICY, World
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import PODS, RUNS, SERVICES
 from kajitori.kube.watch import WatchSettings
 from kajitori.local.manager import Manager

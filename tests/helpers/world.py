@@ -23,6 +23,7 @@ from tests.helpers.deployed import grant_controller
 from tests.helpers.real_cluster import CONTROLLER, RealCluster, require_binaries, running_cluster, unicast_address
 from tests.helpers.shared import SHARED_SERVERS
 
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.policy.file import own_machine_policy, parse_policy
@@ -32,11 +33,10 @@ from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, VALIDATING_BINDINGS, Resource
 from kajitori.kube.watch import WatchSettings
 from kajitori.local.apiserver.certificates import issue_serving

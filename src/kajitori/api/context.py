@@ -26,20 +26,20 @@ from kajitori.api.streams import StreamRegistry
 from kajitori.api.traffic_keeper import TrafficKeeper
 from kajitori.api.turns import UPLOADS_AT_ONCE, UPLOADS_OF_ONE, Budget, Questions, Turns
 from kajitori.api.views import RunRenderer
+from kajitori.cluster.applicants import Applicants
+from kajitori.cluster.health import HealthView
+from kajitori.cluster.outlook import Outlook
+from kajitori.cluster.preemptions import GivingWay
+from kajitori.cluster.view import ClusterView
 from kajitori.core.leadership import Standing
 from kajitori.core.words import names
-from kajitori.kube.agents import AgentTokens
-from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
-from kajitori.kube.giving_way import GivingWay
-from kajitori.kube.health import HealthView
-from kajitori.kube.leader_watch import LeaderWatch
-from kajitori.kube.mirror import Key, Mirror
+from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
-from kajitori.kube.outlook import Outlook
+from kajitori.kube.platform.agents import AgentTokens
+from kajitori.kube.platform.leader_watch import LeaderWatch
+from kajitori.kube.platform.ticket_key import TicketReader
 from kajitori.kube.resources import NODES, RUNS, Resource
-from kajitori.kube.ticket_key import TicketReader
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile

@@ -21,9 +21,9 @@ from kajitori.api.members import newest_pods
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import bug_response, error_response, parameter_faults
 from kajitori.api.views import phase_of
+from kajitori.cluster.members import member_of
 from kajitori.core.gang import MemberState
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
-from kajitori.kube.members import member_of
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream

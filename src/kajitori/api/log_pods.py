@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kajitori.cluster.members import has_started, main_container
 from kajitori.core.words import names
-from kajitori.kube.members import has_started, main_container
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
 
 LOOKED_AT_BY_NAME = 64

@@ -13,7 +13,7 @@ from kajitori.api.context import Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.views import MemberList, member_view
-from kajitori.kube.members import member_of
+from kajitori.cluster.members import member_of
 from kajitori.kube.objects import Pod
 
 router = APIRouter(tags=["runs"])

@@ -16,8 +16,8 @@ from kajitori.api.views import NetworkRange, NetworksCheck, NetworksView, Networ
 from kajitori.core.network.findings import findings
 from kajitori.core.network.registry import Networks, parse_networks
 from kajitori.core.network.use import NodeUse, shortages
+from kajitori.kube.mirror.usage import amount_of
 from kajitori.kube.objects import Node
-from kajitori.kube.usage import amount_of
 
 router = APIRouter(tags=["network"])
 

@@ -34,9 +34,9 @@ from kajitori.core.queue.explain import Use
 from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import InvalidInput, NotFound
+from kajitori.kube.mirror.usage import NodeUsage
 from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES
-from kajitori.kube.usage import NodeUsage
 
 router = APIRouter(tags=["cluster"])
 

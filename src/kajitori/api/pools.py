@@ -10,6 +10,7 @@ import msgspec
 from kajitori.api.context import Api
 from kajitori.api.node_views import PoolView
 from kajitori.api.waiting_views import ExplanationView
+from kajitori.cluster.outlook import Applicant
 from kajitori.core.nodes.provisioning import Wanting, demand
 from kajitori.core.nodes.request import says
 from kajitori.core.placement.planner import Shortage
@@ -17,7 +18,6 @@ from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time
-from kajitori.kube.outlook import Applicant
 
 _LONG_AGO = format_time(datetime(2000, 1, 1, tzinfo=UTC))
 

@@ -16,6 +16,7 @@ from kajitori.api.lookup import find_run, require_definition
 from kajitori.api.standing import Standing, standing, stop_watch
 from kajitori.api.views import controller_view, phase_of
 from kajitori.api.waiting_views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
+from kajitori.cluster.outlook import Applicant, Line
 from kajitori.core.queue.backfill import Reservation
 from kajitori.core.queue.expected import Expectation
 from kajitori.core.queue.forecast import forecast
@@ -23,7 +24,6 @@ from kajitori.core.spec.reasons import Reason
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.times import format_time, time_at
 from kajitori.kube.objects import RunObject
-from kajitori.kube.outlook import Applicant, Line
 
 router = APIRouter(tags=["cluster"])
 

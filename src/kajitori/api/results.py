@@ -16,13 +16,13 @@ from kajitori.api.lookup import find_run
 from kajitori.api.members import newest_pods
 from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.views import ResultList
+from kajitori.cluster.members import member_of
+from kajitori.cluster.sweep_results import result_of
 from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.spec.array import Array, parse_array
 from kajitori.errors import InvalidInput, KajitoriError
-from kajitori.kube.members import member_of
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.sweep_results import result_of
 
 router = APIRouter(tags=["runs"])
 

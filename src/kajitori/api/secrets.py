@@ -20,6 +20,7 @@ from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.views import Deleted, SecretList, SecretView, phase_of
+from kajitori.cluster.stored_runs import secret_names
 from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.fields import DnsLabel, ObjectName
 from kajitori.core.words import names
@@ -27,7 +28,6 @@ from kajitori.core.words.texts import dns_subdomain
 from kajitori.errors import AlreadyExists, Fault, FieldError, Forbidden, InvalidInput, NotFound, WrongState
 from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.resources import SECRETS
-from kajitori.kube.stored_runs import secret_names
 from kajitori.kube.tables import Row, list_table
 
 router = APIRouter(tags=["secrets"])

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kajitori.api.context import Api
+from kajitori.cluster.outlook import Applicant, Line
+from kajitori.cluster.situation import this_moment
 from kajitori.core.queue.freeing import Situation
 from kajitori.core.queue.preemption_cycle import Settled
-from kajitori.kube.outlook import Applicant, Line
-from kajitori.kube.situation import this_moment
 
 ANSWER_SECONDS = 0.5
 """What each part of an answer may take where a long queue makes it hard."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from kajitori.cluster.stored_runs import type_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.leadership import Standing
@@ -18,9 +19,8 @@ from kajitori.core.spec.status import to_document as status_document
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.errors import Fault, InvalidInput
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.stored_runs import type_of
 
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 

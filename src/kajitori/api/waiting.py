@@ -22,6 +22,8 @@ from kajitori.api.queue import kept_view, place_view
 from kajitori.api.standing import Standing, standing, stop_watch
 from kajitori.api.views import controller_view
 from kajitori.api.waiting_views import BlockedView, ExplanationView, HolderView, RoomView, StepView
+from kajitori.cluster.growable import growable, may_grow, size_of
+from kajitori.cluster.outlook import Applicant, Look
 from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.gang.progress import words_of
@@ -39,9 +41,7 @@ from kajitori.core.words import node_lists
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import Forbidden, InvalidInput
-from kajitori.kube.growable import growable, may_grow, size_of
 from kajitori.kube.objects import RunObject
-from kajitori.kube.outlook import Applicant, Look
 from kajitori.kube.resources import RESOURCE_QUOTAS
 
 router = APIRouter(tags=["runs"])

@@ -29,10 +29,10 @@ from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Event, Pod, RunObject
+from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.kube.resources import CLAIMS, EVENTS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
-from kajitori.kube.ticket_key import SigningKey
 
 DELETED_TOGETHER = 250
 """Members that one request deletes, of a larger run: it takes a second or so."""

@@ -16,17 +16,17 @@ from typing import Any
 
 import msgspec
 
+from kajitori.cluster.health import HealthView, signs_of
+from kajitori.cluster.view import ClusterView
 from kajitori.core.nodes.health import DRAINED_BY, Change, Warned
 from kajitori.core.nodes.preflight import name_of_test, run_of_test
 from kajitori.core.nodes.trail import What, added, as_taint_value, in_words, read_trail, write_trail
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
-from kajitori.kube.events import About, EventRecorder
-from kajitori.kube.health import HealthView, signs_of
-from kajitori.kube.mirror import Key, Mirror
+from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import Node, RunObject
+from kajitori.kube.platform.events import About, EventRecorder
 from kajitori.kube.resources import NODES, RUNS, Resource
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.cluster.members import culprit_peak, peak_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.memory import MemberPeak, is_worth_telling, merged, with_member, with_total
 from kajitori.core.policy.file import Policy
@@ -23,8 +24,7 @@ from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube import figures
 from kajitori.kube.client import KubeClient
 from kajitori.kube.figures import Figure
-from kajitori.kube.members import culprit_peak, peak_of
-from kajitori.kube.mirror import Key, Mirror
+from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.retry import NO_RETRY

@@ -9,7 +9,7 @@ from kajitori.controllers.attempts import Whose, delete_members
 from kajitori.controllers.workqueue import Key
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import RUNS
 

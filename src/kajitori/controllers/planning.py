@@ -10,6 +10,9 @@ from functools import partial
 
 import msgspec
 
+from kajitori.cluster.applicants import request_of
+from kajitori.cluster.preemptions import ASKS, key_of
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.firstlook import FirstLook
 from kajitori.controllers.growing import Growing, Grows
 from kajitori.controllers.provisioning import Ask, Provisioning
@@ -24,10 +27,7 @@ from kajitori.core.queue.explain import Explainer
 from kajitori.core.queue.preemption_cycle import Request
 from kajitori.core.spec.status import GivesWay, RunStatus
 from kajitori.core.words.times import parse_time
-from kajitori.kube.applicants import request_of
-from kajitori.kube.cluster import ClusterView
-from kajitori.kube.giving_way import ASKS, key_of
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.monitoring.controller import ControllerMetrics
 

@@ -15,6 +15,8 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.cluster.node_requests import NodeRequests, answer_of
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.belongings import ensure_of_run
 from kajitori.controllers.queue import Cycle, Waiting
 from kajitori.controllers.workqueue import Key
@@ -29,8 +31,6 @@ from kajitori.core.words import names
 from kajitori.core.words.times import time_at
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
-from kajitori.kube.node_requests import NodeRequests, answer_of
 from kajitori.kube.objects import ProvisioningRequest, RunObject
 from kajitori.kube.resources import POD_TEMPLATES
 

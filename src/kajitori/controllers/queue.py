@@ -10,6 +10,9 @@ from functools import cache
 
 import numpy as np
 
+from kajitori.cluster.outlook import Applicant, Look, Outlook
+from kajitori.cluster.preemptions import GivingWay, key_of
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.growing import Growing, Grows
 from kajitori.controllers.heads import Heads
 from kajitori.controllers.workqueue import Key
@@ -26,11 +29,8 @@ from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import node_lists
 from kajitori.errors import Fault, Refused
-from kajitori.kube.cluster import ClusterView
-from kajitori.kube.giving_way import GivingWay, key_of
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject
-from kajitori.kube.outlook import Applicant, Look, Outlook
 from kajitori.monitoring.controller import ControllerMetrics
 
 HEADS = 32

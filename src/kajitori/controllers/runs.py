@@ -16,6 +16,10 @@ from typing import Any
 
 import msgspec
 
+from kajitori.cluster.members import member_of
+from kajitori.cluster.preemptions import still_waits
+from kajitori.cluster.stored_runs import life_of
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.attempts import delete_member, delete_members, is_meddled_with, put_right, whose
 from kajitori.controllers.budgets import BudgetKeeper
 from kajitori.controllers.checkpoints import delete_checkpoint
@@ -44,16 +48,12 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
-from kajitori.kube.events import EventRecorder
-from kajitori.kube.giving_way import still_waits
-from kajitori.kube.members import member_of
-from kajitori.kube.mirror import CATCH_UP_SECONDS, Mirror
+from kajitori.kube.mirror.mirror import CATCH_UP_SECONDS, Mirror
+from kajitori.kube.mirror.pod_index import coverage_of
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.pod_index import coverage_of
+from kajitori.kube.platform.events import EventRecorder
+from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
-from kajitori.kube.stored_runs import life_of
-from kajitori.kube.ticket_key import SigningKey
 from kajitori.monitoring.controller import ControllerMetrics
 from kajitori.settings import LEASE_NAMESPACE
 from kajitori.store.code import CodeStore

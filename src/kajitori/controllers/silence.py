@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from kajitori.core import gang
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 
 NODE_PATIENCE = timedelta(seconds=15)
 """How long a node has to be silent before its members are given up. After an outage of the API server all nodes look

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.attempts import (
     StartRefused,
     check_claims,
@@ -33,11 +34,10 @@ from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names, node_lists
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.concurrency import preceding
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject
-from kajitori.kube.ticket_key import SigningKey
+from kajitori.kube.platform.ticket_key import SigningKey
 
 BEGUN_PER_REQUEST = 4
 """Attempts that are begun at a time, for each request that may be in flight. Measured with bench.kueue on a busy

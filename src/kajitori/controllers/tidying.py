@@ -8,14 +8,14 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from kajitori.cluster.stored_runs import code_digests
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.workqueue import Key
 from kajitori.core.policy.model import Logs
 from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
-from kajitori.kube.cluster import ClusterView
-from kajitori.kube.mirror import Mirror
-from kajitori.kube.stored_runs import code_digests
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.store.code import CodeStore
 
 log = logging.getLogger(__name__)

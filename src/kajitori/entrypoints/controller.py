@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.monitoring.controller import LEADING, REQUESTS_AT_A_TIME, ControllerMetrics
 from kajitori.monitoring.metrics import POLICY_FAULTS, new_registry
 from kajitori.monitoring.probes import ProbeServer

@@ -11,7 +11,7 @@ from kajitori.entrypoints.process import ensure_namespace
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
+from kajitori.kube.platform.install import install
 
 
 async def candidate(config: KubeConfig, namespace: str, identity: str) -> Leadership:

@@ -7,8 +7,8 @@ import ssl
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.errors import Fault, InvalidInput
-from kajitori.kube.agents import AgentTokens
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.agents import AgentTokens
 from kajitori.kube.resources import PODS, RUNS
 from kajitori.relay.server import RelayServer
 from kajitori.settings import RelayOptions

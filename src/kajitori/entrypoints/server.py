@@ -8,8 +8,8 @@ from kajitori.api.server import ApiServer as WebApi
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of, code_limits
-from kajitori.kube.install import install
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.install import install
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import ServerOptions, WebLimits

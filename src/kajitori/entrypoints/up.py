@@ -18,6 +18,7 @@ from kajitori import clusterfile
 from kajitori.api.app import create_app
 from kajitori.api.context import USER_AGENT, ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.leadership import Standing
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
@@ -30,10 +31,9 @@ from kajitori.entrypoints.stores import code_limits
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.install import install
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.install import install
 from kajitori.local.apiserver.certificates import ensure_token, issue_serving
 from kajitori.local.embedded import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
 from kajitori.local.kubelet.kubelet import Kubelet

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from kajitori import errors
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.events import EventRecorder
+from kajitori.kube.platform.events import EventRecorder
 from kajitori.kube.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from kajitori.local import claims
 from kajitori.local.cache import Cache

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from kajitori import errors
 from kajitori.kube.client import KubeClient
-from kajitori.kube.events import EventRecorder
+from kajitori.kube.platform.events import EventRecorder
 from kajitori.local.cache import Cache
 from kajitori.local.tasks import run_until
 

@@ -19,7 +19,7 @@ from functools import partial
 from kajitori import errors
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.events import About
+from kajitori.kube.platform.events import About
 from kajitori.kube.resources import LEASES, NODES, PODS
 from kajitori.local import health
 from kajitori.local.cache import Cache

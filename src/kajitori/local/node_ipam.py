@@ -10,7 +10,7 @@ from ipaddress import IPv4Network
 
 from kajitori import errors
 from kajitori.kube.client import KubeClient
-from kajitori.kube.events import About
+from kajitori.kube.platform.events import About
 from kajitori.kube.resources import NODES, PODS
 from kajitori.local.cache import Cache
 from kajitori.local.controller import Controller

@@ -19,7 +19,7 @@ import msgspec
 
 from kajitori import errors
 from kajitori.kube.client import KubeClient
-from kajitori.kube.events import About
+from kajitori.kube.platform.events import About
 from kajitori.kube.resources import CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from kajitori.local import claims
 from kajitori.local.cache import Cache

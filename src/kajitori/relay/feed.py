@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from kajitori.core.traffic.node_feed import Line
 from kajitori.core.traffic.totals import Pod
-from kajitori.kube.mirror import Key, Mirror
+from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import Pod as MirroredPod
 from kajitori.kube.resources import PODS, RUNS, Resource
 

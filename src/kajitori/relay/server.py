@@ -18,8 +18,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from kajitori.core.traffic.node_feed import ALIVE_SECONDS, PATH, SINCE, encode_line
 from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
-from kajitori.kube.agents import AgentTokens
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.agents import AgentTokens
 from kajitori.relay.feed import Follower, NodeFeed
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.server import ApiServer
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.retry import NO_RETRY
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import WebLimits

@@ -25,7 +25,7 @@ from kajitori.api.host_lists import KEPT_GANGS, UNSEEN_SECONDS
 from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import ARCHIVE_BYTES, compress, decompressed
 from kajitori.core.pods.tickets import Ticket, sign
-from kajitori.kube.ticket_key import REREAD_SECONDS
+from kajitori.kube.platform.ticket_key import REREAD_SECONDS
 from kajitori.store.blobs import open_blobs
 from kajitori.store.code import CodeStore
 

@@ -19,6 +19,9 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.waiting import explanation_of
 from kajitori.api.waiting_views import ExplanationView, StepView
+from kajitori.cluster.applicants import Applicants
+from kajitori.cluster.stored_runs import member_of_template
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue import Cycle, Queue
 from kajitori.core.nodes.request import NodeRequest, RequestState
 from kajitori.core.placement.planner import occupy_rows, room_of
@@ -27,13 +30,10 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
-from kajitori.kube.applicants import Applicants
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import PODS, RUNS
-from kajitori.kube.stored_runs import member_of_template
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile
 

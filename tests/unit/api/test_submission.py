@@ -10,8 +10,8 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 
+from kajitori.cluster.view import ClusterView
 from kajitori.core.policy.file import parse_policy
-from kajitori.kube.cluster import ClusterView
 from kajitori.policyfile import PolicyFile
 
 

@@ -26,9 +26,9 @@ from kajitori.core.spec.status import Attempt, template_text
 from kajitori.core.words import names
 from kajitori.core.words.selectors import parse_labels
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.ticket_key import SigningKey
+from kajitori.kube.platform.ticket_key import SigningKey
 
 WHOSE = Whose("vision", "bert", "u1")
 WITH_STEP = Attempt(

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue, who_starts
 
+from kajitori.cluster.outlook import Applicant
 from kajitori.controllers.growing import Growing
 from kajitori.controllers.queue import Queue
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import GivesWay, MemberCounts, Resize, RunStatus
-from kajitori.kube.outlook import Applicant
 from kajitori.kube.resources import RUNS
 
 ELASTIC: dict[str, Any] = {

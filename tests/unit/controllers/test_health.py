@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.health import HealthKeeper
 from kajitori.core.nodes.trail import What, read_trail
 from kajitori.core.policy.file import parse_policy
@@ -19,11 +20,10 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.errors import Conflict, Forbidden
 from kajitori.kube.client import KubeClient
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.events import About
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, ObjectMeta, RunObject
+from kajitori.kube.platform.events import About
 from kajitori.kube.resources import NODES, RUNS, Resource
 from kajitori.policyfile import PolicyFile
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from kajitori.cluster.members import member_of
 from kajitori.controllers import memory
 from kajitori.controllers.memory import MemoryKeeper
 from kajitori.core.policy.file import parse_policy
@@ -19,8 +20,7 @@ from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.figures import METRICS_PATH
-from kajitori.kube.members import member_of
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.resources import PODS
 from kajitori.kube.watch import Added

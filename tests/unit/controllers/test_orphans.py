@@ -12,7 +12,7 @@ from kajitori.controllers.orphans import Orphans
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 
 KEY = ("vision", "uid-1")

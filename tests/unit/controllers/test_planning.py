@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
+from kajitori.cluster.stored_runs import life_of
 from kajitori.controllers.planning import (
     REST_OF_WHOLE,
     REST_OF_WHOLE_WHEN_BUSY,
@@ -27,7 +28,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject
-from kajitori.kube.stored_runs import life_of
 from kajitori.monitoring.controller import STEPS, ControllerMetrics
 
 

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
 
+from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue import DOUBT_PATIENCE, Admitted, Queue
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest
@@ -17,9 +19,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import parse_spec
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, template_text
 from kajitori.core.words import names
-from kajitori.kube.cluster import ClusterView
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
-from kajitori.kube.outlook import Applicant
 from kajitori.kube.resources import RUNS
 from kajitori.kube.watch import Added, Deleted
 from kajitori.policyfile import PolicyFile

@@ -8,11 +8,11 @@ import msgspec
 from tests.helpers.giving_way_scene import GivingWayScene
 from tests.helpers.queue_scene import NOW
 
+from kajitori.cluster.preemptions import ASKED_OF_A_SWEEP, key_of
 from kajitori.core import gang
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus, SweepState, to_document
 from kajitori.core.words.times import format_time
-from kajitori.kube.giving_way import ASKED_OF_A_SWEEP, key_of
 
 
 def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:

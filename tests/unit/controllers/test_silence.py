@@ -8,7 +8,7 @@ from typing import cast
 
 from kajitori.controllers.silence import Silence
 from kajitori.core import gang
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
+from kajitori.cluster.stored_runs import life_of
 from kajitori.controllers.growing import Grows
 from kajitori.controllers.networks import NetworkKeeper
 from kajitori.controllers.provisioning import Provisioning
@@ -19,8 +20,7 @@ from kajitori.core.spec.status import Resize, RunStatus
 from kajitori.core.words.node_lists import compress
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject
-from kajitori.kube.stored_runs import life_of
-from kajitori.kube.ticket_key import SigningKey
+from kajitori.kube.platform.ticket_key import SigningKey
 
 ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
 

@@ -18,7 +18,7 @@ from kajitori.core.policy.model import Logs
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, template_text
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
 from kajitori.store.blobs import open_blobs
 from kajitori.store.logs import KeptLogs, MemberLogName

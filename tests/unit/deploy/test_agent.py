@@ -11,7 +11,7 @@ import yaml
 from kajitori.agent.policy import TrafficSection
 from kajitori.cli.verbs.agent import command
 from kajitori.core.words.names import AGENT_ACCOUNT
-from kajitori.kube.agents import AUDIENCE
+from kajitori.kube.platform.agents import AUDIENCE
 
 MANIFEST = Path(__file__).parents[3] / "deploy" / "agent.yaml"
 

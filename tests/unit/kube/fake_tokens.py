@@ -12,10 +12,10 @@ from typing import Any, cast
 import msgspec
 
 from kajitori.errors import KajitoriError
-from kajitori.kube.agents import AUDIENCE, AgentTokens
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
+from kajitori.kube.platform.agents import AUDIENCE, AgentTokens
 
 ACCOUNT = "kajitori/kajitori-agent"
 DAY = 1_800_000_000.0

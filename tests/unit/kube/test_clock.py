@@ -12,7 +12,7 @@ from tests.unit.kube.fake_api import fake_api
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import LOOK_SECONDS, ServerClock, steady_seconds
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import PODS
 from kajitori.kube.transport import Environment
 

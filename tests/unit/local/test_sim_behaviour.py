@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.cluster.evictions import Excess, memory_excess
 from kajitori.core.words.times import format_time
-from kajitori.kube.evictions import Excess, memory_excess
 from kajitori.local.sim.behaviour import PREFIX, SimPod, Step, next_step
 from kajitori.local.sim.memory import summary
 

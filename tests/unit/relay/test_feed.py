@@ -13,7 +13,7 @@ from tests.unit.kube.fake_api import FakeApi, client_of, eventually, fake_api
 
 from kajitori.core.traffic.node_feed import Line
 from kajitori.core.words import names
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
 from kajitori.kube.resources import PODS
 from kajitori.relay.feed import Follower, NodeFeed

@@ -17,8 +17,8 @@ from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
 from kajitori.core.traffic.node_feed import Line, decode_line
 from kajitori.errors import Unavailable
-from kajitori.kube.agents import KNOWN_SECONDS, AgentTokens
-from kajitori.kube.mirror import Mirror
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.agents import KNOWN_SECONDS, AgentTokens
 from kajitori.kube.resources import PODS
 from kajitori.relay.server import RelayServer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.kube import events
+from kajitori.kube.platform import events
 from kajitori.local.kubelet.cluster import Cluster
 from kajitori.local.kubelet.pod import Manifest
 

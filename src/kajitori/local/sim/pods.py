@@ -13,7 +13,7 @@ import msgspec
 
 from kajitori import errors
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.events import About, EventRecorder, Said
+from kajitori.kube.platform.events import About, EventRecorder, Said
 from kajitori.kube.resources import PODS
 from kajitori.local.informer import Key
 from kajitori.local.sim.addresses import NodeAddresses

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from tests.helpers.folders import texts_below
 
+from kajitori.cluster.evictions import memory_excess
 from kajitori.core.words import names
 from kajitori.errors import Unavailable
 from kajitori.kube import resources
-from kajitori.kube.evictions import memory_excess
 from kajitori.kube.resources import Resource
 from kajitori.local.kubelet import machine as machines
 from kajitori.local.kubelet.cgroup_layout import CgroupLayout, Hierarchy

@@ -1,0 +1,1 @@
+"""What the mirror of a cluster says, in the terms of `core`."""

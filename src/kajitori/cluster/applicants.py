@@ -1,0 +1,117 @@
+"""The runs that wait for nodes, found out from the mirror alone: as the controller sees them, by whoever asks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from kajitori.cluster.members import member_of
+from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.pools import Barred
+from kajitori.cluster.stored_runs import life_of
+from kajitori.cluster.view import ClusterView
+from kajitori.core import gang
+from kajitori.core.admission.decide import Decision
+from kajitori.core.placement.planner import GangRequest
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
+from kajitori.errors import InvalidInput
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.objects import RunObject
+
+_BREATH_SECONDS = 0.02
+"""A long queue is read in pieces of this length: others are answered in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What policy makes of a run; None where it refuses it now."""
+
+    asked: tuple[str, int, int]
+    """The Run's UID and generation, and the version of policy and nodes."""
+    found: tuple[RunSpec, Decision] | None
+
+
+class Applicants:
+    """Who waits, for the Web API. Policy is asked once for each version of a run, of itself and of the nodes."""
+
+    def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self._decided: dict[str, _Decided] = {}
+        """By the Run's UID."""
+
+    async def all(self, now: datetime) -> list[Applicant]:
+        """All runs that wait for nodes at this moment, in no order."""
+        found: list[Applicant] = []
+        barred = self._cluster.barred()
+        uids = set()
+        since = time.monotonic()
+        for run in list(self._mirror.runs.values()):
+            if _may_wait(run):
+                uids.add(run.metadata.uid)
+                applicant = self.of(run, now, barred)
+                if applicant is not None:
+                    found.append(applicant)
+                if time.monotonic() - since > _BREATH_SECONDS:
+                    await asyncio.sleep(0)
+                    since = time.monotonic()
+        for uid in self._decided.keys() - uids:
+            del self._decided[uid]
+        return found
+
+    def of(self, run: RunObject, now: datetime, barred: Barred | None = None) -> Applicant | None:
+        """What a run asks of the planner now; None where it waits for something else, or policy refuses it."""
+        decided = self._decide(run)
+        return self.would_be(run, *decided, now, barred) if decided is not None else None
+
+    def would_be(
+        self, run: RunObject, spec: RunSpec, decision: Decision, now: datetime, barred: Barred | None = None
+    ) -> Applicant | None:
+        """The same of a run that policy was asked about already, and that need not be in the cluster."""
+        status = run.standing
+        pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, run.metadata.uid)
+        members = [member for pod in pods if (member := member_of(pod, self._mirror.nodes)) is not None]
+        step = gang.next_step(life_of(run, spec, decision, status), members, now)
+        needs = next((action for action in step.actions if isinstance(action, gang.NeedsNodes)), None)
+        if needs is None:
+            return None
+        return Applicant(run, (barred or self._cluster.barred())(request_of(run, decision, needs, step.status)))
+
+    def _decide(self, run: RunObject) -> tuple[RunSpec, Decision] | None:
+        meta = run.metadata
+        asked = meta.uid, meta.generation, self._cluster.version
+        known = self._decided.get(meta.uid)
+        if known is None or known.asked != asked:
+            try:
+                known = _Decided(asked, self._cluster.decide(run))
+            except InvalidInput:
+                known = _Decided(asked, None)
+            self._decided[meta.uid] = known
+        return known.found
+
+
+def request_of(run: RunObject, decision: Decision, needs: gang.NeedsNodes, status: RunStatus) -> GangRequest:
+    """What is asked of the planner for a run that needs nodes."""
+    return GangRequest(
+        key=f"{run.metadata.namespace}/{run.metadata.name}",
+        member=decision.request,
+        ranks=needs.ranks,
+        previous=needs.previous,
+        avoid=needs.avoid,
+        priority=decision.priority,
+        queued_at=needs.since or status.queued_at,
+        fewest=needs.fewest,
+        grows=needs.grows,
+    )
+
+
+def _may_wait(run: RunObject) -> bool:
+    status = run.status
+    if run.metadata.deletion_timestamp or status is None:
+        return status is None
+    waits = status.phase in (Phase.QUEUED, Phase.RESTARTING)
+    return waits or (status.sweep is not None and not status.phase.is_final)

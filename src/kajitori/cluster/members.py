@@ -1,0 +1,317 @@
+"""What a Pod says about the life of the member it runs: the words of many kubelets, reduced to our closed set."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from kajitori.cluster.evictions import is_own_disk_limit, memory_excess
+from kajitori.core.gang import Member, MemberState
+from kajitori.core.gang.memory import MemberPeak
+from kajitori.core.logs.last_words import last_line, last_words
+from kajitori.core.pods import first_step
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.words import names
+from kajitori.core.words.quantities import parse_memory_bytes, round_memory
+from kajitori.kube.mirror.usage import memory_limit
+from kajitori.kube.objects import ContainerStatus, Node, Pod, Terminated
+
+_WAITING = {
+    "ErrImagePull": Reason.IMAGE_PULL,
+    "ImagePullBackOff": Reason.IMAGE_PULL,
+    "InvalidImageName": Reason.IMAGE_PULL,
+    "ErrImageNeverPull": Reason.IMAGE_PULL,
+    "ImageInspectError": Reason.IMAGE_PULL,
+    "RegistryUnavailable": Reason.IMAGE_PULL,
+    "CreateContainerConfigError": Reason.CONTAINER_CONFIG,
+    "CreateContainerError": Reason.CONTAINER_CONFIG,
+    "RunContainerError": Reason.CONTAINER_CONFIG,
+    "CrashLoopBackOff": Reason.PROGRAM_FAILED,  # a service's program, which its kubelet starts again
+    "PodInitializing": Reason.CREATING,
+    "ContainerCreating": Reason.CREATING,
+}
+
+_POD_FAILED = {
+    "Evicted": Reason.EVICTED,
+    "NodeLost": Reason.NODE_LOST,
+    "NodeShutdown": Reason.NODE_LOST,
+    "Terminated": Reason.NODE_LOST,  # graceful node shutdown
+    "Shutdown": Reason.NODE_LOST,
+    "Preempting": Reason.PREEMPTED,
+    "DeadlineExceeded": Reason.TIME_LIMIT,
+    "UnexpectedAdmissionError": Reason.KUBELET_REFUSED,
+    "NodeAffinity": Reason.KUBELET_REFUSED,
+    "NodePorts": Reason.KUBELET_REFUSED,
+    "Taints": Reason.KUBELET_REFUSED,
+    "MountsUnavailable": Reason.VOLUME,
+    "NoCommand": Reason.COMMAND_NOT_FOUND,
+}
+
+_DISRUPTION = {
+    "PreemptionByScheduler": Reason.PREEMPTED,
+    "DeletionByTaintManager": Reason.NODE_LOST,
+    "EvictionByEvictionAPI": Reason.DRAINED,
+    "DeletionByPodGC": Reason.NODE_LOST,
+    "TerminationByKubelet": Reason.EVICTED,
+}
+
+FIRST_STEP_REASONS = {
+    first_step.NO_SERVER: Reason.FIRST_STEP_NO_SERVER,
+    first_step.REFUSED: Reason.FIRST_STEP_REFUSED,
+    first_step.NO_PEERS: Reason.FIRST_STEP_NO_PEERS,
+    first_step.NO_CODE: Reason.FIRST_STEP_NO_CODE,
+    first_step.UNFIT_IMAGE: Reason.IMAGE_UNFIT,
+}
+
+_LONGEST_NUMBER = 19
+"""Digits: 2**63 has as many."""
+
+_UNSUPPORTED = "Unsupported"
+"""What the process kubelet refuses for good."""
+
+_NOT_ROOT = "runAsNonRoot"
+"""In what kubelets say of a container that may not run as root, and would; or they can't tell."""
+
+_SPARED = "killed when its node ran out of memory, though it was within what it had asked for"
+
+_CANNOT_RUN = ("ContainerCannotRun", "StartError")
+_NOT_FOUND_EXIT_CODES = (126, 127)
+
+_HOOK_FAILED = ("running hook", "running prestart hook", "executing hook")
+"""In what runc and crun say where a hook failed that gives a container its GPUs: drivers that don't fit, a GPU that is
+gone."""
+
+_CLAIM = "persistentvolumeclaim"
+"""In what a scheduler says of a Pod whose claims are not bound, or not there: that would be so on every node."""
+_HOOK_REFUSED = ("requirement error", "mount error")
+"""In what NVIDIA's hook says where it is the image that asks for what it can't have."""
+
+
+def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) -> Member | None:
+    """The member that a Pod of a run stands for, as its name says; None where that is not a member's.
+
+    nodes: all Nodes by name; a Pod on a node that is not among them, or is not ready, is on a dead node.
+    spared: UIDs of Pods that were killed for memory though they were within what they had asked for: kubelets write the
+    same of them as of those that were not.
+    """
+    name = pod.member
+    if name is None:
+        return None
+    node_name = pod.spec.node_name
+    node = nodes.get(node_name)
+    state, reason, message, exit_code, ended_at = _state(pod, spared)
+    return Member(
+        rank=name.rank,
+        attempt=name.attempt,
+        pod=pod.metadata.name,
+        uid=pod.metadata.uid,
+        state=state,
+        node=node_name,
+        reason=reason,
+        message=message,
+        exit_code=exit_code,
+        created_at=pod.metadata.creation_timestamp,
+        started_at=started_at_of(pod),
+        ended_at=ended_at,
+        terminating=bool(pod.metadata.deletion_timestamp),
+        held=bool(pod.metadata.finalizers),
+        grace_seconds=pod.metadata.deletion_grace_period_seconds,
+        node_ready=not node_name or (node is not None and node.is_ready),
+        node_draining=node is not None and bool(node.drained_by),
+        node_cordoned=node is not None and node.spec.unschedulable,
+    )
+
+
+def peak_of(pod: Pod, *, used_bytes: int = 0, at: str = "") -> MemberPeak | None:
+    """What a Pod tells of its member's memory: that it was seen to hold so much, what it says itself when it has ended,
+    and that a program which was started again had used up its limit. None where it tells nothing.
+    """
+    container = main_container(pod)
+    last = container.last_state.terminated if container is not None else None
+    if not used_bytes and last is None and not pod.is_finished:
+        return None  # of most members, at most times
+    member, limit = pod.member, _limit_bytes(pod)
+    for condition in pod.status.conditions if pod.is_finished else ():
+        if condition.type == names.CONDITION_MEMORY_PEAK:
+            used_bytes = max(used_bytes, _told_peak(condition.message))
+    ran_out = last is not None and last.reason == "OOMKilled" and limit > 0
+    used_bytes = max(used_bytes, limit) if ran_out else used_bytes
+    if member is None or used_bytes <= 0:
+        return None
+    at, node = at or _ended_at(container), pod.spec.node_name
+    return MemberPeak(member.rank, member.attempt, node, used_bytes, limit_bytes=limit, at=at, ran_out=ran_out)
+
+
+def culprit_peak(pod: Pod, member: Member) -> MemberPeak | None:
+    """What a member that was ended for its memory had used: its limit at least, or what its kubelet said."""
+    if member.reason is not Reason.OUT_OF_MEMORY:
+        return None
+    limit, excess = _limit_bytes(pod), memory_excess(pod.status.message)
+    known = peak_of(pod)
+    used = max(excess.used_bytes if excess is not None else limit, known.size_bytes if known is not None else 0)
+    return MemberPeak(
+        member.rank, member.attempt, member.node, used, limit_bytes=limit, at=member.ended_at, ran_out=True
+    )
+
+
+def _limit_bytes(pod: Pod) -> int:
+    try:
+        return parse_memory_bytes(memory_limit(pod.spec) or "0")
+    except ValueError:
+        return 0
+
+
+def _told_peak(message: str) -> int:
+    """Of `main=1048576,sidecar=4096`, what the program held."""
+    for part in message.split(","):
+        name, _, text = part.partition("=")
+        if name == names.MEMBER_CONTAINER and text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER:
+            return int(text)
+    return 0
+
+
+def _state(pod: Pod, spared: Container[str]) -> tuple[MemberState, Reason, str, int | None, str]:
+    status = pod.status
+    container = main_container(pod)
+    if status.phase == "Succeeded":
+        return MemberState.SUCCEEDED, Reason.NONE, "", 0, _ended_at(container)
+    if status.phase == "Failed":
+        reason, message, exit_code = _why_failed(pod, container, spared)
+        return MemberState.FAILED, reason, message, exit_code, _ended_at(container)
+    disruption = _disruption(pod)
+    if status.phase == "Running" and container is not None and container.state.running is not None:
+        return MemberState.RUNNING, disruption, "", None, ""
+    reason, message = _why_pending(pod, container)
+    return MemberState.PENDING, disruption or reason, message, None, ""
+
+
+def main_container(pod: Pod) -> ContainerStatus | None:
+    """What is said of the container that runs the user's program."""
+    for container in pod.status.container_statuses:
+        if container.name == names.MEMBER_CONTAINER:
+            return container
+    return None
+
+
+def has_started(pod: Pod) -> bool:
+    """Whether the user's program was ever started."""
+    container = main_container(pod)
+    if container is None:
+        return False
+    return bool(container.state.running or container.state.terminated or container.last_state.terminated)
+
+
+def started_at_of(pod: Pod) -> str:
+    """When the user's program started last; empty where it has not."""
+    container = main_container(pod)
+    state = container.state.running or container.state.terminated if container is not None else None
+    return state.started_at if state is not None else ""
+
+
+def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[str]) -> tuple[Reason, str, int | None]:
+    """What a failed Pod died of. The kubelet's own words about the Pod come before the container's exit code."""
+    status = pod.status
+    terminated = container.state.terminated if container else None
+    if terminated is not None and terminated.reason == "OOMKilled":
+        if pod.metadata.uid in spared:
+            return Reason.NODE_OUT_OF_MEMORY, _SPARED, terminated.exit_code
+        limit = memory_limit(pod.spec)
+        said = f"used more memory than its limit of {limit}" if limit else "used more memory than its node has"
+        return Reason.OUT_OF_MEMORY, said, terminated.exit_code
+    if status.reason == "Evicted" and (excess := memory_excess(status.message)) is not None:
+        used, asked = round_memory(excess.used_bytes), round_memory(excess.asked_bytes)
+        said = f"evicted when its node ran short of memory, of which it used {used} and had asked for {asked}"
+        return Reason.OUT_OF_MEMORY, said, terminated.exit_code if terminated else None
+    if status.reason == "Evicted" and is_own_disk_limit(status.message):
+        return Reason.PROGRAM_FAILED, status.message.strip(), terminated.exit_code if terminated else None
+    disruption = _disruption(pod)
+    for init in pod.status.init_container_statuses:
+        if init.state.terminated is not None and init.state.terminated.exit_code:
+            from_outside = disruption or _POD_FAILED.get(status.reason, Reason.NONE)
+            return from_outside or _why_init_failed(init), _init_message(init.state.terminated), None
+    if disruption is not Reason.NONE:
+        return disruption, status.message, terminated.exit_code if terminated else None
+    if status.reason == _UNSUPPORTED and _NOT_ROOT in status.message:
+        return Reason.RUNS_AS_ROOT, _not_as_root(status.message), None
+    if status.reason in _POD_FAILED:
+        return _POD_FAILED[status.reason], status.message, terminated.exit_code if terminated else None
+    if status.reason.startswith("OutOf"):
+        return Reason.KUBELET_REFUSED, status.message or status.reason, None
+    if terminated is None:
+        return Reason.KUBELET_REFUSED, status.message or status.reason or "failed without having run", None
+    if terminated.reason in _CANNOT_RUN and _is_hooks_failure(terminated.message):
+        return Reason.CONTAINER_CONFIG, terminated.message.strip(), None
+    if terminated.reason in _CANNOT_RUN or terminated.exit_code in _NOT_FOUND_EXIT_CODES:
+        said = terminated.message.strip() or "the command was not found, or is not executable"
+        return Reason.COMMAND_NOT_FOUND, said, terminated.exit_code
+    return Reason.PROGRAM_FAILED, _program_message(terminated.exit_code, terminated.message), terminated.exit_code
+
+
+def _is_hooks_failure(said: str) -> bool:
+    """Whether it was the node that could not start a container, as far as its runtime says."""
+    return any(words in said for words in _HOOK_FAILED) and not any(words in said for words in _HOOK_REFUSED)
+
+
+def _why_init_failed(init: ContainerStatus) -> Reason:
+    """Only our own steps are known to say by their exit codes what was missing."""
+    if init.name not in (first_step.CONTAINER, first_step.IMAGE_STEP):
+        return Reason.CONTAINER_CONFIG
+    terminated = init.state.terminated
+    assert terminated is not None
+    cannot_run = terminated.reason in _CANNOT_RUN
+    if cannot_run and _is_hooks_failure(terminated.message):
+        return Reason.CONTAINER_CONFIG
+    if cannot_run and init.name == first_step.IMAGE_STEP:
+        return Reason.IMAGE_UNFIT  # it has no shell
+    return FIRST_STEP_REASONS.get(terminated.exit_code, Reason.FIRST_STEP_FAILED)
+
+
+def _init_message(terminated: Terminated) -> str:
+    if terminated.reason == "OOMKilled":
+        return "its first step used more memory than its limit"
+    return f"its first step failed: {_program_message(terminated.exit_code, terminated.message)}"
+
+
+def _not_as_root(said: str) -> str:
+    """What a kubelet said, and what helps."""
+    return f"its program would run as root, which policy does not allow; name another user (--user 1000): {said}"
+
+
+def _program_message(exit_code: int, output: str) -> str:
+    """The exit code, and what the program said about it: its error, or the last line before a signal ended it."""
+    if exit_code > 128:
+        return f"killed by signal {exit_code - 128}{_quoted(last_line(output))}"
+    return f"exit code {exit_code}{_quoted(last_words(output))}"
+
+
+def _quoted(said: str) -> str:
+    return f": {said[:200]}" if said else ""
+
+
+def _why_pending(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, str]:
+    status = pod.status
+    for part in [*status.init_container_statuses, *([container] if container else [])]:
+        waiting = part.state.waiting
+        if waiting is not None and waiting.reason == "CreateContainerConfigError" and _NOT_ROOT in waiting.message:
+            return Reason.RUNS_AS_ROOT, _not_as_root(waiting.message)
+        if waiting is not None and _WAITING.get(waiting.reason, Reason.CREATING) is not Reason.CREATING:
+            return _WAITING[waiting.reason], waiting.message
+    for condition in status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+            lacks_storage = _CLAIM in condition.message.lower()
+            return Reason.STORAGE if lacks_storage else Reason.UNSCHEDULED, condition.message
+    if status.reason == "FailedMount":
+        return Reason.VOLUME, status.message
+    if any(init.name == first_step.CONTAINER and init.state.running for init in status.init_container_statuses):
+        return Reason.CREATING, "it is in its first step, which asks the Web API for what its program needs"
+    return Reason.CREATING, ""
+
+
+def _disruption(pod: Pod) -> Reason:
+    for condition in pod.status.conditions:
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            return _DISRUPTION.get(condition.reason, Reason.EVICTED)
+    return Reason.NONE
+
+
+def _ended_at(container: ContainerStatus | None) -> str:
+    return container.state.terminated.finished_at if container and container.state.terminated else ""

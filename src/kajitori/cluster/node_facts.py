@@ -1,0 +1,43 @@
+"""What planning needs to know of a Node, in `core`'s words."""
+
+from __future__ import annotations
+
+from kajitori.core.placement.snapshot import NodeFacts, Taint
+from kajitori.core.policy.file import Policy
+from kajitori.core.words import names
+from kajitori.kube.mirror.usage import amount_of
+from kajitori.kube.objects import Node
+
+_NOT_READY_TAINTS = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable",
+)
+"""Taints that repeat what a node's conditions and its spec say already."""
+
+
+def node_facts(node: Node, policy: Policy) -> NodeFacts:
+    """What planning needs to know of a Node."""
+    amounts = node.status.allocatable or node.status.capacity
+    labels = node.metadata.labels
+    gpus = amount_of(policy.gpu.resource, amounts.get(policy.gpu.resource, "0"))
+    out = (names.TAINT_UNHEALTHY, policy.preflight.taint)
+    taints = [Taint(t.key, t.value, t.effect) for t in node.spec.taints if t.key not in _NOT_READY_TAINTS]
+    blocking = next((t.key for t in node.spec.taints if t.key in _NOT_READY_TAINTS[:2]), "")
+    return NodeFacts(
+        name=node.metadata.name,
+        cpu_millis=amount_of("cpu", amounts.get("cpu", "0")),
+        memory_bytes=amount_of("memory", amounts.get("memory", "0")),
+        gpus=gpus,
+        pods=amount_of("pods", amounts.get("pods", "110")),
+        gpu_type=policy.gpu.type_of(labels) if gpus else "",
+        labels=dict(labels),
+        taints=tuple(taint for taint in taints if taint.key not in out),
+        out=tuple(taint for taint in taints if taint.key in out),
+        ready=node.is_ready and not blocking,
+        stale_taint=blocking if node.is_ready else "",
+        schedulable=not node.spec.unschedulable,
+        draining=bool(node.drained_by),
+        domains=tuple(labels.get(label, "") for label in policy.topology),
+        created_at=node.metadata.creation_timestamp,
+    )

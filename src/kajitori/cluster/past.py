@@ -1,0 +1,355 @@
+"""What runs took and what their users had lately, learnt from the Runs that the mirror holds.
+
+It is a function of these alone: whoever comes new to a cluster knows as much as who was there before, and the Web API
+the same as the controller. A Run that is deleted is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from kajitori.cluster.stored_runs import member_of_template
+from kajitori.cluster.view import ClusterView
+from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, endless, of_limit, remaining
+from kajitori.core.queue.ordering import DominantShares
+from kajitori.core.spec.kinds import Kind, kind_of_stored
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt
+from kajitori.core.words import names, node_lists
+from kajitori.core.words.quantities import parse_cpu_millis, parse_duration_seconds
+from kajitori.core.words.times import parse_time
+from kajitori.kube.mirror.mirror import Key, Mirror
+from kajitori.kube.objects import ObjectMeta, RunObject
+from kajitori.kube.resources import RUNS, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What a run had of the cluster, and has."""
+
+    amounts: tuple[float, ...]
+    """As `core.ordering.AMOUNTS`."""
+    start: float
+    end: float | None
+    """None: it has it still."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What one Run tells."""
+
+    user: str
+    team: str
+    uses: tuple[_Use, ...]
+    finished: Finished | None
+
+
+class Past:
+    """History and shares. It follows the mirror by itself; what changed is taken in by `refresh`."""
+
+    def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self._records: dict[Key, _Record] = {}
+        self._told: dict[Key, tuple[ObjectMeta, _Told]] = {}
+        self._amounts: dict[Key, tuple[tuple[str, int, int], tuple[float, ...]]] = {}
+        """By the Run's UID, its attempt and, of a service, its members."""
+        self._history = History()
+        self._latest = (0.0, ("", ""))
+        """When the last ended of those that the history was told of, and which it was."""
+        self._half_life_seconds = 0.0
+        self._default_limit_seconds: int | None = None
+        self._changed: set[Key] = set(mirror.runs)
+        self._begin_anew(self._cluster.policy.queue.rules.half_life_seconds)
+        mirror.on_change(self._note)
+
+    def expect(self, run: RunObject) -> Expectation:
+        """How long a run that waits will take, from its next start to its end; an elastic gang with its fewest
+        members."""
+        told = self._told_by(run)
+        whole, limit = self._whole(run, told)
+        more = remaining(whole, _progress_of(run, told), limit)
+        return _stretched(more, told.stretch(told.fewest), limit)
+
+    def expect_more(self, run: RunObject, since: float, now: float) -> Expectation:
+        """How long a run will go on whose attempt has run since then."""
+        told = self._told_by(run)
+        whole, limit = self._whole(run, told)
+        attempt = run.status.attempt if run.status is not None else None
+        stretch = told.stretch(attempt.world_size if attempt is not None else 0)
+        more = remaining(whole, _progress_of(run, told) + max(0.0, now - since) / stretch, limit)
+        more = _stretched(more, stretch, limit)
+        started = parse_time(run.status.started_at) if run.status is not None and run.status.sweep is None else None
+        if limit is None or started is None or now + more.seconds <= started.timestamp() + limit:
+            return more
+        return of_limit(started.timestamp() + limit - now)
+
+    def user_of(self, run: RunObject) -> str:
+        """Whose share a run counts against. Those of a namespace that nobody is known of have one account together."""
+        return self._told_by(run).user
+
+    def _whole(self, run: RunObject, told: _Told) -> tuple[Expectation, int | None]:
+        """How long a run takes from its beginning, and its time limit."""
+        limit = told.limit_seconds or self._default_limit_seconds
+        if limit is None and told.is_service:
+            return endless(), None
+        longest = run.status.sweep.longest_seconds if run.status is not None and run.status.sweep is not None else 0
+        if longest:  # of a sweep, what its other members took
+            return Expectation(float(min(longest, limit or longest)), Source.SIMILAR, sure=True), limit
+        size = told.size(self._cluster.policy.defaults.cpu_millis)
+        return self._history.expect(told.user, run.metadata.namespace, told.kind, size, limit), limit
+
+    @property
+    def users(self) -> DominantShares:
+        """What each user had lately (see `user_of`), as of the last `refresh`."""
+        return self._users
+
+    @property
+    def teams(self) -> DominantShares:
+        """The same by namespace."""
+        return self._teams
+
+    def refresh(self) -> None:
+        """Takes in what has changed since the last time."""
+        policy = self._cluster.policy
+        rules, self._default_limit_seconds = policy.queue.rules, policy.default_time_limit_seconds
+        if rules.half_life_seconds != self._half_life_seconds:
+            self._begin_anew(rules.half_life_seconds)
+        totals = totals_of(self._cluster)
+        self._users.totals = self._teams.totals = totals
+        if not self._changed:
+            return
+        changed, self._changed = self._changed, set()
+        ended: list[tuple[float, Key, Finished]] = []
+        is_history_wrong = False
+        for key in changed:
+            before, now = self._records.get(key), self._read(key)
+            if before == now:
+                continue
+            self._book(before, -1)
+            self._book(now, 1)
+            if now is None:
+                del self._records[key]
+            else:
+                self._records[key] = now
+            was, is_ = (record.finished if record is not None else None for record in (before, now))
+            if was is None and is_ is not None and (is_.ended_at, key) > self._latest:
+                ended.append((is_.ended_at, key, is_))
+            elif was != is_:
+                is_history_wrong = True
+        if is_history_wrong:
+            self._history, self._latest = History(), (0.0, ("", ""))
+            told = ((key, record.finished) for key, record in self._records.items())
+            ended = [(finished.ended_at, key, finished) for key, finished in told if finished is not None]
+        for ended_at, key, finished in sorted(ended, key=itemgetter(0, 1)):
+            self._history.add(finished)
+            self._latest = ended_at, key
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource != RUNS:
+            return
+        key = namespace, name
+        if key in self._mirror.runs or key in self._records:
+            self._changed.add(key)
+        else:  # it came and went while nobody asked
+            self._changed.discard(key)
+
+    def _begin_anew(self, half_life_seconds: float) -> None:
+        self._half_life_seconds = half_life_seconds
+        self._users, self._teams = DominantShares(half_life_seconds), DominantShares(half_life_seconds)
+        for record in self._records.values():
+            self._book(record, 1)
+
+    def _book(self, record: _Record | None, sign: int) -> None:
+        if record is None:
+            return
+        for use in record.uses:
+            for shares, account in ((self._users, record.user), (self._teams, record.team)):
+                shares.change(account, use.amounts, sign, use.start)
+                if use.end is not None:
+                    shares.change(account, use.amounts, -sign, use.end)
+
+    # ------------------------------------------------------------------------------------------ one Run
+
+    def _read(self, key: Key) -> _Record | None:
+        run = self._mirror.runs.get(key)
+        if run is None:
+            self._told.pop(key, None)
+            self._amounts.pop(key, None)
+            return None
+        return _Record(self.user_of(run), key[0], tuple(self._uses_of(run)), self._finished(run))
+
+    def _told_by(self, run: RunObject) -> _Told:
+        meta = run.metadata
+        key = meta.namespace, meta.name
+        known = self._told.get(key)
+        if known is not None and known[0] is meta:
+            return known[1]
+        if known is not None and _is_same(known[0], meta):
+            told = known[1]
+        else:
+            told = _told_by(run)
+        if key in self._mirror.runs:  # else somebody asks about a run that is not made yet
+            self._told[key] = meta, told
+        return told
+
+    def _finished(self, run: RunObject) -> Finished | None:
+        status = run.status
+        if status is None or status.ran is None or not status.phase.is_final or self._told_by(run).is_service:
+            return None
+        ended = parse_time(status.ran.until)
+        if ended is None:
+            return None
+        seconds = status.ran.seconds
+        if status.sweep is not None:  # as the queue takes one: how long a member takes
+            seconds = status.sweep.longest_seconds
+            if not seconds:
+                return None
+        return Finished(
+            user=self.user_of(run),
+            team=run.metadata.namespace,
+            kind=self._told_by(run).kind,
+            size=self._told_by(run).size(self._cluster.policy.defaults.cpu_millis),
+            seconds=float(seconds),
+            ended_at=ended.timestamp(),
+        )
+
+    def _uses_of(self, run: RunObject) -> Iterator[_Use]:
+        status = run.status
+        if status is None or status.attempt is None or not status.attempt.template:
+            return
+        attempt, ran = status.attempt, status.ran
+        is_service = self._told_by(run).is_service
+        present = status.members.total if is_service else status.members.running + status.members.pending
+        comes_and_goes = is_service or status.sweep is not None  # its members do, one by one
+        until = parse_time(ran.until) if ran is not None else None
+        if ran is not None and until is not None:
+            seconds = max(1.0, ran.seconds * self._told_by(run).stretch(attempt.world_size))
+            if status.sweep is not None:  # so many were there on average
+                each = self._amounts_of(run, attempt, 1)
+                had = tuple(amount * status.sweep.member_seconds / seconds for amount in each)
+            else:
+                had = self._amounts_of(run, attempt, present if comes_and_goes else 0)
+            yield _Use(had, until.timestamp() - seconds, until.timestamp())
+        holding = (Phase.STARTING, Phase.RUNNING, *((Phase.RESTARTING,) if is_service else ()))
+        since = parse_time((comes_and_goes and status.started_at) or attempt.started_at or attempt.planned_at)
+        if status.phase in holding and since is not None:
+            has = self._amounts_of(run, attempt, present if comes_and_goes else 0)
+            yield _Use(has, since.timestamp(), None)
+
+    def _amounts_of(self, run: RunObject, attempt: Attempt, members: int) -> tuple[float, ...]:
+        """What an attempt takes, of all its members, or of so many."""
+        key, plan = (run.metadata.namespace, run.metadata.name), (run.metadata.uid, attempt.number, members)
+        known = self._amounts.get(key)
+        if known is not None and known[0] == plan:
+            return known[1]
+        member = member_of_template(attempt, self._cluster.policy.gpu.resource)
+        nodes = node_lists.expand(attempt.nodes)
+        count = members or len(nodes)
+        alone = 0 if not member.alone else members if members and member.whole_node else len(set(nodes))
+        amounts = (member.cpu_millis * count, member.memory_bytes * count, member.gpus * count, alone)
+        self._amounts[key] = plan, tuple(map(float, amounts))
+        return self._amounts[key][1]
+
+
+class _Resources(msgspec.Struct):
+    gpu: int = 0
+    cpu: str | int | float | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    """The fields of a stored spec that an expectation depends on."""
+
+    type: str = "batch"
+    time_limit: str | int | None = None
+    checkpoint: Any = None
+    replicas: int = 1
+    min_replicas: int | None = None
+    array: Any = None
+    resources: _Resources = msgspec.field(default_factory=lambda: _Resources())
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The same, read; all that can't be is as if it were not there."""
+
+    user: str
+    """Who submitted it; where nobody is known, something that stands for the namespace."""
+    kind: Kind | str
+    """Where that can't be read, something that no other run has."""
+    is_service: bool = False
+    limit_seconds: int | None = None
+    keeps_progress: bool = False
+    fewest: int = 0
+    most: int = 0
+    """Of an elastic gang, which is as fast as it is large, as far as anybody can know; else 0."""
+    members: int = 1
+    """That work together: of a sweep each is alone."""
+    gpus: int = 0
+    cpu_millis: int = 0
+    """Of each member; 0: it leaves that to policy."""
+
+    def size(self, default_cpu_millis: int) -> Size:
+        """How much it asks for of what is scarce for it."""
+        if self.gpus:
+            return Size(self.members * self.gpus, gpus=True)
+        return Size(self.members * (self.cpu_millis or default_cpu_millis) / 1000)
+
+    def stretch(self, members: int) -> float:
+        """How many times as long it takes with so many members as with all of them."""
+        return self.most / members if self.most and members else 1.0
+
+
+def _told_by(run: RunObject) -> _Told:
+    meta, owner = run.metadata, run.owner
+    user = names.account_of(owner, meta.namespace)
+    kind = kind_of_stored(run.spec, meta.namespace, owner) or meta.uid
+    try:
+        spec = _decoder.decode(run.spec)
+        limit = parse_duration_seconds(spec.time_limit) if spec.time_limit is not None else None
+        cpu_millis = parse_cpu_millis(spec.resources.cpu) if spec.resources.cpu is not None else 0
+    except ValueError:  # both libraries' errors are such
+        return _Told(user, kind)
+    fewest = spec.min_replicas or 0
+    size = (fewest, spec.replicas) if 0 < fewest < spec.replicas else (0, 0)
+    keeps, members = spec.checkpoint is not None, spec.replicas if spec.array is None else 1
+    is_service, gpus = spec.type == "service", spec.resources.gpu
+    return _Told(user, kind, is_service, limit or None, keeps, *size, max(1, members), gpus, cpu_millis)
+
+
+_decoder = msgspec.json.Decoder(_Spec)
+
+
+def _is_same(one: ObjectMeta, other: ObjectMeta) -> bool:
+    """Both are of one Run, with one spec and one owner."""
+    same_spec = (one.uid, one.generation) == (other.uid, other.generation)
+    return same_spec and one.annotations.get(names.ANNOTATION_OWNER) == other.annotations.get(names.ANNOTATION_OWNER)
+
+
+def _stretched(more: Expectation, stretch: float, limit_seconds: float | None) -> Expectation:
+    """The same for a gang that has only a part of its size; its time limit goes by the clock."""
+    if stretch == 1.0:
+        return more
+    seconds = more.seconds * stretch
+    longest = max(1.0, min(seconds, limit_seconds or seconds))
+    return replace(more, seconds=longest, shortest=min(more.shortest * stretch, longest))
+
+
+def _progress_of(run: RunObject, told: _Told) -> float:
+    """How long a run ran before of what it need not run again: it has checkpoints."""
+    status = run.status
+    if not told.keeps_progress or status is None or status.ran is None or status.sweep is not None:
+        return 0.0
+    return float(status.ran.seconds)
+
+
+def totals_of(cluster: ClusterView) -> tuple[float, ...]:
+    """What the cluster has, whatever state its nodes are in, as `core.ordering.AMOUNTS`."""
+    table = cluster.table()
+    cpu, memory, gpus, _ = table.total.sum(axis=0).tolist() if len(table) else (0, 0, 0, 0)
+    return float(cpu), float(memory), float(gpus), float(len(table))

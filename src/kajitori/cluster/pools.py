@@ -1,0 +1,128 @@
+"""Pools of nodes that can grow, as the mirror and policy have them: what they have, may get, and keep for whom."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from kajitori.core import gang
+from kajitori.core.nodes.provisioning import Pool, holds
+from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.placement.choosing import Rows
+from kajitori.core.placement.planner import GangRequest, MemberRequest
+from kajitori.core.placement.snapshot import NodeTable
+from kajitori.core.policy.file import Policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.objects import RunObject
+
+
+class PoolView:
+    """What `ClusterView` knows of pools; worked out anew with each table of nodes."""
+
+    def __init__(self, mirror: Mirror, is_test: Callable[[RunObject], bool]) -> None:
+        """`is_test` tells runs that test a node: nothing is kept from them, and they take nothing from anybody."""
+        self._mirror = mirror
+        self._is_test = is_test
+        self._table: NodeTable | None = None
+        self._pools: dict[str, Pool] = {}
+        self._possible: NodeTable | None = None
+
+    def of(self, table: NodeTable, policy: Policy) -> Mapping[str, Pool]:
+        """The pools of policy, in its order. Every change of policy makes a table anew."""
+        if table is not self._table:
+            self._table, self._possible = table, None
+            self._pools = {name: _pool(name, table, policy) for name in policy.node_pools}
+        return self._pools
+
+    def possible(self, table: NodeTable, policy: Policy) -> NodeTable:
+        """All nodes that the cluster has or may get: what a run that is submitted may be as large as."""
+        pools = self.of(table, policy)
+        if not pools:
+            return table
+        if self._possible is None:
+            to_come = (
+                replace(pool.new_node, name=f"{name}/{number}")
+                for name, pool in pools.items()
+                for number in range(len(pool.rows), pool.rules.max_nodes)
+            )
+            self._possible = NodeTable([*table.nodes, *to_come])
+        return self._possible
+
+    def requests(self) -> Iterator[tuple[str, NodeRequest]]:
+        """What runs have asked for and still need, by the gang's key."""
+        for (namespace, name), run in self._mirror.runs.items():
+            request = run.status.node_request if run.status is not None else None
+            if request is not None and request.is_live:
+                yield f"{namespace}/{name}", request
+
+    def holds(self, table: NodeTable, policy: Policy) -> dict[str, Rows]:
+        """Which nodes are kept for which run, by the gang's key."""
+        pools = self.of(table, policy)
+        return holds(self.requests(), pools, table, _Members(self._mirror, self._is_test)) if pools else {}
+
+    def barred(self, table: NodeTable, policy: Policy) -> Barred:
+        """Keeps gangs off nodes that are kept for others."""
+
+        def is_test(key: str) -> bool:
+            namespace, _, name = key.partition("/")
+            run = self._mirror.runs.get((namespace, name))
+            return run is not None and self._is_test(run)
+
+        return Barred(self.holds(table, policy), table, is_test)
+
+
+class _Members:
+    """Which runs have members on a node, or will have them there in a moment; by the gang's key. Tests do not count."""
+
+    def __init__(self, mirror: Mirror, is_test: Callable[[RunObject], bool]) -> None:
+        self._mirror = mirror
+        self._is_test = is_test
+        self._starting: dict[str, set[str]] | None = None
+
+    def __call__(self, node: str) -> set[str]:
+        if self._starting is None:
+            self._starting = defaultdict(set)
+            for (namespace, name), run in self._mirror.runs.items():
+                status = run.status
+                starts = status is not None and status.phase is Phase.STARTING and not self._is_test(run)
+                if status is not None and starts and status.attempt is not None:
+                    for planned in gang.node_by_rank(status.attempt).values():
+                        self._starting[planned].add(f"{namespace}/{name}")
+        pods = (pod for pod in self._mirror.pods_on_node(node) if not pod.is_finished)
+        metas = [run.metadata for run in map(self._mirror.run_of, pods) if run is not None and not self._is_test(run)]
+        return {f"{meta.namespace}/{meta.name}" for meta in metas} | self._starting.get(node, set())
+
+
+class Barred:
+    """Keeps gangs off nodes that came for others: by what each of their members asks for."""
+
+    def __init__(self, kept: Mapping[str, Rows], table: NodeTable, is_test: Callable[[str], bool]) -> None:
+        self._is_test = is_test
+        self._kept = {key: frozenset(table.nodes[row].name for row in rows.tolist()) for key, rows in kept.items()}
+        self._all = frozenset().union(*self._kept.values())
+        self._members: dict[int, tuple[MemberRequest, MemberRequest]] = {}
+
+    def __call__(self, request: GangRequest) -> GangRequest:
+        """The gang, off what is kept for others. Equal members stay one object: the planner looks at that first."""
+        if not self._all or self._is_test(request.key):
+            return request
+        own = self._kept.get(request.key)
+        if own:
+            return replace(request, member=replace(request.member, barred=self._all - own))
+        known = self._members.get(id(request.member))
+        if known is None:
+            known = self._members[id(request.member)] = request.member, replace(request.member, barred=self._all)
+        return replace(request, member=known[1])
+
+
+def _pool(name: str, table: NodeTable, policy: Policy) -> Pool:
+    rules = policy.node_pools[name]
+    gpu_type = policy.gpu.type_of(rules.all_labels) if rules.node.gpus else ""
+    mask = np.ones(len(table), dtype=bool)
+    for key, value in rules.node_selector.items():
+        mask &= table.label_mask(key, value)
+    return Pool(name, rules, rules.new_node(f"{name}/new", gpu_type, policy.topology), np.flatnonzero(mask))

@@ -1,0 +1,1 @@
+"""An in-memory copy of what the cluster holds, with indexes."""

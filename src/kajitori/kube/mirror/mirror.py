@@ -1,0 +1,331 @@
+"""What the cluster holds, in memory: the needed fields of Nodes, Pods and Runs, with indexes.
+
+A component has one mirror, whatever the number of its parts that ask (nothing that grows with the cluster may talk to
+the API server). What is read here is a moment old: who writes must let the API server check (resourceVersion, uid).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import math
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from kajitori.errors import KajitoriError
+from kajitori.kube.client import KubeClient
+from kajitori.kube.errors import NotServedError
+from kajitori.kube.mirror.pod_index import Key as Key
+from kajitori.kube.mirror.pod_index import PodIndex, coverage_of
+from kajitori.kube.mirror.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
+from kajitori.kube.mirror.usage import NodeUsage, PodUsage, pod_usage
+from kajitori.kube.objects import Claim, Event, Namespace, Node, Pod, RunObject
+from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watcher, WatchSettings, follow
+
+log = logging.getLogger(__name__)
+
+Callback = Callable[[Resource, str, str], None]
+"""Told of the kind, the namespace (empty for kinds without) and the name of what changed, never of how."""
+
+CATCH_UP_SECONDS = 0.5
+"""What happened while a watch was broken is told at once when it is accepted again, and read within this time."""
+
+
+class Mirror:
+    """Watches the given kinds. Read it from the event loop it runs in; change nothing that it hands out.
+
+    Pods that are finished stay in `pods` until they are deleted, but count for no usage.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resources: Sequence[Resource] = (NODES, PODS, RUNS),
+        *,
+        page_size: int = 1000,
+        settings: WatchSettings | None = None,
+    ) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[Key, Pod] = {}
+        self.runs: dict[Key, RunObject] = {}
+        self.claims: dict[Key, Claim] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.events: dict[Key, Event] = {}
+        self._pods = PodIndex(self.runs)
+        self._callbacks: tuple[Callback, ...] = ()
+        self._on_health: tuple[Callable[[], None], ...] = ()
+        self._client = client
+        self._page_size = page_size
+        self._settings = settings or WatchSettings()
+        self._clock = client.environment.clock
+        self._states = {resource: _State() for resource in resources}
+        self._tasks: list[asyncio.Task[None]] = []
+        kinds: dict[Resource, tuple[Any, Any, Any]] = {
+            NODES: (Node, self.nodes, shrink_node),
+            PODS: (Pod, self.pods, shrink_pod),
+            RUNS: (RunObject, self.runs, shrink_run),
+            CLAIMS: (Claim, self.claims, shrink_meta),
+            NAMESPACES: (Namespace, self.namespaces, shrink_meta),
+            EVENTS: (Event, self.events, shrink_meta),
+        }
+        unknown = [resource.plural for resource in resources if resource not in kinds]
+        if unknown:
+            raise ValueError(f"a mirror knows no {', '.join(unknown)}")
+        self._kinds = kinds
+
+    # ------------------------------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Begins to watch, in tasks of the running event loop."""
+        if self._tasks:
+            raise RuntimeError("this mirror was started already")
+        self._tasks = [
+            asyncio.create_task(self._mirror(resource, state), name=f"mirror-{resource.plural}")
+            for resource, state in self._states.items()
+        ]
+
+    async def wait_synced(self) -> None:
+        """Returns when every kind was read once. Raises what the API server refuses for good (401, 403, 404)."""
+        for state in self._states.values():
+            await state.first_sync.wait()
+            if state.fatal is not None:
+                raise state.fatal
+
+    @property
+    def synced(self) -> bool:
+        """Every kind was read once, and nothing has failed for good."""
+        return all(state.first_sync.is_set() and state.fatal is None for state in self._states.values())
+
+    @property
+    def trouble(self) -> str:
+        """Why the mirror may be stale now, or nothing."""
+        said = [f"{resource.plural}: {s.trouble}" for resource, s in self._states.items() if s.trouble is not None]
+        return "; ".join(said)
+
+    def lacks(self, resource: Resource) -> bool:
+        """Whether the API server does not serve this kind, or does so no more."""
+        return isinstance(self._states[resource].trouble, NotServedError)
+
+    async def wait_fresh(self) -> None:
+        """Returns when no watch is broken and all have caught up."""
+        turned = asyncio.Event()
+        end = self.on_health(turned.set)
+        try:
+            while self.age_seconds():
+                turned.clear()
+                await (turned.wait() if self.trouble else self._client.environment.sleep(CATCH_UP_SECONDS))
+        finally:
+            end()
+
+    def age_seconds(self) -> float:
+        """How long ago all that it shows was known to be so; 0 where no watch is broken and all have caught up.
+
+        Whoever judges by the clock has to go by the time of the facts: nobody knows whether a member that was starting
+        then has started since.
+        """
+        now = self._clock()
+        ages = [now - s.stale_since for s in self._states.values() if s.stale_since is not None and s.stale_until > now]
+        return max(ages, default=0.0)
+
+    def shown_until(self, now: datetime) -> datetime:
+        """`now`; while it is cut off, the last moment that it shows: no deadline passes unseen."""
+        return now - timedelta(seconds=self.age_seconds())
+
+    def now(self) -> datetime:
+        """The API server's time: all who judge by the same Runs have to go by the same clock."""
+        return self._client.now()
+
+    async def set_clock(self) -> None:
+        """Asks the API server for its time anew. While it is away, the old idea of it has to do."""
+        with suppress(KajitoriError):
+            await self._client.set_clock()
+
+    async def stop(self) -> None:
+        """Stops watching; what was read stays readable."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def __aenter__(self) -> Mirror:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def believe(self, key: bytes) -> None:
+        """Checks the signatures of members with this key from now on. Without a key only owner references are believed,
+        and a Pod whose owner somebody took away is no member."""
+        for pod in self._pods.believe(key):
+            self._tell(PODS, pod.metadata.namespace, pod.metadata.name)
+
+    def on_change(self, callback: Callback) -> Callable[[], None]:
+        """Calls back after every change, from the first list on; answers what ends that."""
+        self._callbacks += (callback,)
+
+        def unsubscribe() -> None:
+            self._callbacks = tuple(known for known in self._callbacks if known is not callback)
+
+        return unsubscribe
+
+    def on_health(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls back when a watch breaks and when it is well again (see `trouble`); answers what ends that."""
+        self._on_health += (callback,)
+
+        def unsubscribe() -> None:
+            self._on_health = tuple(known for known in self._on_health if known is not callback)
+
+        return unsubscribe
+
+    # ------------------------------------------------------------------------------------------ questions
+
+    def pods_of_run(self, run: RunObject) -> list[Pod]:
+        """The Pods that count as members of a Run now: those that belong to it, of an attempt and a rank that it has
+        planned."""
+        meta, covered = run.metadata, coverage_of(run)
+        found = ((pod, pod.member) for pod in self._pods.owned(meta.namespace, meta.name, meta.uid))
+        return [pod for pod, name in found if name is not None and covered.covers(name.attempt, name.rank)]
+
+    def is_member(self, pod: Pod) -> bool:
+        """Whether this Pod counts as a member of a Run now."""
+        run, name = self.run_of(pod), pod.member
+        return run is not None and name is not None and coverage_of(run).covers(name.attempt, name.rank)
+
+    def owned_pods(self, namespace: str, name: str, uid: str) -> list[Pod]:
+        """All Pods that belong to a Run (see `kube.pod_index`), of whatever attempt and rank: to be ended with it."""
+        return self._pods.owned(namespace, name, uid)
+
+    def labelled_strangers(self, namespace: str, name: str, uid: str) -> frozenset[Key]:
+        """Pods that carry a Run's label and do not belong to it: a deletion by label would take them along."""
+        return self._pods.strangers(namespace, name, uid)
+
+    def run_of(self, pod: Pod) -> RunObject | None:
+        """The Run that a Pod belongs to, if there is one."""
+        member = pod.member
+        run = self.runs.get((pod.metadata.namespace, member.run)) if member is not None else None
+        return run if run is not None and run.metadata.uid == self._pods.run_uid(pod) else None
+
+    def run_uid_of(self, pod: Pod) -> str:
+        """UID of the Run that a Pod proves to belong to, whether the mirror shows that Run or not; empty if none."""
+        return self._pods.run_uid(pod)
+
+    def members(self) -> frozenset[Key]:
+        """All Pods that belong to a Run that is shown."""
+        return self._pods.members()
+
+    def pods_on_node(self, node: str) -> list[Pod]:
+        """All Pods that are bound to a node, finished ones included."""
+        return self._pods.on_node(node)
+
+    def usage_of(self, node: str) -> NodeUsage | None:
+        """What the unfinished Pods on a node take together, or None where there are none. Not to be changed."""
+        return self._pods.usage_of(node)
+
+    def nominated(self) -> list[Pod]:
+        """Pods of others that the scheduler is making room for on a node: it lets nobody else have that."""
+        return self._pods.nominated()
+
+    def leaving(self) -> list[Pod]:
+        """Members of runs that were asked to end, and are still on their nodes."""
+        return self._pods.leaving()
+
+    def holders(self) -> list[Key]:
+        """Runs with members that are on a node and have not ended, by namespace and name; some of them may be gone."""
+        return self._pods.holders()
+
+    def usage_of_pod(self, pod: Pod) -> PodUsage:
+        """What the scheduler reserves for one Pod."""
+        return pod_usage(pod.spec)
+
+    # ------------------------------------------------------------------------------------------ watching
+
+    async def _mirror(self, resource: Resource, state: _State) -> None:
+        type, store, shrink = self._kinds[resource]
+
+        def note(error: Exception | None) -> None:
+            if state.note(error, self._clock()):
+                for callback in self._on_health:
+                    callback()
+
+        watcher: Watcher[Any] = Watcher(
+            self._client,
+            resource,
+            type,
+            page_size=self._page_size,
+            shrink=shrink,
+            store=store,
+            settings=self._settings,
+            on_trouble=note,
+        )
+        try:
+            async with aclosing(follow(watcher)) as changes:
+                async for change in changes:
+                    if isinstance(change, Synced):
+                        self._note_synced(resource, state)
+                        continue
+                    if resource is PODS:
+                        self._index(change)
+                    elif resource is RUNS:
+                        self._pods.note_run(change)
+                    meta = change.object.metadata
+                    self._tell(resource, meta.namespace, meta.name)
+        except KajitoriError as error:
+            state.trouble = state.fatal = error
+            state.first_sync.set()
+
+    def _index(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
+        self._pods.note_pod(change)
+
+    def _note_synced(self, resource: Resource, state: _State) -> None:
+        if not state.first_sync.is_set():
+            log.debug("%s mirrored: %d", resource.plural, len(self._kinds[resource][1]))
+            gc.collect()
+            gc.freeze()  # what was read stays; the collector need not look at it over and over
+            state.first_sync.set()
+
+    def _tell(self, resource: Resource, namespace: str, name: str) -> None:
+        for callback in self._callbacks:
+            try:
+                callback(resource, namespace, name)
+            except Exception:
+                log.exception("a callback for %s %s/%s failed; this is a bug", resource.plural, namespace, name)
+
+
+@dataclass(slots=True, init=False)
+class _State:
+    """How one kind's watch stands."""
+
+    first_sync: asyncio.Event
+    fatal: KajitoriError | None
+    trouble: Exception | None
+    stale_since: float | None
+    """When the watch broke, if it did; on the client's clock, as is when it will have caught up."""
+    stale_until: float
+
+    def __init__(self) -> None:
+        self.first_sync = asyncio.Event()
+        self.fatal = None
+        self.trouble = None
+        self.stale_since = None
+        self.stale_until = 0.0
+
+    def note(self, error: Exception | None, now: float) -> bool:
+        """A failure, or None for a success; whether this is a turn."""
+        turned = (error is None) is not (self.trouble is None)
+        self.trouble = error
+        if turned and error is None:
+            self.stale_until = now + CATCH_UP_SECONDS
+        elif turned:
+            if self.stale_until <= now:  # else it had not even caught up with what it had missed before
+                self.stale_since = now
+            self.stale_until = math.inf
+        return turned

@@ -1,0 +1,275 @@
+"""Pods by run and by node, with what they use: follows a mirror's Pods and Runs one change at a time.
+
+A Pod belongs to a run only in the Run's own namespace, under the name of a member, and with proof: its controller is
+that Run by UID and name, or, if somebody took that owner reference away, its signature says so. Labels prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from kajitori.core.gang.membership import Coverage, coverage
+from kajitori.core.pods.tickets import run_of_signed_member
+from kajitori.core.spec.array import parse_array
+from kajitori.core.words import names
+from kajitori.errors import FieldError
+from kajitori.kube.mirror.usage import NodeUsage, is_alone, pod_usage
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.watch import Added, Deleted, Modified
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+Owner = tuple[str, str]
+"""Namespace and UID of a Run."""
+
+K = TypeVar("K", str, Owner)
+
+_NOTHING: dict[Key, Pod] = {}
+
+
+class PodIndex:
+    """Pods by run and by node. `runs` is the mirror's own; a Run's change is told after it is in there."""
+
+    def __init__(self, runs: Mapping[Key, RunObject]) -> None:
+        self._runs = runs
+        self._signature_key: bytes | None = None
+        self._signed: dict[Key, Pod] = {}
+        """Pods that have a signature and no owner."""
+        self._by_signature: dict[Key, str] = {}
+        """UID of the run that the signature of these proves."""
+        self._owned: dict[Owner, dict[Key, Pod]] = {}
+        """Under which name the Run of this UID exists is for whoever asks to say."""
+        self._strangers: dict[Owner, set[Key]] = {}
+        """Pods that carry a run's label and do not belong to it."""
+        self._members: set[Key] = set()
+        """Pods that belong to a Run that the mirror shows."""
+        self._by_node: dict[str, dict[Key, Pod]] = {}
+        self._usage: dict[str, NodeUsage] = {}
+        self._nominated: dict[Key, Pod] = {}
+        self._leaving: dict[Key, Pod] = {}
+        self._holders: dict[Key, int] = {}
+        """Runs, by how many of their members are on a node and have not ended."""
+
+    # ------------------------------------------------------------------------------------------ questions
+
+    def run_uid(self, pod: Pod) -> str:
+        """UID of the Run that this Pod proves to belong to, if that is in its namespace; empty if it proves nothing."""
+        return pod.owner_run_uid or self._by_signature.get(_key(pod), "")
+
+    def owned(self, namespace: str, name: str, uid: str) -> list[Pod]:
+        """All Pods that belong to a Run."""
+        found = self._owned.get((namespace, uid), _NOTHING)
+        return [pod for key, pod in found.items() if _is_named_after(name, key)]
+
+    def strangers(self, namespace: str, name: str, uid: str) -> frozenset[Key]:
+        """Pods of the namespace that carry the Run's label and do not belong to it."""
+        misnamed = {key for key in self._owned.get((namespace, uid), _NOTHING) if not _is_named_after(name, key)}
+        return frozenset(self._strangers.get((namespace, uid), set()) | misnamed)
+
+    def members(self) -> frozenset[Key]:
+        """All Pods that belong to a Run that the mirror shows."""
+        return frozenset(self._members)
+
+    def on_node(self, node: str) -> list[Pod]:
+        """All Pods that are bound to a node, finished ones included."""
+        return list(self._by_node.get(node, _NOTHING).values())
+
+    def usage_of(self, node: str) -> NodeUsage | None:
+        """What the unfinished Pods on a node take together; None if there are none. Not to be changed."""
+        return self._usage.get(node)
+
+    def nominated(self) -> list[Pod]:
+        """Pods of others that the scheduler is making room for on a node."""
+        return list(self._nominated.values())
+
+    def leaving(self) -> list[Pod]:
+        """Members of runs that were asked to end and are still on their nodes."""
+        return list(self._leaving.values())
+
+    def holders(self) -> list[Key]:
+        """Runs with members that are on a node and have not ended, by namespace and name."""
+        return list(self._holders)
+
+    # ------------------------------------------------------------------------------------------ changes
+
+    def note_pod(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
+        """Follows one change of a Pod."""
+        pod = change.object
+        if isinstance(change, Modified) and _stays_where_it_is(change.old, pod):
+            self._replace(pod)
+            return
+        if isinstance(change, Modified):
+            self._remove(change.old)
+        elif isinstance(change, Deleted):
+            self._remove(pod)
+        if not isinstance(change, Deleted):
+            self._add(pod)
+
+    def note_run(self, change: Added[RunObject] | Modified[RunObject] | Deleted[RunObject]) -> None:
+        """Follows one change of a Run: once it is shown its Pods count as members, and no longer once it is gone."""
+        meta = change.object.metadata
+        if isinstance(change, Modified) and change.old.metadata.uid == meta.uid:
+            return
+        uids = {meta.uid, change.old.metadata.uid} if isinstance(change, Modified) else {meta.uid}
+        for uid in uids:
+            for pod in list(self._owned.get((meta.namespace, uid), _NOTHING).values()):
+                self._remove(pod)
+                self._add(pod)
+
+    def believe(self, key: bytes) -> list[Pod]:
+        """Checks signatures with this key from now on; returns the Pods that belong to another run than before."""
+        if key == self._signature_key:
+            return []
+        self._signature_key = key
+        changed = []
+        for pod in list(self._signed.values()):
+            before = self.run_uid(pod)
+            self._remove(pod)
+            self._add(pod)
+            if self.run_uid(pod) != before:
+                changed.append(pod)
+        return changed
+
+    # ------------------------------------------------------------------------------------------ inside
+
+    def _add(self, pod: Pod) -> None:
+        key, namespace, node = _key(pod), pod.metadata.namespace, pod.spec.node_name
+        uid = pod.owner_run_uid
+        if not uid and names.ANNOTATION_SIGNATURE in pod.metadata.annotations:
+            self._signed[key] = pod
+            uid = self._by_signature[key] = self._run_that_signed(pod)
+        if uid:
+            self._owned.setdefault((namespace, uid), {})[key] = pod
+        label = pod.metadata.labels.get(names.LABEL_RUN_UID, "")
+        if label and label != uid:
+            self._strangers.setdefault((namespace, label), set()).add(key)
+        member = pod.member if uid else None
+        run = self._runs.get((namespace, member.run)) if member is not None else None
+        if run is not None and run.metadata.uid == uid:
+            self._members.add(key)
+        if node:
+            self._by_node.setdefault(node, {})[key] = pod
+            if not pod.is_finished:
+                self._usage.setdefault(node, NodeUsage())
+                self._count(pod, 1)
+        self._note_moves(pod)
+
+    def _replace(self, pod: Pod) -> None:
+        key, uid, node = _key(pod), self.run_uid(pod), pod.spec.node_name
+        if uid:
+            self._owned[pod.metadata.namespace, uid][key] = pod
+        if key in self._signed:
+            self._signed[key] = pod
+        if node:
+            self._by_node[node][key] = pod
+        self._note_moves(pod)
+
+    def _remove(self, pod: Pod) -> None:
+        key, namespace, node = _key(pod), pod.metadata.namespace, pod.spec.node_name
+        if node:
+            _take_out(self._by_node, node, key)
+            if not pod.is_finished:
+                self._count(pod, -1)
+                if not self._usage[node].pods:
+                    del self._usage[node]
+        self._nominated.pop(key, None)
+        self._leaving.pop(key, None)
+        self._members.discard(key)
+        uid, label = self.run_uid(pod), pod.metadata.labels.get(names.LABEL_RUN_UID, "")
+        self._signed.pop(key, None)
+        self._by_signature.pop(key, None)
+        if uid:
+            _take_out(self._owned, (namespace, uid), key)
+        if label and label != uid:
+            strangers = self._strangers[namespace, label]
+            strangers.discard(key)
+            if not strangers:
+                del self._strangers[namespace, label]
+
+    def _run_that_signed(self, pod: Pod) -> str:
+        if self._signature_key is None or pod.member is None:
+            return ""
+        meta, text = pod.metadata, pod.metadata.annotations[names.ANNOTATION_SIGNATURE]
+        return run_of_signed_member(text, meta.namespace, meta.name, self._signature_key)
+
+    def _note_moves(self, pod: Pod) -> None:
+        """Whether the scheduler makes room for it, and whether it is about to leave its node."""
+        key, is_member = _key(pod), _key(pod) in self._members
+        awaited = pod.status.nominated_node_name and not pod.spec.node_name and not pod.is_finished
+        leaves = pod.metadata.deletion_timestamp and pod.spec.node_name and not pod.is_finished
+        for index, belongs in ((self._nominated, awaited and not is_member), (self._leaving, leaves and is_member)):
+            if belongs:
+                index[key] = pod
+            else:
+                index.pop(key, None)
+
+    def _count(self, pod: Pod, times: int) -> None:
+        is_member = _key(pod) in self._members
+        if is_member and pod.member is not None:
+            run = pod.metadata.namespace, pod.member.run
+            self._holders[run] = self._holders.get(run, 0) + times
+            if not self._holders[run]:
+                del self._holders[run]
+        usage = self._usage[pod.spec.node_name]
+        usage.add(pod_usage(pod.spec), is_member=is_member, is_alone=is_member and is_alone(pod), times=times)
+
+
+# ---------------------------------------------------------------------------------------------- what a Run covers
+
+
+class _Kind(msgspec.Struct):
+    type: Any = "batch"
+    array: Any = ""
+
+
+def coverage_of(run: RunObject) -> Coverage:
+    """The attempts and ranks whose Pods count as members of a Run now."""
+    kind, indices = _kind_of(bytes(run.spec))
+    return coverage(run.status, kind, indices)
+
+
+@lru_cache(maxsize=1024)
+def _kind_of(spec: bytes) -> tuple[Literal["batch", "service"], frozenset[int] | None]:
+    """Of a spec whatever else is wrong with it: the type, and the indices of a sweep."""
+    try:
+        found = msgspec.json.decode(spec, type=_Kind)
+    except msgspec.DecodeError:
+        return "batch", None
+    indices: frozenset[int] | None = None
+    with suppress(FieldError):
+        indices = frozenset(parse_array(found.array).indices) if isinstance(found.array, str) and found.array else None
+    return ("service" if found.type == "service" else "batch"), indices
+
+
+def _is_named_after(run: str, pod: Key) -> bool:
+    """Whether the Pod's name, which is that of some run's member, is that of a member of this run."""
+    start = f"{run}-"
+    return pod[1].startswith(start) and pod[1].count("-", len(start)) == 1
+
+
+def _key(pod: Pod) -> Key:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def _stays_where_it_is(old: Pod, new: Pod) -> bool:
+    """Whether nothing changed that indexes or usage depend on (see kube.shrink)."""
+    return (
+        new.spec is old.spec
+        and new.metadata.labels is old.metadata.labels
+        and new.metadata.annotations is old.metadata.annotations
+        and new.metadata.owner_references is old.metadata.owner_references
+        and new.is_finished is old.is_finished
+    )
+
+
+def _take_out(index: dict[K, dict[Key, Pod]], name: K, key: Key) -> None:
+    pods = index[name]
+    del pods[key]
+    if not pods:
+        del index[name]

@@ -1,0 +1,33 @@
+"""What an autoscaler's conditions mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from kajitori.cluster.node_requests import answer_of
+from kajitori.core.nodes.provisioning import Answer
+from kajitori.core.nodes.request import RequestState
+from kajitori.kube.objects import Condition, ObjectMeta, ProvisioningRequest, RequestStatus
+
+YES, NO = "True", "False"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "answer"),
+    [
+        ([], Answer(RequestState.ASKED)),
+        ([("Accepted", NO, "")], Answer(RequestState.ASKED)),
+        ([("Accepted", YES, "taken")], Answer(RequestState.ACCEPTED)),
+        ([("Accepted", YES, ""), ("Provisioned", NO, "in 5 min")], Answer(RequestState.ACCEPTED, "in 5 min")),
+        ([("Accepted", YES, ""), ("Provisioned", YES, "done")], Answer(RequestState.PROVISIONED)),
+        ([("Accepted", YES, ""), ("Failed", YES, "no quota")], Answer(RequestState.FAILED, "no quota")),
+        ([("Failed", NO, ""), ("Accepted", YES, "")], Answer(RequestState.ACCEPTED)),
+        ([("Provisioned", YES, ""), ("BookingExpired", YES, "")], Answer(RequestState.FAILED, "BookingExpired")),
+        ([("Provisioned", YES, ""), ("CapacityRevoked", YES, "back")], Answer(RequestState.FAILED, "back")),
+    ],
+)
+def test_what_an_autoscaler_says(conditions: list[tuple[str, str, str]], answer: Answer) -> None:
+    """What was taken back or has expired before it was used is a failure; an autoscaler's own words are kept."""
+    said = tuple(Condition(type=kind, status=status, message=message) for kind, status, message in conditions)
+    request = ProvisioningRequest(metadata=ObjectMeta(name="bert-1-1"), status=RequestStatus(conditions=said))
+    assert answer_of(request) == answer

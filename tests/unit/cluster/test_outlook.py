@@ -1,0 +1,378 @@
+"""The queue by what the mirror holds: order, expectations, shares, reservations; the same for whoever asks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.helpers.queue_scene import NOW, QueueScene, ago
+
+from kajitori.cluster.outlook import Applicant, Look, Outlook
+from kajitori.cluster.past import Past
+from kajitori.core.queue.expected import UNKNOWN_SECONDS, Expectation, Source
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import MemberCounts, Ran, SweepState
+from kajitori.core.words.times import format_time
+from kajitori.kube.resources import PODS
+
+HOUR = 3600.0
+
+
+def look(scene: QueueScene, *waiting: Applicant, outlook: Outlook | None = None) -> Look:
+    return (outlook or Outlook(scene.mirror, scene.cluster)).look(waiting, scene.cluster.snapshot(), NOW)
+
+
+def expected(scene: QueueScene, applicant: Applicant) -> Expectation:
+    past = Past(scene.mirror, scene.cluster)
+    past.refresh()
+    return past.expect(applicant.run)
+
+
+def length(scene: QueueScene, applicant: Applicant) -> tuple[float, Source]:
+    """How long it is expected to take, and where that is known from."""
+    found = expected(scene, applicant)
+    return found.seconds, found.source
+
+
+def started(found: Look) -> list[str]:
+    return [placement.key.partition("/")[2] for placement in found.schedule.placements]
+
+
+# ------------------------------------------------------------------------------------------------ expectations
+
+
+def test_what_similar_runs_of_the_same_person_took() -> None:
+    """The longest of the last three, at most the time limit; others' runs and other programs tell nothing."""
+    scene = QueueScene(4)
+    for number, seconds in enumerate((9000, 100, 300, 200)):
+        scene.finished(f"old-{number}", seconds=seconds, until=ago(hours=10 - number))
+    scene.finished("bobs", seconds=7, until=ago(hours=1), owner="bob")
+    scene.finished("gpt", seconds=8, until=ago(hours=1), image="gpt:1")
+    scene.finished("elsewhere", seconds=9, until=ago(hours=1), team="other")
+    assert length(scene, scene.waits("new", 1)) == (300, Source.SIMILAR)
+    assert length(scene, scene.waits("limited", 1, timeLimit="2m")) == (120, Source.SIMILAR)
+
+
+def test_runs_that_asked_for_other_resources_tell_nothing() -> None:
+    """Three echos with eight GPUs each are no evidence for 24 members of eight, though their command is the same; nor
+    are runs on one core for one on 64."""
+    scene = QueueScene(4)
+    for number in range(3):
+        scene.finished(f"echo-{number}", seconds=3, until=ago(hours=number + 1), resources={"gpu": 8})
+        scene.finished(f"core-{number}", seconds=4, until=ago(hours=number + 1))
+    eight = {"gpu": 8}
+    assert length(scene, scene.waits("large", 24, replicas=24, resources=eight)) == (UNKNOWN_SECONDS, Source.UNKNOWN)
+    assert length(scene, scene.waits("two", 2, replicas=2, resources=eight)) == (3, Source.SIMILAR)
+    assert length(scene, scene.waits("cores", 1, resources={"cpu": 64})) == (UNKNOWN_SECONDS, Source.UNKNOWN)
+    assert length(scene, scene.waits("core", 1, resources={"cpu": "2"})) == (4, Source.SIMILAR)
+
+
+def test_the_limit_counts_where_there_is_no_history_and_policys_where_the_run_has_none() -> None:
+    scene = QueueScene(4)
+    assert length(scene, scene.waits("own", 1, timeLimit="2h")) == (2 * HOUR, Source.LIMIT)
+    assert length(scene, scene.waits("none", 1)) == (UNKNOWN_SECONDS, Source.UNKNOWN)
+    scene = QueueScene(4, defaults={"timeLimit": "1d"})
+    assert length(scene, scene.waits("none", 1)) == (24 * HOUR, Source.LIMIT)
+
+
+def test_a_spec_that_nobody_can_read_has_an_expectation_all_the_same() -> None:
+    scene = QueueScene(1)
+    scene.finished("old", seconds=5, until=ago(hours=1), timeLimit="soon", command=3)
+    assert expected(scene, scene.waits("new", 1, timeLimit="soon", command=3)).source is Source.UNKNOWN
+
+
+def test_a_service_has_no_end_and_is_not_learnt_from() -> None:
+    scene = QueueScene(1)
+    scene.finished("old", seconds=5, until=ago(hours=1), type="service")
+    web = scene.waits("web", 1, type="service")
+    assert length(scene, web) == (UNKNOWN_SECONDS, Source.ENDLESS)
+    assert math.isinf(look(scene, web).ends_at("team/web"))
+    assert expected(scene, scene.waits("new", 1)).source is Source.UNKNOWN
+    assert length(scene, scene.waits("tests", 1, type="service", timeLimit="1h")) == (HOUR, Source.LIMIT)
+
+
+def test_what_a_run_with_checkpoints_did_before_need_not_be_done_again() -> None:
+    scene = QueueScene(4)
+    ran = Ran(seconds=3000, until=ago(minutes=5))
+    kept = scene.waits("kept", 1, ran=ran, timeLimit="1h", checkpoint={"path": "/ckpt"})
+    assert length(scene, kept) == (600, Source.LIMIT)
+    assert length(scene, scene.waits("lost", 1, ran=ran, timeLimit="1h")) == (HOUR, Source.LIMIT)
+
+
+def test_a_run_that_is_gone_is_forgotten_and_one_that_is_resumed_is_not_over() -> None:
+    scene = QueueScene(4)
+    past = Past(scene.mirror, scene.cluster)
+    scene.finished("old", seconds=100, until=ago(hours=2))
+    scene.finished("last", seconds=300, until=ago(hours=1))
+    new = scene.waits("new", 1).run
+    past.refresh()
+    assert past.expect(new).seconds == 300
+    scene.waits("last", 1, ran=Ran(seconds=300, until=ago(hours=1)))
+    past.refresh()
+    assert past.expect(new).seconds == 100
+    scene.lose("old")
+    past.refresh()
+    assert past.expect(new).source is Source.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------------ what runs
+
+
+def ends(scene: QueueScene) -> dict[str, tuple[list[int], float]]:
+    """By key of the gang: its rows, and in how many seconds it is expected to have ended."""
+    outlook = Outlook(scene.mirror, scene.cluster)
+    outlook.past.refresh()
+    return {
+        each.key: (each.rows.tolist(), outlook.ends_at(each, NOW) - NOW.timestamp()) for each in outlook.running.all()
+    }
+
+
+def test_an_elastic_gang_is_as_fast_as_it_is_large() -> None:
+    """It waits as long as it takes with its fewest members, and ends by how many it has; what it did is known in terms
+    of its full size. Its time limit goes by the clock."""
+    scene = QueueScene(4)
+    scene.finished("old", seconds=int(HOUR), until=ago(hours=5), members=4)
+    size: dict[str, Any] = {"replicas": 4, "minReplicas": 1}
+    assert length(scene, scene.waits("new", 4, **size)) == (4 * HOUR, Source.SIMILAR)
+    assert length(scene, scene.waits("limited", 4, **size, timeLimit="3h")) == (3 * HOUR, Source.SIMILAR)
+    half: dict[str, Any] = {"ran": Ran(seconds=1800, until=ago(hours=1)), "checkpoint": {"path": "/ckpt"}}
+    assert length(scene, scene.waits("half", 4, **size, **half)) == (2 * HOUR, Source.SIMILAR)
+    scene.runs("now", "n[0-1]", since=ago(minutes=40), **size)
+    assert ends(scene) == {"team/now": ([0, 1], 80 * 60)}
+
+
+def test_a_gang_ends_when_it_is_expected_to_and_later_once_it_has_not() -> None:
+    scene = QueueScene(6)
+    scene.finished("old", seconds=int(HOUR), until=ago(hours=5))
+    scene.runs("young", "n[0-1]", since=ago(minutes=20))
+    scene.runs("late", "n2", since=ago(minutes=90))
+    scene.runs("late-limited", "n3", since=ago(minutes=90), timeLimit="3h")
+    scene.runs("starting", "n4", since=ago(minutes=1), phase=Phase.STARTING)
+    scene.runs("served", "n5", since=ago(minutes=1), type="service")
+    assert ends(scene) == {
+        "team/young": ([0, 1], 40 * 60),
+        "team/late": ([2], 30 * 60),
+        "team/late-limited": ([3], 90 * 60),
+        "team/starting": ([4], 59 * 60),
+    }
+
+
+def test_the_time_limit_counts_from_the_first_start() -> None:
+    scene = QueueScene(1)
+    run = scene.runs("again", "n0", since=ago(minutes=10), timeLimit="2h")
+    assert run.status is not None
+    run.status.started_at = ago(minutes=110)
+    assert ends(scene) == {"team/again": ([0], 10 * 60)}
+
+
+def test_members_that_are_over_hold_nothing() -> None:
+    scene = QueueScene(2)
+    run = scene.runs("half", "n[0-1]", since=ago(minutes=1), timeLimit="1h")
+    outlook = Outlook(scene.mirror, scene.cluster)
+    assert [each.rows.tolist() for each in outlook.running.all()] == [[0, 1]]
+    scene.pod(run, 0, "n0", phase="Succeeded")
+    scene.mirror._tell(PODS, "team", "half-1-0")
+    assert [each.rows.tolist() for each in outlook.running.all()] == [[1]]
+
+
+def test_members_that_were_asked_to_end_are_expected_to() -> None:
+    """Their run is on its way to another attempt, or out: nodes are kept for whoever waits for theirs."""
+    scene = QueueScene(2)
+    for name, node in (("out", "n0"), ("stays", "n1")):
+        run = scene.runs(name, node, since=ago(minutes=9), timeLimit="1h")
+        if name == "out":
+            assert run.status is not None
+            scene.show(name, msgspec.structs.replace(run.status, phase=Phase.FAILED))
+            scene.pod(run, 0, node, deleting=format_time(NOW + timedelta(seconds=30)))
+    (reservation,) = look(scene, scene.waits("next", 1)).schedule.reservations
+    assert (reservation.placement.nodes, reservation.starts_at - NOW.timestamp()) == (("n0",), 30.0)
+
+
+def test_a_node_that_comes_or_goes_moves_the_rows() -> None:
+    scene = QueueScene(3)
+    scene.runs("bert", "n2", since=ago(minutes=1))
+    outlook = Outlook(scene.mirror, scene.cluster)
+    assert [each.rows.tolist() for each in outlook.running.all()] == [[2]]
+    del scene.mirror.nodes["n0"]
+    scene.cluster.note_node("n0")
+    assert [each.rows.tolist() for each in outlook.running.all()] == [[1]]
+
+
+# ------------------------------------------------------------------------------------------------ the order
+
+
+def test_whoever_was_submitted_first_is_first_in_a_plain_queue() -> None:
+    """Runs of one second by their submission; a higher priority comes before."""
+    scene = QueueScene(0, queue={"order": "fifo"})
+    waiting = [
+        scene.waits("c", 1, since=ago(minutes=2)),
+        scene.waits("b", 1, since=ago(minutes=3)),
+        scene.waits("a", 1, since=ago(minutes=2)),
+        scene.waits("urgent", 1, since=ago(seconds=1), priority=100),
+    ]
+    found = look(scene, *waiting)
+    places = {name: found.place(f"team/{name}").position for name in ("urgent", "b", "a", "c")}
+    assert places == {"urgent": 1, "b": 2, "a": 3, "c": 4}
+
+
+def test_who_had_much_of_the_cluster_lately_comes_later() -> None:
+    scene = QueueScene(4)
+    scene.finished("old", seconds=86400, until=ago(days=1), members=4, image="other", owner="bob")
+    found = look(scene, scene.waits("bobs", 1, owner="bob"), scene.waits("adas", 1))
+    assert [found.place(f"team/{name}").position for name in ("adas", "bobs")] == [1, 2]
+    assert found.place("team/adas").user_share == 0.0
+    assert found.place("team/bobs").user_share == pytest.approx(0.5 ** (1 / 7) - 0.5 ** (2 / 7))
+    assert found.place("team/bobs").team_share == found.place("team/bobs").user_share
+
+
+def test_what_somebody_has_counts_while_he_has_it() -> None:
+    scene = QueueScene(4)
+    scene.runs("now", "n[0-1]", since=ago(days=7), owner="bob")
+    scene.runs("web", "n2", since=ago(days=7), owner="bob", type="service")
+    place = look(scene, scene.waits("bobs", 1, owner="bob")).place("team/bobs")
+    assert place.user_share == pytest.approx(0.75 / 2)
+
+
+def test_the_first_that_does_not_fit_has_nodes_kept_for_it() -> None:
+    """Who ends in time passes; who does not is told whom he would delay."""
+    scene = QueueScene(2)
+    scene.runs("now", "n0", since=ago(minutes=10), timeLimit="1h")
+    large = scene.waits("large", 2, since=ago(hours=9), timeLimit="1h")
+    long, short = scene.waits("long", 1, timeLimit="2h"), scene.waits("short", 1, timeLimit="30m")
+    found = look(scene, large, long)
+    assert started(found) == []
+    (reservation,) = found.schedule.reservations
+    assert (reservation.key, reservation.starts_at - NOW.timestamp()) == ("team/large", 50 * 60)
+    assert found.reservation("team/large") is reservation and found.reservation("team/long") is None
+    assert {shortage.key: shortage.behind for shortage in found.schedule.shortages} == {
+        "team/large": (),
+        "team/long": ("team/large",),
+    }
+    assert started(look(scene, large, long, short)) == ["short"]
+    without = QueueScene(2, queue={"reservations": False})
+    without.runs("now", "n0", since=ago(minutes=10), timeLimit="1h")
+    assert started(look(without, large, long)) == ["long"]
+
+
+def test_history_lets_pass_whom_his_limit_did_not() -> None:
+    scene = QueueScene(2)
+    scene.runs("now", "n0", since=ago(minutes=10), timeLimit="1h", image="other")
+    large = scene.waits("large", 2, since=ago(hours=9), timeLimit="1h", owner="bob")
+    long = scene.waits("long", 1, timeLimit="2d")
+    assert started(look(scene, large, long)) == []
+    scene.finished("before", seconds=600, until=ago(hours=1))
+    assert started(look(scene, large, long)) == ["long"]
+
+
+def test_what_comes_and_goes_while_nobody_asks_is_not_kept() -> None:
+    """A Web API that nobody asks about the queue for months remembers no run that is gone."""
+    scene = QueueScene(2)
+    outlook = Outlook(scene.mirror, scene.cluster)
+    for number in range(5):
+        scene.runs(f"run-{number}", "n0", since=ago(minutes=1))
+        scene.lose(f"run-{number}")
+    assert not outlook.past._changed and not outlook.running._changed
+    scene.runs("known", "n1", since=ago(minutes=1))
+    outlook.past.refresh()
+    assert [each.key for each in outlook.running.all()] == ["team/known"]
+    asked = scene.waits("asked", 1)
+    scene.lose("asked")
+    assert outlook.past.expect(asked.run).source is Source.UNKNOWN
+    scene.lose("known")
+    outlook.past.refresh()
+    assert not outlook.running.all() and not outlook.past._records and not outlook.past._told
+
+
+# ------------------------------------------------------------------------------------------------ whoever asks
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c", "d"]),
+        st.sampled_from(["finished", "runs", "waits", "lose"]),
+        st.integers(1, 50),
+        st.sampled_from(["ada", "bob"]),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(changes)
+def test_whoever_saw_it_all_knows_what_a_newcomer_learns(steps: list[tuple[str, str, int, str]]) -> None:
+    """Expectations and shares follow from what the mirror holds alone, whatever happened before."""
+    scene = QueueScene(4)
+    waiting = [scene.waits(f"new-{owner}", 1, owner=owner).run for owner in ("ada", "bob")]
+    old = Past(scene.mirror, scene.cluster)
+    for name, what, number, owner in steps:
+        if what == "finished":
+            scene.finished(name, seconds=number * 60, until=ago(hours=number), owner=owner, members=2)
+        elif what == "runs":
+            scene.runs(name, "n[0-1]", since=ago(hours=number), owner=owner)
+        elif what == "waits":
+            scene.waits(name, 1, owner=owner, ran=Ran(seconds=number, until=ago(hours=number)))
+        elif ("team", name) in scene.mirror.runs:
+            scene.lose(name)
+        if number % 3:
+            old.refresh()
+    new = Past(scene.mirror, scene.cluster)
+    old.refresh()
+    new.refresh()
+    for run in waiting:
+        assert old.expect(run) == new.expect(run)
+    for account in ("ada", "bob"):
+        assert old.users.share(account, NOW.timestamp()) == pytest.approx(new.users.share(account, NOW.timestamp()))
+    assert old.teams.share("team", NOW.timestamp()) == pytest.approx(new.teams.share("team", NOW.timestamp()))
+
+
+def test_members_of_a_sweep_hold_nodes_whichever_attempt_they_were_started_in() -> None:
+    """Two of the first attempt go on; of the second one member has ended and the other is still to be seen. They are
+    expected to take what others of them took, all counted from the last placement."""
+    scene = QueueScene(4)
+    run = scene.runs("grid", "n[0-1]", since=ago(minutes=30), array="0-9")
+    assert run.status is not None and run.status.attempt is not None
+    run.status.attempt = msgspec.structs.replace(
+        run.status.attempt, number=2, ranks="5-6", nodes="n[2-3]", started_at="", planned_at=ago(minutes=1)
+    )
+    run.status.attempts, run.status.sweep = 2, SweepState(succeeded="5", longest_seconds=600)
+    (each,) = Outlook(scene.mirror, scene.cluster).running.all()
+    assert sorted(each.rows.tolist()) == [0, 1, 3]
+    assert ends(scene)["team/grid"][1] == 9 * 60
+    assert length(scene, Applicant(run, scene.waits("x", 1).request)) == (600, Source.SIMILAR)
+
+
+def test_a_sweep_that_is_over_teaches_how_long_a_member_takes_and_counts_with_what_its_members_had() -> None:
+    """Of four nodes two were had for its hour, on average: a user with as much of an ordinary run has as large a
+    share."""
+    scene = QueueScene(4)
+    run = scene.finished("grid", seconds=3600, until=ago(hours=1), members=4, array="0-3")
+    assert run.status is not None
+    run.status.sweep = SweepState(succeeded="0-3", longest_seconds=1800, member_seconds=2 * 3600)
+    scene.finished("bobs", seconds=3600, until=ago(hours=1), members=2, owner="bob")
+    past = Past(scene.mirror, scene.cluster)
+    past.refresh()
+    assert past.users.share("ada", NOW.timestamp()) == pytest.approx(past.users.share("bob", NOW.timestamp()))
+    assert past.users.share("ada", NOW.timestamp()) > 0
+    for array in ("0-3", "0-99"):
+        assert length(scene, scene.waits("next", 1, array=array)) == (1800, Source.SIMILAR)
+    run.status.sweep = SweepState(failed="0-3", member_seconds=60)
+    assert expected(scene, scene.waits("next", 1)).source is Source.UNKNOWN, "nobody succeeded"
+
+
+def test_a_sweep_waits_in_the_length_of_all_its_work() -> None:
+    """Of thirty members four run: before the last of the others has had its turn, it takes eight times as long as one.
+    What counts as its size is what it needs to go on."""
+    scene = QueueScene(8)
+    waits = scene.waits("grid", 26, timeLimit="1h", array="0-29")
+    assert waits.run.status is not None
+    waits.run.status.sweep = SweepState(longest_seconds=60)
+    waits.run.status.members = MemberCounts(total=30, running=4)
+    waits = Applicant(waits.run, replace(waits.request, fewest=1))
+    short, long = scene.waits("short", 1, timeLimit="7m"), scene.waits("long", 1, timeLimit="8m")
+    order = [each.gang.key for each in look(scene, long, waits, short).queue]
+    assert order == ["team/short", "team/grid", "team/long"]

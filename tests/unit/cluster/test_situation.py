@@ -1,0 +1,83 @@
+"""Everybody who is on the cluster, as what-ifs take it."""
+
+from __future__ import annotations
+
+import msgspec
+from tests.helpers.queue_scene import NOW, QueueScene, ago
+
+from kajitori.cluster.outlook import Outlook
+from kajitori.cluster.situation import this_moment
+from kajitori.core.queue.freeing import Step, StepKind
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import SweepState
+from kajitori.kube.objects import Pod
+from kajitori.kube.watch import Added, Deleted
+
+
+def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", controller: str = "") -> None:
+    owner = [{"kind": controller, "name": "x", "uid": "u", "controller": True}] if controller else []
+    document = {
+        "metadata": {"name": name, "namespace": "kube-system", "ownerReferences": owner},
+        "spec": {"nodeName": node, "containers": [{"name": "x", "resources": {"requests": {"cpu": "500m"}}}]},
+        "status": {"phase": "Pending" if nominated else "Running", "nominatedNodeName": nominated},
+    }
+    made = msgspec.convert(document, Pod)
+    scene.mirror.pods["kube-system", name] = made
+    scene.mirror._index(Added(made))
+
+
+async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
+    """Runs with their promises and their expected ends, Pods of others, and Pods that the scheduler makes room for;
+    without them nothing is left but what comes back by itself."""
+    scene = QueueScene(6)
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), timeLimit="3h")
+    scene.runs("starts", "n[2-3]", since=ago(minutes=1), phase=Phase.STARTING)
+    scene.mirror._index(Deleted(scene.mirror.pods.pop(("team", "starts-1-1"))))
+    add(scene, "web", node="n4", controller="ReplicaSet")
+    add(scene, "agent", node="n4", controller="DaemonSet")
+    add(scene, "coming", nominated="n5")
+    outlook = Outlook(scene.mirror, scene.cluster)
+    moment = this_moment(scene.mirror, scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    found = await moment.situation(())
+    there = {occupant.key: occupant for occupant in found.occupants}
+    assert set(there) == {"team/bert", "team/starts", "kube-system/web", "kube-system/coming"}
+    assert there["team/bert"].ends_at == NOW.timestamp() + 2 * 3600
+    assert sorted(there["team/starts"].rows.tolist()) == [2, 3]
+    assert [there[key].is_run for key in sorted(there)] == [False, False, True, True]
+    left = found.after([Step(StepKind.RUN, each.key, each) for each in found.occupants]).snapshot
+    assert left.used[4].tolist() == [500, 0, 0, 1]
+    assert not left.used[[0, 1, 2, 3, 5]].any()
+    assert not left.members.any() and not left.alone.any()
+
+
+async def test_members_of_a_sweep_end_each_for_itself() -> None:
+    """Those that no Pod shows yet, too; they end as those of one run do, and go with it when it is stopped."""
+    scene = QueueScene(4)
+    for name, nodes, phase in (("grid", "n[0-1]", Phase.RUNNING), ("next", "n[2-3]", Phase.STARTING)):
+        run = scene.runs(name, nodes, since=ago(hours=1), phase=phase, array="0-9", timeLimit="3h")
+        assert run.status is not None
+        run = scene.show(name, msgspec.structs.replace(run.status, sweep=SweepState()), array="0-9", timeLimit="3h")
+    for rank, node in enumerate(("n2", "n3")):
+        gone = scene.mirror.pods.pop(("team", f"next-1-{rank}"))
+        scene.mirror._index(Deleted(gone))
+        assert gone.spec.node_name == node
+    outlook = Outlook(scene.mirror, scene.cluster)
+    moment = this_moment(scene.mirror, scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    found = await moment.situation((), asked="team/grid")
+    there = {each.key: (each.kind, each.run, each.rows.tolist(), each.endings != ()) for each in found.occupants}
+    assert there == {
+        f"team/{run}-1-{rank}": (StepKind.MEMBER, f"team/{run}", [row], True)
+        for row, (run, rank) in enumerate((("grid", 0), ("grid", 1), ("next", 0), ("next", 1)))
+    }
+    left = found.after([Step(StepKind.AHEAD, "team/grid")]).snapshot
+    assert left.members.tolist() == [0, 0, 1, 1]
+
+
+async def test_what_a_service_has_itself_makes_no_room_for_it() -> None:
+    """Who ends is replaced."""
+    scene = QueueScene(2)
+    scene.runs("web", "n0", since=ago(hours=1), type="service")
+    outlook = Outlook(scene.mirror, scene.cluster)
+    moment = this_moment(scene.mirror, scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    assert not (await moment.situation((), asked="team/web")).occupants
+    assert len((await moment.situation(())).occupants) == 1

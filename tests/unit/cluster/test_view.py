@@ -1,0 +1,135 @@
+"""The cluster as the planner and policy see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.helpers.queue_scene import QueueScene, ago
+
+from kajitori.cluster.node_facts import node_facts
+from kajitori.cluster.view import ClusterView
+from kajitori.core.admission.resolve import promised_restarts
+from kajitori.core.policy.file import default_policy, parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, Finding, RunStatus
+from kajitori.core.words import names
+from kajitori.errors import InvalidInput
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.objects import Node, NodeStatus, ObjectMeta, RunObject
+from kajitori.kube.watch import Deleted
+from kajitori.policyfile import PolicyFile
+
+STATUS = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]", created=True))
+
+
+def outlined(spec: dict[str, Any]) -> tuple[Any, Any]:
+    """A running run of this spec, under a policy that refuses its image."""
+    policy = parse_policy({"images": {"deny": ["bert*"]}, "start": {"deadline": "30s"}})
+    view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None, without_file=policy))
+    meta = ObjectMeta(name="bert", uid="u")
+    run = RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec)), status=STATUS)
+    with pytest.raises(InvalidInput):
+        view.decide(run)
+    return view.outline(run, STATUS)
+
+
+def test_a_run_that_is_refused_now_can_be_ended_as_any_other() -> None:
+    """By hand, and by its time limit; its program is not started again, and it is as large as it was begun."""
+    asked = {"image": "bert:3", "replicas": 5, "stopped": True, "resumes": 2, "timeLimit": "1h", "restarts": 4}
+    life, spec = outlined(asked)
+    assert (life.replicas, life.stopped, life.resumes) == (2, True, 2)
+    assert (life.limits.time_limit_seconds, life.limits.restarts) == (3600, 0)
+    assert life.limits.start_deadline_seconds == 30
+    assert spec.replicas == 5
+
+
+def test_members_say_whose_they_are() -> None:
+    """To kubelets and whoever else sees a Pod without its Run."""
+    view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None))
+    spec = msgspec.Raw(msgspec.json.encode({"image": "a:1", "resources": {"cpu": 1, "memory": "1Gi"}}))
+    owners = []
+    for written in ({names.ANNOTATION_OWNER: "ada"}, {}):
+        run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", annotations=written), spec=spec)
+        _, decision = view.decide(run)
+        owners.append(decision.template["metadata"].get("annotations"))
+    assert owners == [{names.ANNOTATION_OWNER: "ada"}, None]
+
+
+def test_a_run_that_an_older_version_stored_keeps_its_restarts() -> None:
+    """Its status says three, as every run had then. A new one, from kubectl or not, has none without a checkpoint."""
+    view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None))
+    spec = msgspec.Raw(msgspec.json.encode({"image": "a:1", "resources": {"cpu": 1, "memory": "1Gi"}}))
+    told = msgspec.structs.replace(STATUS, findings=[Finding("RestartsDefaulted", "3 restarts", "spec.restarts")])
+    restarts = []
+    for status in (told, STATUS, None):
+        run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision"), spec=spec, status=status)
+        _, decision = view.decide(run)
+        restarts.append(decision.limits.restarts)
+        if status is told:  # the controller writes these findings back: the next look finds the same
+            assert promised_restarts(decision.findings) == 3
+    assert restarts == [3, 0, 0]
+
+
+def decided(scene: QueueScene, name: str, **changes: Any) -> Any:
+    """What policy makes of a run of that name."""
+    spec = {"image": "bert:3", "command": ["train"], "resources": {"cpu": 1, "memory": "1Gi"}} | changes
+    meta = ObjectMeta(name=name, namespace="team", uid=name, annotations={names.ANNOTATION_OWNER: "ada"})
+    return scene.cluster.decide(RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec))))[1]
+
+
+def test_runs_of_the_same_words_share_what_policy_makes_of_them() -> None:
+    """But for what has their name in it, and as long as the cluster is the same."""
+    scene = QueueScene(1, checkpoint={"kind": "claim"})
+    first = decided(scene, "first")
+    assert decided(scene, "second") is first
+    assert decided(scene, "second", command=["other"]).template["spec"]["containers"][0]["command"] == ["other"]
+    claims = [
+        decided(scene, name, checkpoint={"path": "/out"}).claim["metadata"]["name"] for name in ("first", "other")
+    ]
+    assert len(set(claims)) == 2
+    with pytest.raises(InvalidInput) as refused:
+        decided(scene, "No-Name")
+    assert [fault.field for fault in refused.value.faults] == ["metadata.name"]
+    node = scene.mirror.nodes["n0"]
+    scene.mirror.nodes["n0"] = msgspec.structs.replace(node, status=NodeStatus(allocatable={"cpu": "0.5"}))
+    scene.cluster.note_node("n0")
+    with pytest.raises(InvalidInput):
+        decided(scene, "second")
+
+
+def test_a_spec_that_cannot_be_read_keeps_what_can() -> None:
+    """Somebody edited it to nonsense and wants the run stopped all the same."""
+    life, spec = outlined({"image": "bert:3", "replicas": "many", "stopped": True})
+    assert (life.stopped, spec) == (True, None)
+    life, spec = outlined([])  # type: ignore[arg-type]
+    assert (life.stopped, spec) == (False, None)
+
+
+def test_amounts_of_nodes_are_read_as_the_api_server_writes_them() -> None:
+    """It makes `1k` of a thousand."""
+    room = {"cpu": "20", "memory": "1Ti", "pods": "1k", "nvidia.com/gpu": "1k"}
+    facts = node_facts(Node(ObjectMeta("n1"), status=NodeStatus(allocatable=room)), default_policy())
+    assert (facts.cpu_millis, facts.memory_bytes, facts.pods, facts.gpus) == (20_000, 2**40, 1000, 1000)
+
+
+async def test_a_run_whose_pods_are_gone_frees_its_nodes_when_it_is_said_to_have_ended() -> None:
+    """Until then its nodes are promised. Who waits is looked at again when the Run changes: no Pod does any more."""
+    scene = QueueScene(3)
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1))
+    other = scene.runs("whole", "n2", since=ago(hours=1))
+    assert not list(scene.cluster.promises())
+    assert not scene.cluster.may_free(run)
+    for rank in range(2):
+        pod = scene.mirror.pods.pop(("team", f"bert-1-{rank}"))
+        scene.mirror._index(Deleted(pod))
+    assert [promise.nodes for promise in scene.cluster.promises()] == [("n0", "n1")]
+    assert scene.cluster.may_free(run) and not scene.cluster.may_free(other)
+    assert run.status is not None
+    ended = scene.show("bert", msgspec.structs.replace(run.status, phase=Phase.STOPPED))
+    assert scene.cluster.may_free(ended)  # it had some until now
+    assert not list(scene.cluster.promises())
+    assert not scene.cluster.may_free(ended)

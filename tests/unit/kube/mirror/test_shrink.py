@@ -1,0 +1,85 @@
+"""Mirrored objects become smaller and share what is the same; what is read of them stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kajitori.kube.mirror.shrink import shrink_node, shrink_pod
+from kajitori.kube.objects import Node, Pod
+
+
+def pod(name: str, version: str = "1", **changes: Any) -> Pod:
+    """A Pod as it came from the server, nothing shared with any other."""
+    document = {
+        "metadata": {
+            "name": name,
+            "namespace": "a",
+            "uid": f"uid-{name}",
+            "resourceVersion": version,
+            "labels": {"app": "web"},
+            "annotations": {"kajitori.dev/x": "1", "other.example/y": "2"},
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}],
+        },
+        "spec": {
+            "nodeName": "n",
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}],
+            "initContainers": [{"name": "first", "restartPolicy": "Always"}],
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}],
+            "containerStatuses": [{"name": "main", "ready": True, "state": {"running": {"startedAt": "t"}}}],
+        }
+        | changes,
+    }
+    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+
+
+def shrunk(name: str, version: str = "1", old: Pod | None = None, **changes: Any) -> Pod:
+    """The same Pod as the mirror keeps it."""
+    made = pod(name, version, **changes)
+    shrink_pod(made, old)
+    return made
+
+
+def test_what_is_read_stays() -> None:
+    """Only foreign annotations and conditions that nobody reads are gone."""
+    before, after = pod("x"), shrunk("x")
+    assert (after.spec, after.metadata.labels) == (before.spec, before.metadata.labels)
+    assert after.metadata.owner_references == before.metadata.owner_references
+    assert after.status.container_statuses == before.status.container_statuses
+    assert after.metadata.annotations == {"kajitori.dev/x": "1"}
+    assert [condition.type for condition in after.status.conditions] == ["Ready"]
+
+
+def test_pods_of_one_template_share() -> None:
+    """Containers, owners and conditions of two replicas are held once."""
+    one, two = shrunk("x"), shrunk("y")
+    assert one.spec.containers[0] is two.spec.containers[0]
+    assert one.metadata.owner_references[0] is two.metadata.owner_references[0]
+    assert one.status.conditions[0] is two.status.conditions[0]
+    assert one.spec.node_name is two.spec.node_name
+
+
+def test_a_changed_pod_shares_with_its_old_self() -> None:
+    """What did not change is the same object, so that one sees by identity what did."""
+    old = shrunk("x")
+    new = shrunk("x", "2", old, phase="Succeeded", containerStatuses=[{"name": "main"}])
+    assert new.spec is old.spec
+    assert new.metadata.labels is old.metadata.labels
+    assert new.metadata.owner_references is old.metadata.owner_references
+    assert (new.status.phase, new.metadata.resource_version) == ("Succeeded", "2")
+    assert not new.status.container_statuses[0].ready
+    assert old.status.container_statuses[0].ready
+
+
+def test_nodes_of_one_kind_share_their_amounts() -> None:
+    """Thousands of equal machines have one table of amounts."""
+    document = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "96"}, "allocatable": {"cpu": "95"}}}
+    nodes = [msgspec.convert(document, Node) for _ in range(2)]
+    for node in nodes:
+        shrink_node(node, None)
+    assert nodes[0].status.allocatable is nodes[1].status.allocatable
+    assert nodes[0].status.allocatable == {"cpu": "95"}

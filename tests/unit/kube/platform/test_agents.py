@@ -1,0 +1,142 @@
+"""Whose an agent's token is, until when, and how often the API server is asked about that; by a clock of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import msgspec
+import pytest
+from tests.unit.kube.fake_tokens import Agents, settle
+
+from kajitori.errors import Forbidden, Unauthenticated, Unavailable
+from kajitori.kube.platform.agents import KNOWN_SECONDS, UNANSWERED_SECONDS
+
+
+async def test_a_token_is_good_until_its_own_end() -> None:
+    """Asked about late in its life, it is not believed beyond it: neither for what is open nor for what is new."""
+    agents = Agents()
+    token = agents.token(life=600)
+    await agents.tokens.require(token, "n1")
+    agents.clock += 599
+    assert agents.tokens.still_good(token)
+    await agents.tokens.require(token, "n1")
+    assert len(agents.asked) == 1
+    agents.clock += 1
+    assert not agents.tokens.still_good(token)
+    with pytest.raises(Unauthenticated):
+        await agents.tokens.require(token, "n1")
+
+
+async def test_the_api_server_is_asked_again_and_its_answer_counts() -> None:
+    """A token that it takes no more (its account is gone, say) ends what it opened, though its own end is far."""
+    agents = Agents()
+    token = agents.token()
+    await agents.tokens.require(token, "n1")
+    agents.revoked.add(token)
+    agents.clock += KNOWN_SECONDS - 1
+    assert agents.tokens.still_good(token)
+    await settle()
+    assert len(agents.asked) == 1
+    agents.clock += 1
+    assert agents.tokens.still_good(token) and agents.tokens.still_good(token), "nobody waits for the answer"
+    await settle()
+    assert len(agents.asked) == 2, "asked once, however often it was looked at"
+    assert not agents.tokens.still_good(token)
+    with pytest.raises(Unauthenticated):
+        await agents.tokens.require(token, "n1")
+
+
+async def test_a_pod_that_is_gone_ends_what_its_token_opened() -> None:
+    """Or that came again under its name."""
+    agents = Agents()
+    token = agents.token()
+    await agents.tokens.require(token, "n1")
+    pod = agents.pods.pop(("kajitori", "agent-n1"))
+    assert not agents.tokens.still_good(token)
+    other = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid="another"))
+    agents.pods["kajitori", "agent-n1"] = other
+    assert not agents.tokens.still_good(token)
+    with pytest.raises(Forbidden, match="not on node n1"):
+        await agents.tokens.require(token, "n1")
+    agents.pods["kajitori", "agent-n1"] = pod
+    assert agents.tokens.still_good(token)
+
+
+async def test_while_the_api_server_is_away_what_it_said_counts_to_the_tokens_end() -> None:
+    """It is asked now and then, not at every look; and no longer than the token says."""
+    agents = Agents()
+    token = agents.token(life=3_600)
+    await agents.tokens.require(token, "n1")
+    agents.trouble = Unavailable("away")
+    while agents.clock < 5_000 + 3_599:
+        assert agents.tokens.still_good(token)
+        await settle()
+        await agents.tokens.require(token, "n1")
+        agents.clock += 1
+    assert len(agents.asked) == 1 + (3_599 - KNOWN_SECONDS) // UNANSWERED_SECONDS + 1
+    agents.clock += 1
+    assert not agents.tokens.still_good(token)
+    with pytest.raises(Unavailable):
+        await agents.tokens.require(token, "n1")
+    with pytest.raises(Unavailable):
+        await agents.tokens.require(agents.token("n2"), "n2")
+
+
+async def test_a_token_that_was_never_taken_opens_nothing() -> None:
+    agents = Agents()
+    assert not agents.tokens.still_good(agents.token())
+    assert await agents.tokens.read("junk") is None
+    assert not agents.tokens.still_good("junk")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "opaque",
+        "a.b.c",
+        "a.!!.c",
+        "a." + base64.urlsafe_b64encode(b"[1]").decode() + ".c",
+        "a." + base64.urlsafe_b64encode(b'{"exp": "soon"}').decode() + ".c",
+    ],
+)
+async def test_a_token_that_does_not_tell_its_end_is_asked_about_in_time(token: str) -> None:
+    """Not every API server's tokens are JSON Web Tokens: what it says of them counts for a while."""
+    agents = Agents()
+    agents.token("n1")
+    agents.opaque[token] = "n1"
+    await agents.tokens.require(token, "n1")
+    agents.clock += 100 * KNOWN_SECONDS
+    assert agents.tokens.still_good(token)
+    await settle()
+    assert len(agents.asked) == 2
+    del agents.opaque[token]
+    agents.clock += KNOWN_SECONDS
+    assert agents.tokens.still_good(token)
+    await settle()
+    assert not agents.tokens.still_good(token)
+
+
+async def test_agents_of_a_large_cluster_ask_little_and_not_all_at_once() -> None:
+    """Of 500 that came at once and look every ten seconds for an hour, each is asked about at most three times after
+    that, and never more than a tenth of them within a minute."""
+    state = [1]
+
+    def chance() -> float:
+        state[0] = state[0] * 48_271 % 2_147_483_647
+        return state[0] / 2_147_483_647
+
+    agents = Agents(chance)
+    tokens = [agents.token(f"n{number}", life=3_700) for number in range(500)]
+    await asyncio.gather(*(agents.tokens.require(token, f"n{number}") for number, token in enumerate(tokens)))
+    assert len(agents.asked) == 500
+    most = 0
+    for _ in range(60):
+        before = len(agents.asked)
+        for _ in range(6):
+            agents.clock += 10
+            assert all(agents.tokens.still_good(token) for token in tokens)
+            await settle()
+        most = max(most, len(agents.asked) - before)
+    assert 500 < len(agents.asked) <= 500 * 4
+    assert most <= 50

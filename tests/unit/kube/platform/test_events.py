@@ -1,0 +1,64 @@
+"""Events are written beside the work, and the less of them the longer each takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kajitori.kube.platform.events import LONGEST_REST_SECONDS, QUEUE_LIMIT, REST, WRITERS, About, EventRecorder
+from kajitori.kube.resources import Resource
+
+ABOUT = About("Run", "bert", "uid", "team")
+
+
+class Server:
+    """Stands for a client, and for the time: each write takes so many seconds, and writers wait for nothing."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.now = 0.0
+        self.reasons: list[str] = []
+        self.rests: list[float] = []
+
+    async def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> None:
+        self.reasons.append(body["reason"])
+        self.now += self.seconds
+
+    async def patch(self, *what: Any) -> None:
+        raise AssertionError("nothing is said twice")
+
+    async def sleep(self, seconds: float) -> None:
+        self.rests.append(seconds)
+        await asyncio.sleep(0)
+
+    async def write(self, *reasons: str) -> None:
+        """Has these written."""
+        recorder = EventRecorder(self, "test", monotonic=lambda: self.now, sleep=self.sleep)
+        for reason in reasons:
+            recorder.say(ABOUT, "Normal", reason, "")
+        expected = len(set(reasons[-QUEUE_LIMIT:]))
+        writing = asyncio.create_task(recorder.run())
+        while len(self.rests) < expected:  # noqa: ASYNC110 — nobody tells
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("seconds", "rest"), [(0.01, 0.01 * REST), (0.5, 0.5 * REST), (30.0, LONGEST_REST_SECONDS)])
+async def test_who_wrote_rests_for_a_multiple_of_what_it_took(seconds: float, rest: float) -> None:
+    """All writers together have less than one write in flight on average."""
+    assert REST >= WRITERS
+    server = Server(seconds)
+    await server.write("one", "two")
+    assert server.reasons == ["one", "two"]
+    assert server.rests == pytest.approx([rest, rest])
+
+
+async def test_of_too_much_the_oldest_is_dropped() -> None:
+    """And what is said again while it waits is written once."""
+    server = Server(0.0)
+    await server.write("dropped", *(f"reason-{number}" for number in range(QUEUE_LIMIT)), "reason-0")
+    assert server.reasons == [f"reason-{number}" for number in range(QUEUE_LIMIT)]

@@ -1,0 +1,49 @@
+"""What is put into a cluster, and what is done where the rights do not suffice for all of it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from kajitori.errors import Forbidden, NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.platform.install import install
+from kajitori.kube.resources import (
+    CUSTOM_RESOURCES,
+    PRIORITY_CLASSES,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
+    Resource,
+)
+
+
+class Cluster:
+    """Stands for a client: which kinds are applied, and which are refused."""
+
+    def __init__(self, refused: dict[Resource, Exception] | None = None) -> None:
+        self.refused = refused or {}
+        self.applied: list[Resource] = []
+
+    async def patch(self, resource: Resource, name: str, wanted: dict[str, Any], **how: Any) -> None:
+        if resource in self.refused:
+            raise self.refused[resource]
+        self.applied.append(resource)
+
+    async def get(self, resource: Resource, name: str) -> dict[str, Any]:
+        return {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
+
+
+async def test_owners_are_checked_before_runs_are_served() -> None:
+    cluster = Cluster()
+    await install(cast(KubeClient, cluster))
+    assert cluster.applied == [PRIORITY_CLASSES, VALIDATING_POLICIES, VALIDATING_BINDINGS, CUSTOM_RESOURCES]
+
+
+@pytest.mark.parametrize("error", [Forbidden("no right to do that"), NotFound("no such kind")])
+async def test_the_rest_is_installed_without_the_policy(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """By somebody with the role of an earlier version, and on Kubernetes before 1.30: it is said what that means."""
+    cluster = Cluster({VALIDATING_POLICIES: error})
+    await install(cast(KubeClient, cluster))
+    assert cluster.applied == [PRIORITY_CLASSES, CUSTOM_RESOURCES]
+    assert "owners of runs can be forged" in caplog.text
