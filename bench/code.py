@@ -37,6 +37,8 @@ import yaml
 
 from bench.common import Limit, print_limits, print_table
 from bench.discovery import NAMESPACE, RUN, cpu_seconds, make_gang, web_api
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.code import CodeStore
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
 from kajitori.core.pods import first_step
@@ -46,8 +48,6 @@ from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES
 from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
 from kajitori.settings import LEASE_NAMESPACE
-from kajitori.store.blobs import open_blobs
-from kajitori.store.code import CodeStore
 
 WHOLE_MEMBERS = 4
 FILE_BYTES = 200_000

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from tests.helpers.apiserver import MERGE, embedded_apiserver
 
+from kajitori.blobs.blobs import Blobs, open_blobs
+from kajitori.blobs.code import CodeStore
+from kajitori.blobs.folder import TEMPORARY
+from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
 from kajitori.errors import StorageFull
 from kajitori.local.store import DataFolderUnusable, Store
-from kajitori.store.blobs import Blobs, open_blobs
-from kajitori.store.code import CodeStore
-from kajitori.store.folder import TEMPORARY
-from kajitori.store.logs import KeptLogs, MemberLogName
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 DISK_MIB = 24

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 from tests.helpers.world import World
 
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLogs
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import InvalidInput, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import EVENTS
-from kajitori.store.blobs import open_blobs
-from kajitori.store.logs import KeptLogs
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from websockets.typing import Subprotocol
 from kajitori.api.app import create_app, openapi_document, operations
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer
+from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import RUNS
 from kajitori.kube.streams import EXEC_PROTOCOL
-from kajitori.store.code import CodeLimits, CodeStore
 
 pytestmark = pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 

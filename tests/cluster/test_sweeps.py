@@ -7,14 +7,14 @@ import contextlib
 
 from tests.helpers.world import World
 
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLogs
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS, RESOURCE_QUOTAS, RUNS, SERVICES, Resource
 from kajitori.local.sim.behaviour import PREFIX
-from kajitori.store.blobs import open_blobs
-from kajitori.store.logs import KeptLogs
 
 
 def use_members(world: World, **behaviour: str) -> None:

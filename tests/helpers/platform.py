@@ -20,6 +20,8 @@ from tests.helpers.certificates import client_certificate
 from tests.helpers.real_cluster import find_binary, require_binaries, running_cluster, unicast_address
 from tests.helpers.shared import SHARED_SERVERS
 
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.policy.file import parse_policy
@@ -34,8 +36,6 @@ from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.local.manager import Manager
 from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.policyfile import PolicyFile
-from kajitori.store.blobs import open_blobs
-from kajitori.store.logs import KeptLogs
 
 BOUND_SECONDS = 90.0
 BLOBS = "blobs"

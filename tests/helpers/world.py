@@ -23,6 +23,7 @@ from tests.helpers.deployed import grant_controller
 from tests.helpers.real_cluster import CONTROLLER, RealCluster, require_binaries, running_cluster, unicast_address
 from tests.helpers.shared import SHARED_SERVERS
 
+from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.admission.owner_policy import POLICY_NAME
@@ -47,7 +48,6 @@ from kajitori.local.manager import Manager
 from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import LEASE_NAMESPACE
-from kajitori.store.logs import KeptLogs
 
 PATIENCE_SECONDS = 60.0
 """How long anything may take on a machine that does much else."""

@@ -20,13 +20,13 @@ from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.views import View
+from kajitori.blobs.code import Code, CodeStore, no_such_code
+from kajitori.blobs.code_room import NamespaceFull
 from kajitori.cluster.stored_runs import code_digests
 from kajitori.codepack.layout import check_digest
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, MEDIA_TYPE, PART_BYTES
 from kajitori.core.documents.faults import Document, read
 from kajitori.errors import InvalidInput, TooLarge, Unavailable, Unsupported
-from kajitori.store.code import Code, CodeStore, no_such_code
-from kajitori.store.code_room import NamespaceFull
 
 router = APIRouter(tags=["code"])
 

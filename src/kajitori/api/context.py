@@ -26,6 +26,9 @@ from kajitori.api.streams import StreamRegistry
 from kajitori.api.traffic_keeper import TrafficKeeper
 from kajitori.api.turns import UPLOADS_AT_ONCE, UPLOADS_OF_ONE, Budget, Questions, Turns
 from kajitori.api.views import RunRenderer
+from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.code import CodeStore
+from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.applicants import Applicants
 from kajitori.cluster.health import HealthView
 from kajitori.cluster.outlook import Outlook
@@ -44,9 +47,6 @@ from kajitori.monitoring.metrics import ApiMetrics, new_registry
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import LEASE_NAMESPACE, WebLimits
-from kajitori.store.blobs import Blobs
-from kajitori.store.code import CodeStore
-from kajitori.store.logs import KeptLogs
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from kajitori.api.log_lines import Normaliser
+from kajitori.blobs.logs import LogsOfRun
 from kajitori.core.words.node_lists import compress_ranks
 from kajitori.errors import NotFound
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import PODS
-from kajitori.store.logs import LogsOfRun
 
 if TYPE_CHECKING:
     from kajitori.api.auth import User

@@ -13,13 +13,13 @@ from kajitori.api.log_kept import KeptOfMember
 from kajitori.api.log_lines import UNKNOWN_TIME, Normaliser, Resumption, Text, last_lines, since, utc_time
 from kajitori.api.log_pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
 from kajitori.api.log_request import BEGINNING, Batch, LogRequest
+from kajitori.blobs.logs import LogsOfRun
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.logs import notices
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.streams import ByteStream
-from kajitori.store.logs import LogsOfRun
 
 if TYPE_CHECKING:
     from kajitori.api.auth import User

@@ -25,6 +25,7 @@ from kajitori.api.paging import Parameters
 from kajitori.api.results import array_of
 from kajitori.api.streams import NDJSON, TEXT, Chunks
 from kajitori.api.tracking import RunTracker
+from kajitori.blobs.logs import LogsOfRun
 from kajitori.core.documents.faults import show
 from kajitori.core.spec.array import Array
 from kajitori.core.words.node_lists import compress_ranks
@@ -32,7 +33,6 @@ from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
 from kajitori.errors import Fault, InvalidInput, NotFound
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import PODS
-from kajitori.store.logs import LogsOfRun
 
 router = APIRouter(tags=["runs"])
 

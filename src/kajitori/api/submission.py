@@ -20,6 +20,7 @@ from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
 from kajitori.api.views import RunView, run_view
 from kajitori.api.waiting_views import DryRun
+from kajitori.blobs.code import no_such_code
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, objections
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
@@ -36,7 +37,6 @@ from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.errors import ConnectionFailed, NotServedError, ServerError
 from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS, SECRETS
-from kajitori.store.code import no_such_code
 
 router = APIRouter(tags=["runs"])
 

@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable
 from datetime import datetime
 
+from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.traffic import TrafficBlobs
 from kajitori.core.traffic.book import Book
 from kajitori.errors import KajitoriError
-from kajitori.store.blobs import Blobs
-from kajitori.store.traffic import TrafficBlobs
 
 log = logging.getLogger(__name__)
 

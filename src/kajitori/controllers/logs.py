@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 
+from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.controllers.attempts import Whose
 from kajitori.controllers.workqueue import Key
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member
@@ -20,7 +21,6 @@ from kajitori.errors import InvalidInput, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.platform.events import About, EventRecorder
 from kajitori.monitoring.controller import ControllerMetrics
-from kajitori.store.logs import KeptLogs, MemberLogName
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from kajitori.blobs.results import KeptResults
 from kajitori.cluster.sweep_results import result_of
 from kajitori.controllers.attempts import delete_member, whose
 from kajitori.controllers.logs import LogKeeper
@@ -18,7 +19,6 @@ from kajitori.core.policy.sweeps import Sweeps
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.store.results import KeptResults
 
 log = logging.getLogger(__name__)
 

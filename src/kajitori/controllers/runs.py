@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from kajitori.blobs.code import CodeStore
+from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.members import member_of
 from kajitori.cluster.preemptions import still_waits
 from kajitori.cluster.stored_runs import life_of
@@ -56,8 +58,6 @@ from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 from kajitori.monitoring.controller import ControllerMetrics
 from kajitori.settings import LEASE_NAMESPACE
-from kajitori.store.code import CodeStore
-from kajitori.store.logs import KeptLogs
 
 log = logging.getLogger(__name__)
 

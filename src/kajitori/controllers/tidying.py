@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from kajitori.blobs.code import CodeStore
 from kajitori.cluster.stored_runs import code_digests
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.logs import LogKeeper
@@ -16,7 +17,6 @@ from kajitori.core.policy.model import Logs
 from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.store.code import CodeStore
 
 log = logging.getLogger(__name__)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from kajitori.blobs.code import CodeStore
+from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.entrypoints.leader import candidate
@@ -18,8 +20,6 @@ from kajitori.monitoring.metrics import POLICY_FAULTS, new_registry
 from kajitori.monitoring.probes import ProbeServer
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import ControllerOptions
-from kajitori.store.code import CodeStore
-from kajitori.store.logs import KeptLogs
 
 STALE_SECONDS = 10.0
 """A controller that sees the cluster as it was longer ago is not ready to lead."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
+from kajitori.blobs.code import CodeStore
+from kajitori.blobs.logs import KeptLogs
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of, code_limits
@@ -13,8 +15,6 @@ from kajitori.kube.platform.install import install
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import ServerOptions, WebLimits
-from kajitori.store.code import CodeStore
-from kajitori.store.logs import KeptLogs
 
 
 def server(options: ServerOptions) -> int:

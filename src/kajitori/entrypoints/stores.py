@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kajitori.blobs.blobs import Blobs, open_blobs
+from kajitori.blobs.code import CodeLimits
 from kajitori.policyfile import PolicyFile
-from kajitori.store.blobs import Blobs, open_blobs
-from kajitori.store.code import CodeLimits
 
 
 async def blobs_of(url: str | None) -> Blobs | None:

@@ -18,6 +18,9 @@ from kajitori import clusterfile
 from kajitori.api.app import create_app
 from kajitori.api.context import USER_AGENT, ApiDependencies
 from kajitori.api.server import ApiServer as WebApi
+from kajitori.blobs.blobs import Blobs, open_blobs
+from kajitori.blobs.code import CodeStore
+from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.leadership import Standing
@@ -46,9 +49,6 @@ from kajitori.monitoring.controller import LEADING, ControllerMetrics
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import LEASE_NAMESPACE, UpOptions, WebLimits
-from kajitori.store.blobs import Blobs, open_blobs
-from kajitori.store.code import CodeStore
-from kajitori.store.logs import KeptLogs
 
 NODE_PATIENCE_SECONDS = 10.0
 OWN_IMAGE = "kajitori"

@@ -17,13 +17,13 @@ from kajitori.api import standing
 from kajitori.api.app import create_app
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.server import ApiServer
+from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.retry import NO_RETRY
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import WebLimits
-from kajitori.store.code import CodeLimits, CodeStore
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

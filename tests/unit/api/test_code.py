@@ -19,13 +19,13 @@ from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.turns import Turns
+from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed
 from kajitori.codepack.unpacking import unpack
 from kajitori.codepack.uploading import Ask, Reply, Uploaded, upload
 from kajitori.core.policy.file import with_first_step
 from kajitori.errors import Conflict, TooLarge
-from kajitori.store.code import CodeLimits, CodeStore
 
 Conversation = Generator[Ask, Reply, Uploaded]
 

@@ -22,12 +22,12 @@ from tests.unit.api.test_openapi import assert_fits
 from kajitori.api import discovery
 from kajitori.api.app import openapi_document
 from kajitori.api.host_lists import KEPT_GANGS, UNSEEN_SECONDS
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.code import CodeStore
 from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import ARCHIVE_BYTES, compress, decompressed
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.kube.platform.ticket_key import REREAD_SECONDS
-from kajitori.store.blobs import open_blobs
-from kajitori.store.code import CodeStore
 
 KEY = b"k" * 32
 HOSTS = "/v1/members/hosts"

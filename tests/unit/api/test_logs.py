@@ -16,9 +16,9 @@ from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
 from kajitori.api import log_source
 from kajitori.api.log_lines import LINE_LIMIT_BYTES
 from kajitori.api.log_slots import MAX_LOGS
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.core.logs import notices
-from kajitori.store.blobs import open_blobs
-from kajitori.store.logs import KeptLogs, MemberLogName
 
 PATH = "/v1/runs/team/bert/logs"
 

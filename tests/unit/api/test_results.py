@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.unit.api.fake_kubernetes import attempts, pod, run
 
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.core.gang.results import MemberResult
-from kajitori.store.blobs import open_blobs
-from kajitori.store.logs import KeptLogs, MemberLogName
 
 from .conftest import World
 

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.controllers import logs
 from kajitori.controllers.attempts import Whose
 from kajitori.controllers.logs import LogKeeper
@@ -18,8 +20,6 @@ from kajitori.errors import InvalidInput, StorageFull, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.platform.events import About, EventRecorder
 from kajitori.monitoring.controller import LOGS_LOST, LOGS_WAITING, ControllerMetrics
-from kajitori.store.blobs import open_blobs
-from kajitori.store.logs import KeptLogs, MemberLogName
 
 RUN = Whose("vision", "bert", "run")
 OVER = Member(1, 2, "bert-2-1", "uid", MemberState.FAILED, node="n7")

@@ -11,6 +11,8 @@ from typing import Any, cast
 
 import msgspec
 
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.controllers.logs import LogKeeper
 from kajitori.controllers.tidying import overdue, referenced_code, tidy
 from kajitori.core.pods import first_step
@@ -20,8 +22,6 @@ from kajitori.core.spec.status import Attempt, RunStatus, template_text
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
-from kajitori.store.blobs import open_blobs
-from kajitori.store.logs import KeptLogs, MemberLogName
 
 ASKED, MADE_WITH = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 import pytest
 from tests.helpers.memory_blobs import MemoryBlobs
 
+from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.code import PARTS_MISSING, WRONG_DIGEST, Code, CodeLimits, CodeStore, Collected
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed
 from kajitori.errors import Conflict, InvalidInput, NotFound, TooLarge, Unavailable
-from kajitori.store.blobs import Blobs
-from kajitori.store.code import PARTS_MISSING, WRONG_DIGEST, Code, CodeLimits, CodeStore, Collected
 
 HOUR = timedelta(hours=1)
 

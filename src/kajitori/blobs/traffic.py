@@ -14,9 +14,9 @@ from contextlib import aclosing
 import msgspec
 import zstandard
 
+from kajitori.blobs.blobs import Blob, Blobs
 from kajitori.core.traffic.book import Book, NodeLife, decode_node
 from kajitori.errors import NotFound, Unavailable
-from kajitori.store.blobs import Blob, Blobs
 
 PREFIX = "traffic"
 SHARDS = 16

@@ -6,11 +6,11 @@ import os
 
 import pytest
 from tests.helpers.memory_blobs import MemoryBlobs
-from tests.unit.store.test_code import Archive
+from tests.unit.blobs.test_code import Archive
 
+from kajitori.blobs.code import CodeLimits, CodeStore
+from kajitori.blobs.code_room import NamespaceFull, Room, Rooms
 from kajitori.codepack.parts import PART_BYTES
-from kajitori.store.code import CodeLimits, CodeStore
-from kajitori.store.code_room import NamespaceFull, Room, Rooms
 
 MIB = 1 << 20
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from kajitori.blobs.blobs import Blobs
 from kajitori.codepack.packing import shown_size
 from kajitori.errors import TooLarge
-from kajitori.store.blobs import Blobs
 
 FRESH_SECONDS = 60.0
 """How long is believed what was counted; what this server stores meanwhile is added."""

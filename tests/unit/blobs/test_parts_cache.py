@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from kajitori.blobs.parts_cache import PartsCache
 from kajitori.errors import Unavailable
-from kajitori.store.parts_cache import PartsCache
 
 
 class Source:

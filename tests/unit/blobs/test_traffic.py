@@ -10,9 +10,9 @@ import pytest
 from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.core.traffic.test_book import NOW, sent, told
 
+from kajitori.blobs.traffic import SHARDS, TrafficBlobs
 from kajitori.core.traffic.book import Book
 from kajitori.errors import Unavailable
-from kajitori.store.traffic import SHARDS, TrafficBlobs
 
 
 async def test_a_server_that_comes_back_knows_what_was_told() -> None:

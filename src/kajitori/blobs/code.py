@@ -24,13 +24,13 @@ from functools import partial
 
 import msgspec
 
+from kajitori.blobs.blobs import Blob, Blobs, Usage
+from kajitori.blobs.code_room import NamespaceFull, Room, Rooms
+from kajitori.blobs.parts_cache import PartsCache
 from kajitori.codepack.layout import END, check_digest
 from kajitori.codepack.packing import shown_size
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, decompress
 from kajitori.errors import Conflict, Fault, InvalidInput, NotFound, TooLarge, Unavailable
-from kajitori.store.blobs import Blob, Blobs, Usage
-from kajitori.store.code_room import NamespaceFull, Room, Rooms
-from kajitori.store.parts_cache import PartsCache
 
 PARTS_MISSING = "PartsMissing"
 WRONG_DIGEST = "WrongDigest"

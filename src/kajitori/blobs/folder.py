@@ -18,9 +18,9 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from kajitori.blobs.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.privatefile import fsync_folder
-from kajitori.store.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
 
 TEMPORARY = ".tmp"
 """No key begins with a dot."""

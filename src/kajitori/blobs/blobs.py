@@ -148,7 +148,7 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, fiel
             faults += [Fault(f"{field}.options.{name}", message, hint="leave it out") for name in sorted(options)]
         if faults:
             raise InvalidInput(faults)
-        from kajitori.store.folder import open_folder
+        from kajitori.blobs.folder import open_folder
 
         return await open_folder(Path(folder))
     prefix = parts.path.strip("/")
@@ -164,7 +164,7 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, fiel
         faults.append(Fault(place, f"{prefix!r:.80} is no prefix", shown, hint))
     if faults:
         raise InvalidInput(faults)
-    from kajitori.store.objects import open_objects
+    from kajitori.blobs.cloud import open_objects
 
     return open_objects(parts.scheme, parts.netloc, prefix, options, field=field)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLog, KeptLogs, MemberLogName
 from kajitori.errors import NotFound
-from kajitori.store.blobs import open_blobs
-from kajitori.store.logs import KeptLog, KeptLogs, MemberLogName
 
 MONTH = timedelta(days=30)
 

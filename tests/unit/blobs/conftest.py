@@ -10,8 +10,8 @@ from obstore.store import MemoryStore
 from tests.helpers import emulators
 from tests.helpers.emulators import Emulator
 
-from kajitori.store.blobs import Blobs, open_blobs
-from kajitori.store.objects import ObjectBlobs
+from kajitori.blobs.blobs import Blobs, open_blobs
+from kajitori.blobs.cloud import ObjectBlobs
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 from contextlib import aclosing
 from datetime import timedelta
 
+from kajitori.blobs.blobs import Blobs
 from kajitori.core.gang.results import MemberResult, decode, encode
 from kajitori.errors import NotFound
-from kajitori.store.blobs import Blobs
 
 PREFIX = "results"
 NEW_RUN = timedelta(hours=1)

@@ -10,8 +10,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 
-from kajitori.store.blobs import Blob, Blobs
-from kajitori.store.results import KeptResults
+from kajitori.blobs.blobs import Blob, Blobs
+from kajitori.blobs.results import KeptResults
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ import obstore
 from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from kajitori.blobs.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput, KajitoriError, Unavailable
-from kajitori.store.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
 
 PIECE_BYTES = 8 << 20
 """What is longer is sent in pieces of this size, two at a time."""

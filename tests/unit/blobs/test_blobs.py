@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.helpers.emulators import Emulator
 
+from kajitori.blobs.blobs import Blobs, Usage, open_blobs
+from kajitori.blobs.cloud import PIECE_BYTES
 from kajitori.errors import InvalidInput, NotFound, TooLarge, Unavailable
-from kajitori.store.blobs import Blobs, Usage, open_blobs
-from kajitori.store.objects import PIECE_BYTES
 
 
 async def _keys(blobs: Blobs, prefix: str = "") -> list[str]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.results import NEW_RUN, KeptResults
 from kajitori.core.gang.results import MemberResult, said
-from kajitori.store.blobs import open_blobs
-from kajitori.store.results import NEW_RUN, KeptResults
 
 
 async def results_in(folder: Path) -> KeptResults:
@@ -38,7 +38,7 @@ async def test_what_no_run_has_goes_but_not_what_is_new(tmp_path: Path, monkeypa
     for uid in ("there", "gone"):
         await kept.keep("team", uid, MemberResult(index=0, state="Succeeded"))
     assert await kept.collect({"there"}) == 0
-    monkeypatch.setattr("kajitori.store.results.NEW_RUN", -NEW_RUN)
+    monkeypatch.setattr("kajitori.blobs.results.NEW_RUN", -NEW_RUN)
     assert await kept.collect({"there"}) == 1
     assert await kept.read("team", "there", [0])
     assert not await kept.read("team", "gone", [0])
