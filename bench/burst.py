@@ -40,13 +40,13 @@ from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.policy.file import Policy, parse_policy
 from kajitori.core.spec.run import parse_spec
 from kajitori.core.words import names
+from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
+from kajitori.embedded.scheduler.binder import Binder
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
-from kajitori.local.binder import Binder
-from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
 
 NAMESPACE = "burst"
 MODES = ("plain", "pinned", "direct", "creation")

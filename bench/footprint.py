@@ -43,11 +43,11 @@ from bench.gangs import (
 )
 from bench.processes import in_words, processor_seconds, since
 from kajitori.core.policy.file import parse_policy
+from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, RUNS
-from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
 
 NAMESPACE = "footprint"
 RUN = "large"

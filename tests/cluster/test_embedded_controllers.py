@@ -19,13 +19,13 @@ from tests.helpers.apiserver import embedded_apiserver
 from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
 
 from kajitori import errors
+from kajitori.embedded.apiserver.certificates import issue_serving
+from kajitori.embedded.controllers.endpoints import ENDPOINT_SLICES
+from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import BUDGETS, CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
-from kajitori.local.apiserver.certificates import issue_serving
-from kajitori.local.endpoints import ENDPOINT_SLICES
-from kajitori.local.manager import Manager
-from kajitori.local.sim import SimSettings, SimulatedNodes
 
 NS = "default"
 PATIENCE_SECONDS = 60.0

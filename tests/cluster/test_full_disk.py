@@ -21,8 +21,8 @@ from kajitori.blobs.folder import TEMPORARY
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
+from kajitori.embedded.store import DataFolderUnusable, Store
 from kajitori.errors import StorageFull
-from kajitori.local.store import DataFolderUnusable, Store
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 DISK_MIB = 24

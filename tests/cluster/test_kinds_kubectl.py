@@ -14,10 +14,10 @@ import yaml
 from tests.helpers.boats import boat, definition
 from tests.helpers.platform import kubectl_binary
 
-from kajitori.local.apiserver import certificates
-from kajitori.local.apiserver.auth import ADMINISTRATOR, Authenticator
-from kajitori.local.apiserver.server import ApiServer
-from kajitori.local.store import Store
+from kajitori.embedded.apiserver import certificates
+from kajitori.embedded.apiserver.auth import ADMINISTRATOR, Authenticator
+from kajitori.embedded.apiserver.server import ApiServer
+from kajitori.embedded.store import Store
 
 Kubectl = Callable[..., Awaitable[str]]
 POD: dict[str, Any] = {

@@ -11,12 +11,13 @@ from tests.helpers import kinds_cases
 from tests.helpers.kinds_cases import Case
 from tests.helpers.real_cluster import RealCluster
 
+from kajitori.embedded.apiserver.kinds import KindRegistry, built_in
+from kajitori.embedded.apiserver.reads import tables
+from kajitori.embedded.apiserver.schemas import protobuf
+from kajitori.embedded.apiserver.schemas.openapi import OpenApi
 from kajitori.kube.client import KubeClient
 from kajitori.kube.errors import ApiError
 from kajitori.kube.resources import CUSTOM_RESOURCES, Resource
-from kajitori.local.apiserver import protobuf, tables
-from kajitori.local.apiserver.kinds import KindRegistry, built_in
-from kajitori.local.apiserver.openapi import OpenApi
 
 pytestmark = pytest.mark.real
 

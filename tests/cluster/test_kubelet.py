@@ -15,11 +15,11 @@ from tests.helpers.certificates import client_certificate
 from tests.helpers.platform import kubectl_binary
 from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
 
+from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NODES, PODS
-from kajitori.local.kubelet.kubelet import Kubelet
-from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
 
 BOUND_SECONDS = 60.0
 

@@ -14,7 +14,7 @@ from tests.helpers.world import GPUS, World, this_machine
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import MemoryPeak
-from kajitori.local.kubelet.settings import EvictionThresholds
+from kajitori.embedded.kubelet.settings import EvictionThresholds
 
 GI = 2**30
 OFTEN = {"memory": {"sampleEvery": "1s"}}

@@ -20,13 +20,13 @@ import pytest
 from tests.helpers.apiserver import embedded_apiserver
 from tests.helpers.real_cluster import RealCluster, require_binaries
 
+from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.errors import InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NODES, PODS
-from kajitori.local.kubelet.kubelet import Kubelet
-from kajitori.local.kubelet.settings import KubeletSettings
-from kajitori.local.manager import Manager
 
 pytestmark = [
     pytest.mark.root,

@@ -14,13 +14,13 @@ from typing import Any
 import psutil
 from tests.helpers.real_cluster import free_port
 
+from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
+from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.settings import KubeletSettings
+from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES, PODS
-from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
-from kajitori.local.kubelet.kubelet import Kubelet
-from kajitori.local.kubelet.settings import KubeletSettings
-from kajitori.local.sim import SimSettings, SimulatedNodes
 
 NS = "default"
 HERE, SIM = "here", "sim-1"

@@ -17,11 +17,11 @@ from tests.helpers.real_cluster import RealCluster, free_port
 from tests.helpers.storm import HERE, Chaos, Parts, Watchman, members_alive, storm
 from tests.helpers.world import PATIENCE_SECONDS, POLICY, SIM, World
 
+from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NODES
-from kajitori.local.kubelet.settings import KubeletSettings
 
 # A kill costs a quarter of a second of one core: some are done each time, never the same ones; before a release, 200.
 KILLS = int(os.environ.get("KAJI_TEST_STORM_KILLS", "16"))

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.helpers.real_cluster import RealCluster, require_binaries
 
+from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES, PODS
-from kajitori.local.sim import SimSettings, SimulatedNodes
 
 pytestmark = pytest.mark.real
 

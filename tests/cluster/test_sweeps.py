@@ -12,9 +12,9 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
+from kajitori.embedded.simulator.behaviour import PREFIX
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS, RESOURCE_QUOTAS, RUNS, SERVICES, Resource
-from kajitori.local.sim.behaviour import PREFIX
 
 
 def use_members(world: World, **behaviour: str) -> None:

@@ -69,7 +69,7 @@ def test_only_what_differs_by_nature_is_overlooked(capture: ModuleType) -> None:
     """Ages and ports may differ; a count or a status may not."""
     before = "bert  Running  2/2  3 seconds\nhttp://127.0.0.1:41001"
     assert capture.comparable(before) == capture.comparable("bert Running 2/2 About a minute\nhttp://127.0.0.1:5")
-    late = "2026-11-21 13:36:54,444 INFO kajitori.local.sim.nodes: 3 simulated nodes are ready"
+    late = "2026-11-21 13:36:54,444 INFO kajitori.embedded.simulator.nodes: 3 simulated nodes are ready"
     assert capture.comparable(before) == capture.comparable(f"{before}\n{late}")
     assert capture.comparable(before) != capture.comparable(before.replace("2/2", "1/2"))
     assert capture.comparable(before) != capture.comparable(before.replace("Running", "Failed"))

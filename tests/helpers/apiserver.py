@@ -14,10 +14,10 @@ from typing import Any
 
 import aiohttp
 
-from kajitori.local.apiserver.auth import Authenticator, User
-from kajitori.local.apiserver.certificates import Certificates, ensure_certificates, write_kubeconfig
-from kajitori.local.apiserver.server import ApiServer
-from kajitori.local.store import Store
+from kajitori.embedded.apiserver.auth import Authenticator, User
+from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, write_kubeconfig
+from kajitori.embedded.apiserver.server import ApiServer
+from kajitori.embedded.store import Store
 
 TOKEN = "token-of-the-tests"
 JSON = "application/json"

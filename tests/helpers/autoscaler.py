@@ -18,11 +18,11 @@ from tests.helpers.real_cluster import search_path
 from tests.helpers.world import World
 
 from kajitori.core.words.times import format_time
+from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import CUSTOM_RESOURCES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
 from kajitori.kube.watch import Added, Deleted, watch
-from kajitori.local.sim import SimSettings, SimulatedNodes
 
 REQUESTS = PROVISIONING_REQUESTS[0]
 NAME = "provisioningrequests.autoscaling.x-k8s.io"

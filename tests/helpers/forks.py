@@ -17,14 +17,14 @@ from kajitori.cluster.view import ClusterView
 from kajitori.controllers.leadership import Leadership
 from kajitori.controllers.runs import RunController
 from kajitori.core.leadership import Terms
+from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
+from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.process import run_loop
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.watch import WatchSettings
-from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
-from kajitori.local.kubelet.kubelet import Kubelet
-from kajitori.local.kubelet.settings import KubeletSettings
 from kajitori.policyfile import PolicyFile
 
 IMPATIENT = WatchSettings(base_seconds=0.05, cap_seconds=0.2)

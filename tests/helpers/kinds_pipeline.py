@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kajitori.embedded.apiserver.admission import admission
+from kajitori.embedded.apiserver.kinds import Kind, KindRegistry, Object, built_in
+from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.upkeep import defaults as upkeep
 from kajitori.kube.resources import Resource
-from kajitori.local.apiserver import admission, upkeep
-from kajitori.local.apiserver.kinds import Kind, KindRegistry, Object, built_in
-from kajitori.local.apiserver.status import StatusError
 
 
 class MemoryView:

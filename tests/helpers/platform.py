@@ -25,16 +25,16 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.policy.file import parse_policy
+from kajitori.embedded.apiserver.certificates import issue_serving
+from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
+from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
+from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
-from kajitori.local.apiserver.certificates import issue_serving
-from kajitori.local.embedded import EmbeddedCluster, EmbeddedSettings
-from kajitori.local.kubelet.kubelet import Kubelet
-from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
-from kajitori.local.manager import Manager
-from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.policyfile import PolicyFile
 
 BOUND_SECONDS = 90.0

@@ -29,10 +29,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.helpers.shared import SHARED_SERVERS
 
+from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, PODS
-from kajitori.local.apiserver.certificates import Certificates, ensure_certificates
 
 START_SECONDS = 180.0
 USERS = ("ada", "grace")

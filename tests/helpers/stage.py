@@ -25,12 +25,12 @@ from kajitori.api.server import ApiServer
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.words import names
+from kajitori.embedded.controllers.manager import Manager
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import PODS, RUNS, SERVICES
 from kajitori.kube.watch import WatchSettings
-from kajitori.local.manager import Manager
 from kajitori.policyfile import PolicyFile
 
 TIMEOUT_SECONDS = 60.0

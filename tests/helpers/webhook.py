@@ -12,9 +12,9 @@ from typing import Any
 
 from aiohttp import web
 
+from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import Resource
-from kajitori.local.apiserver.certificates import ensure_certificates
 
 WEBHOOKS = Resource(
     "admissionregistration.k8s.io",

@@ -32,6 +32,12 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
+from kajitori.embedded.apiserver.certificates import issue_serving
+from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.kubelet.eviction import available_memory_bytes
+from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.settings import KubeletSettings
+from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.config import KubeConfig
@@ -40,12 +46,6 @@ from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, VALIDATING_BINDINGS, Resource
 from kajitori.kube.watch import WatchSettings
-from kajitori.local.apiserver.certificates import issue_serving
-from kajitori.local.kubelet.eviction import available_memory_bytes
-from kajitori.local.kubelet.kubelet import Kubelet
-from kajitori.local.kubelet.settings import KubeletSettings
-from kajitori.local.manager import Manager
-from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.policyfile import PolicyFile
 from kajitori.settings import LEASE_NAMESPACE
 

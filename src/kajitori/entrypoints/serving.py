@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from kajitori.core.words.texts import is_loopback
-from kajitori.local.apiserver.certificates import Certificates, ensure_certificates, issue_web
+from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, issue_web
 from kajitori.settings import UpOptions
 
 _SOMEWHERE_ELSE = ("192.0.2.1", 9)

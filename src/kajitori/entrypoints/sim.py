@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal, supervise
-from kajitori.local.sim import SimSettings, SimulatedNodes
 from kajitori.settings import SimOptions, UpOptions
 
 

@@ -25,6 +25,14 @@ from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.leadership import Standing
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
+from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
+from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
+from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.machine import try_mounts
+from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
+from kajitori.embedded.simulator import SimulatedNodes
+from kajitori.embedded.store.integrity import named as named_object
+from kajitori.embedded.store.repair import Repaired, repair
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
@@ -37,14 +45,6 @@ from kajitori.kube.clock import steady_seconds
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
-from kajitori.local.apiserver.certificates import ensure_token, issue_serving
-from kajitori.local.embedded import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
-from kajitori.local.kubelet.kubelet import Kubelet
-from kajitori.local.kubelet.machine import try_mounts
-from kajitori.local.kubelet.settings import KubeletSettings, ServerSettings
-from kajitori.local.sim import SimulatedNodes
-from kajitori.local.store.integrity import named as named_object
-from kajitori.local.store.repair import Repaired, repair
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
 from kajitori.networksfile import NetworksFile
 from kajitori.policyfile import PolicyFile

@@ -18,7 +18,7 @@ from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
 from kajitori.api import protocols
 from kajitori.api.server import ApiServer
-from kajitori.local.apiserver.certificates import ensure_certificates
+from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.settings import WebLimits
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kajitori.cli.target import Target, choose, contexts, find_target
+from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
-from kajitori.local.apiserver.certificates import ensure_certificates
 
 
 def cluster(folder: Path, runtime: Path, **more: Any) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.client.connection import HttpTransport, Lost, NotReached, NotTrusted, Request, Response, with_query
-from kajitori.local.apiserver.certificates import ensure_certificates
+from kajitori.embedded.apiserver.certificates import ensure_certificates
 
 Script = Callable[[socket.socket, bytes], bool]
 """Answers one request (its head and body so far); whether the connection stays open."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.entrypoints.serving import Serving, own_address, serving_of
-from kajitori.local.apiserver.certificates import ensure_certificates
 from kajitori.settings import UpOptions
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kajitori.embedded.store.repair import Repaired
 from kajitori.entrypoints.up import OwnNode, words_of
-from kajitori.local.store.repair import Repaired
 
 
 class Nodes:

@@ -19,7 +19,7 @@ import pytest
 from aiohttp import web
 
 from kajitori.core.pods import first_step
-from kajitori.local.apiserver.certificates import Certificates, ensure_certificates
+from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
 from kajitori.member import hosts
 from kajitori.member.__main__ import main
 from kajitori.member.server import LONGEST_PAUSE_SECONDS, Server

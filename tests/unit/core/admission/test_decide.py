@@ -17,8 +17,8 @@ from kajitori.core.pods import first_step
 from kajitori.core.policy.file import default_policy, parse_policy
 from kajitori.core.spec.run import parse_spec
 from kajitori.core.spec.status import Finding
+from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import Refused
-from kajitori.local.apiserver.certificates import ensure_certificates
 
 
 def test_a_bare_run() -> None:

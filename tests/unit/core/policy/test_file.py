@@ -14,8 +14,8 @@ from kajitori.core.policy.file import Policy, default_policy, own_machine_policy
 from kajitori.core.policy.reference import policy_fields, policy_reference
 from kajitori.core.queue.formula import Formula
 from kajitori.core.queue.ordering import Rules
+from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import Fault, InvalidInput
-from kajitori.local.apiserver.certificates import ensure_certificates
 
 
 def faults(text: str | bytes | dict[str, Any]) -> dict[str, Fault]:

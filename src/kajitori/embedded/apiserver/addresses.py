@@ -1,0 +1,110 @@
+"""Cluster addresses of Services."""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from collections.abc import Iterable
+
+from kajitori.embedded.apiserver.causes import Cause, invalid
+from kajitori.embedded.apiserver.kinds import Object
+from kajitori.embedded.apiserver.strategies.services import cluster_address_faults
+
+CLUSTER_RANGE = ipaddress.IPv4Network("10.96.0.0/16")
+NODE_PORTS = range(30000, 32768)
+_PORT_RANGE = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+
+
+def allocate(
+    service: Object, others: Iterable[Object], before: Object | None = None, *, dry_run: bool = False
+) -> list[Cause]:
+    """Give a Service its cluster address and node ports, in place; what is wrong with those it asks for. `before` is
+    the spec that it replaces.
+
+    The addresses lead nowhere here, as no proxy runs on the nodes; they exist because clients expect them. Members of a
+    run find each other by the addresses of their Pods.
+    """
+    spec = service["spec"]
+    if spec.get("type") == "ExternalName":
+        return []
+    # Without an address and without a selector, whoever writes the endpoints may use either family.
+    free = spec.get("clusterIP") == "None" and not spec.get("selector")
+    policy = (before or {}).get("ipFamilyPolicy") or ("RequireDualStack" if free else "SingleStack")
+    policy = spec.setdefault("ipFamilyPolicy", policy)
+    if causes := cluster_address_faults(spec):
+        return causes
+    families = spec.setdefault("ipFamilies", ["IPv4"])
+    if free and policy != "SingleStack" and len(families) == 1:
+        spec["ipFamilies"] = ["IPv4", "IPv6"] if families == ["IPv4"] else ["IPv6", "IPv4"]
+    elif not free:
+        if policy == "RequireDualStack":
+            said = "this cluster is not configured for dual-stack services"
+            causes.append(invalid("spec.ipFamilyPolicy", policy, said))
+        for index, family in enumerate(families):
+            if family != "IPv4":
+                causes.append(invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
+        if causes:
+            return causes
+    taken_addresses: set[str] = set()
+    taken_ports: set[int] = set()
+    for other in others:
+        part = other.get("spec") or {}
+        taken_addresses.update(part.get("clusterIPs") or ())
+        taken_ports.update(port["nodePort"] for port in part.get("ports") or () if port.get("nodePort"))
+    if before is None or before.get("type") == "ExternalName":
+        causes = _allocate_address(service, taken_addresses, dry_run=dry_run)
+    if spec.get("type") in ("NodePort", "LoadBalancer"):
+        causes += _allocate_ports(spec, taken_ports)
+    return causes
+
+
+def _allocate_address(service: Object, taken: set[str], *, dry_run: bool) -> list[Cause]:
+    spec = service["spec"]
+    asked = spec.get("clusterIP")
+    if asked == "None":
+        return []
+    name = service["metadata"].get("name")
+    if asked:
+        said = f"failed to allocate IP {asked}: "
+        if ipaddress.ip_address(str(asked)) not in CLUSTER_RANGE:
+            said += f"the provided IP ({asked}) is not in the valid range. The range of valid IPs is {CLUSTER_RANGE}"
+            return [invalid("spec.clusterIPs", [asked], said)]
+        if str(asked) in taken:
+            return [invalid("spec.clusterIPs", [asked], f"{said}provided IP is already allocated")]
+        return []
+    # At random, as kube-apiserver does: an address that was just freed is not somebody else's at once.
+    size = CLUSTER_RANGE.num_addresses
+    start = random.randrange(256, size - 1)
+    for step in range(size):
+        address = str(CLUSTER_RANGE[1 + (start + step) % (size - 2)])
+        if address in taken:
+            continue
+        if not name and not dry_run:
+            # What is allocated is noted with its owner's name, before anybody looks whether there is one.
+            said = f'failed to allocate IP: IPAddress.networking.k8s.io "{address}" is invalid: '
+            return [invalid("spec.clusterIPs", [""], f"{said}spec.parentRef.name: Required value")]
+        spec["clusterIP"], spec["clusterIPs"] = address, [address]
+        return []
+    return [invalid("spec.clusterIPs", None, "failed to allocate a serviceIP: range is full")]
+
+
+def _allocate_ports(spec: Object, taken: set[int]) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, port in enumerate(spec.get("ports") or []):
+        asked = port.get("nodePort")
+        field = f"spec.ports[{index}].nodePort"
+        if asked:
+            if asked not in NODE_PORTS:
+                detail = _PORT_RANGE
+                causes.append(invalid(field, asked, detail))
+            elif asked in taken:
+                causes.append(invalid(field, asked, "provided port is already allocated"))
+            taken.add(asked)
+            continue
+        free = next((one for one in NODE_PORTS if one not in taken), None)
+        if free is None:
+            causes.append(invalid(field, None, "failed to allocate a nodePort: range is full"))
+            continue
+        port["nodePort"] = free
+        taken.add(free)
+    return causes

@@ -1,0 +1,1 @@
+"""Admission: defaults and checks that need a view of other objects."""

@@ -1,0 +1,80 @@
+"""Matching of requests against a policy's `matchConstraints` and a binding's `matchResources`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kajitori.core.words.selectors import label_selector_of
+from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
+from kajitori.embedded.apiserver.kinds import Object
+from kajitori.kube import resources
+from kajitori.kube.resources import Resource
+
+
+def matched(
+    rules: Mapping[str, Any], request: AdmissionRequest, view: StoreView, equivalents: Iterable[Resource]
+) -> Resource | None:
+    """Return the resource by which the rules match a request; None if they do not match it.
+
+    `equivalents`: under which other groups and versions the same objects are served.
+    """
+    if not _selects_namespace(rules, request, view) or not _selects_object(rules, request):
+        return None
+    names = [request.kind.resource, *(equivalents if rules.get("matchPolicy") != "Exact" else ())]
+    if _first(rules.get("excludeResourceRules") or (), request, names) is not None:
+        return None
+    wanted = rules.get("resourceRules")
+    return _first(wanted, request, names) if wanted else request.kind.resource
+
+
+def _selects_namespace(rules: Mapping[str, Any], request: AdmissionRequest, view: StoreView) -> bool:
+    """Objects of the whole cluster are always selected, but for namespaces, which are by their own labels."""
+    selector = label_selector_of(rules.get("namespaceSelector") or {})
+    if not selector:
+        return True
+    if request.kind.resource == resources.NAMESPACES:
+        return selector.matches(_labels(request.object))
+    if not request.namespace:
+        return True
+    return selector.matches(_labels(view.get(resources.NAMESPACES, "", request.namespace)))
+
+
+def _selects_object(rules: Mapping[str, Any], request: AdmissionRequest) -> bool:
+    selector = label_selector_of(rules.get("objectSelector") or {})
+    if not selector:
+        return True
+    return any(selector.matches(_labels(each)) for each in (request.object, request.old_object) if each is not None)
+
+
+def _labels(obj: Object | None) -> Mapping[str, str]:
+    return ((obj or {}).get("metadata") or {}).get("labels") or {}
+
+
+def _first(rules: Iterable[Mapping[str, Any]], request: AdmissionRequest, names: Iterable[Resource]) -> Resource | None:
+    """The first of a resource's names that one of the rules is about."""
+    rules = tuple(rules)
+    return next((name for name in names if any(_is_about(rule, request, name) for rule in rules)), None)
+
+
+def _is_about(rule: Mapping[str, Any], request: AdmissionRequest, resource: Resource) -> bool:
+    scope = rule.get("scope") or "*"
+    names = rule.get("resourceNames")
+    return (
+        scope in ("*", "Namespaced" if resource.namespaced else "Cluster")
+        and _among(request.operation, rule.get("operations"))
+        and _among(resource.group, rule.get("apiGroups"))
+        and _among(resource.version, rule.get("apiVersions"))
+        and any(_names(pattern, resource.plural, request.subresource) for pattern in rule.get("resources") or ())
+        and (not names or request.name in names)
+    )
+
+
+def _among(word: str, words: Iterable[str] | None) -> bool:
+    return any(each in ("*", word) for each in words or ())
+
+
+def _names(pattern: str, plural: str, subresource: str) -> bool:
+    """Whether a pattern (`pods`, `pods/status`, `*/*`) means the resource, or this part of it."""
+    wanted, _, part = pattern.partition("/")
+    return wanted in ("*", plural) and part in ("*", subresource)

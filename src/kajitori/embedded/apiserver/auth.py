@@ -1,0 +1,204 @@
+"""Who is asking, and what he may do.
+
+Whoever is known may do everything: the embedded cluster belongs to who runs it. Roles are a matter of real clusters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kajitori.embedded.apiserver.kinds import Object
+
+AUTHENTICATED = "system:authenticated"
+MASTERS = "system:masters"
+_PUBLIC_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
+"""What anybody may ask (system:public-info-viewer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody, as the server knows him."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """authentication.k8s.io/v1 UserInfo."""
+        shown: dict[str, Any] = {"username": self.name}
+        if self.uid:
+            shown["uid"] = self.uid
+        if self.groups:
+            shown["groups"] = list(self.groups)
+        if self.extra:
+            shown["extra"] = {name: list(values) for name, values in self.extra.items()}
+        return shown
+
+
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+ADMINISTRATOR = User("admin", (MASTERS,))
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What somebody wants to do."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    """For requests that are about no resource (/version, /openapi/v3)."""
+
+
+class Authenticator:
+    """Knows bearer tokens and client certificates.
+
+    Only digests of tokens are kept, and they are compared in constant time.
+    """
+
+    def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
+        self._users: dict[bytes, User] = {}
+        for token, user in (tokens or {}).items():
+            self.add_token(token, user)
+
+    def add_token(self, token: str, user: User = ADMINISTRATOR) -> None:
+        """Let a token stand for a user.
+
+        Raises:
+            ValueError: the token is empty.
+        """
+        if not token:
+            raise ValueError("a token must not be empty")
+        groups = user.groups if AUTHENTICATED in user.groups else (*user.groups, AUTHENTICATED)
+        self._users[_digest(token)] = User(user.name, groups, user.uid, user.extra)
+
+    def user_of_token(self, token: str) -> User | None:
+        """Whose token it is, or None."""
+        given = _digest(token)
+        found: User | None = None
+        for known, user in self._users.items():
+            if hmac.compare_digest(known, given):
+                found = user
+        return found
+
+    def authenticate(self, authorization: str = "", peer_certificate: Mapping[str, Any] | None = None) -> User | None:
+        """Who sent this `Authorization` header or verified client certificate (as `getpeercert()` answers it).
+
+        ANONYMOUS without any; None for credentials that are wrong: 401.
+        """
+        if peer_certificate:
+            user = _user_of_certificate(peer_certificate)
+            if user is not None:
+                return user
+        if not authorization:
+            return ANONYMOUS
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return ANONYMOUS
+        return self.user_of_token(token.strip())
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _user_of_certificate(certificate: Mapping[str, Any]) -> User | None:
+    """The common name is the user, the organizations are his groups."""
+    name, groups = "", []
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                name = value
+            elif key == "organizationName":
+                groups.append(value)
+    return User(name, (*groups, AUTHENTICATED)) if name else None
+
+
+def authorize(user: User, attributes: Attributes) -> str:
+    """Empty if the user may, else why not: Kubernetes' words for a 403."""
+    if user.name != ANONYMOUS.name or AUTHENTICATED in user.groups:
+        return ""
+    if attributes.path in _PUBLIC_PATHS or attributes.path.startswith(("/healthz/", "/livez/", "/readyz/")):
+        return ""
+    if attributes.path:
+        return f'User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
+    resource = attributes.resource + (f"/{attributes.subresource}" if attributes.subresource else "")
+    scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    return (
+        f'User "{user.name}" cannot {attributes.verb} resource "{resource}" in API group "{attributes.group}" {scope}'
+    )
+
+
+def review(kind: str, obj: Object, user: User, authenticator: Authenticator) -> Object:
+    """The answer to a TokenReview, SelfSubjectReview, SelfSubjectAccessReview, SubjectAccessReview,
+    LocalSubjectAccessReview or SelfSubjectRulesReview."""
+    answer: Object = {**obj, "metadata": obj.get("metadata") or {}}
+    spec = obj.get("spec") or {}
+    if kind == "SelfSubjectReview":
+        answer["status"] = {"userInfo": user.as_dict()}
+    elif kind == "TokenReview":
+        answer["status"] = _token_status(spec, authenticator)
+        # The token itself is not sent back.
+        answer["spec"] = {name: value for name, value in spec.items() if name != "token"}
+    elif kind == "SelfSubjectAccessReview":
+        answer["status"] = _access_status(user, spec)
+    elif kind in ("SubjectAccessReview", "LocalSubjectAccessReview"):
+        groups = tuple(spec.get("groups") or ())
+        subject = User(spec.get("user", ""), groups, spec.get("uid", ""))
+        known = bool(subject.name or groups) and ANONYMOUS.groups[0] not in groups
+        answer["status"] = _access_status(subject if known else ANONYMOUS, spec)
+    elif kind == "SelfSubjectRulesReview":
+        answer["status"] = _rules_status(user)
+    return answer
+
+
+def _token_status(spec: Mapping[str, Any], authenticator: Authenticator) -> dict[str, Any]:
+    user = authenticator.user_of_token(spec.get("token", ""))
+    if user is None:
+        return {"user": {}, "error": "invalid bearer token"}
+    status: dict[str, Any] = {"authenticated": True, "user": user.as_dict()}
+    if spec.get("audiences"):
+        status["audiences"] = list(spec["audiences"])
+    return status
+
+
+def _access_status(user: User, spec: Mapping[str, Any]) -> dict[str, Any]:
+    resource, other = spec.get("resourceAttributes") or {}, spec.get("nonResourceAttributes") or {}
+    if other:
+        attributes = Attributes(other.get("verb", ""), path=other.get("path", ""))
+    else:
+        names = ("group", "version", "resource", "subresource", "namespace", "name")
+        attributes = Attributes(resource.get("verb", ""), **{name: resource.get(name, "") for name in names})
+    refusal = authorize(user, attributes)
+    return {"allowed": False, "reason": refusal} if refusal else {"allowed": True}
+
+
+def _rules_status(user: User) -> dict[str, Any]:
+    if user.name == ANONYMOUS.name:
+        paths = [{"verbs": ["get"], "nonResourceURLs": sorted(_PUBLIC_PATHS)}]
+        return {"resourceRules": [], "nonResourceRules": paths, "incomplete": False}
+    return {
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": False,
+    }
+
+
+def faults_of(kind: str, obj: Object) -> Iterable[str]:
+    """What is wrong with a review; the field is `spec`."""
+    spec = obj.get("spec") or {}
+    if kind.endswith("AccessReview"):
+        given = [name for name in ("resourceAttributes", "nonResourceAttributes") if spec.get(name) is not None]
+        if len(given) == 2:
+            yield "cannot be specified in combination with resourceAttributes"
+        elif not given:
+            yield "exactly one of nonResourceAttributes or resourceAttributes must be specified"

@@ -1,0 +1,198 @@
+"""Which groups, versions and resources there are; the version of the API."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Any
+
+from kajitori.embedded.apiserver.kinds import Kind, KindRegistry
+from kajitori.embedded.apiserver.strategies.definitions import version_priority
+
+AGGREGATED_V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+"""The content type of an aggregated answer: to be used where the Accept header names g=apidiscovery.k8s.io;v=v2."""
+
+KUBERNETES_MINOR = 36
+"""Which version of Kubernetes these kinds, defaults and messages were compared with."""
+
+_SUBRESOURCE_VERBS = {
+    "binding": ("create",),
+    "eviction": ("create",),
+    "log": ("get",),
+    "exec": ("create", "get"),
+    "attach": ("create", "get"),
+    "portforward": ("create", "get"),
+    "finalize": ("update",),
+}
+_SUBRESOURCE_KINDS = {
+    "binding": ("", "", "Binding"),
+    "eviction": ("policy", "v1", "Eviction"),
+    "exec": ("", "", "PodExecOptions"),
+    "attach": ("", "", "PodAttachOptions"),
+    "portforward": ("", "", "PodPortForwardOptions"),
+    "scale": ("autoscaling", "v1", "Scale"),
+}
+_STATUS_VERBS = ("get", "patch", "update")
+
+
+def wants_aggregated(accept: str) -> bool:
+    """Whether an Accept header asks for aggregated discovery in the version that is served."""
+    for choice in accept.split(","):
+        parts = {one.strip() for one in choice.split(";")}
+        if {"g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"} <= parts and "application/json" in parts:
+            return True
+    return False
+
+
+def api_versions(registry: KindRegistry, address: str) -> dict[str, Any]:
+    """GET /api; `address` is host:port."""
+    return {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    }
+
+
+def api_groups(registry: KindRegistry) -> dict[str, Any]:
+    """GET /apis."""
+    groups = [_group(group, versions) for group, versions in _versions(registry).items() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def api_group(registry: KindRegistry, group: str) -> dict[str, Any] | None:
+    """GET /apis/{group}, or None."""
+    versions = _versions(registry).get(group)
+    if not group or versions is None:
+        return None
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, versions)}
+
+
+def api_resources(registry: KindRegistry, group: str, version: str) -> dict[str, Any] | None:
+    """GET /api/v1, /apis/{group}/{version}, or None."""
+    kinds = _kinds(registry, group, version)
+    if not kinds:
+        return None
+    resources: list[dict[str, Any]] = []
+    for kind in kinds:
+        resources.append(_resource(kind))
+        resources += [_subresource(kind, name) for name in sorted(kind.subresources)]
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": resources,
+    }
+
+
+def aggregated(registry: KindRegistry, *, core: bool) -> dict[str, Any]:
+    """GET /api (core) or /apis as an APIGroupDiscoveryList."""
+    items = []
+    for group, versions in _versions(registry).items():
+        if bool(group) == core:
+            continue
+        items.append(
+            {
+                "metadata": {"name": group} if group else {},
+                "versions": [
+                    {
+                        "version": version,
+                        "resources": [_aggregated(kind) for kind in _kinds(registry, group, version)],
+                        "freshness": "Current",
+                    }
+                    for version in versions
+                ],
+            }
+        )
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def version() -> dict[str, str]:
+    """GET /version. The build's name tells that this is no full Kubernetes."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "major": "1",
+        "minor": str(KUBERNETES_MINOR),
+        "gitVersion": f"v1.{KUBERNETES_MINOR}.0+kajitori",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"{sys.platform}/{machine}",
+    }
+
+
+def _versions(registry: KindRegistry) -> dict[str, list[str]]:
+    """Versions of each group, the preferred one first."""
+    found: dict[str, set[str]] = {}
+    for kind in registry.all():
+        found.setdefault(kind.resource.group, set()).add(kind.resource.version)
+    return {group: sorted(versions, key=version_priority) for group, versions in found.items()}
+
+
+def _kinds(registry: KindRegistry, group: str, version: str) -> list[Kind]:
+    found = [one for one in registry.all() if (one.resource.group, one.resource.version) == (group, version)]
+    return sorted(found, key=lambda one: one.resource.plural)
+
+
+def _group(group: str, versions: list[str]) -> dict[str, Any]:
+    shown = [{"groupVersion": f"{group}/{one}", "version": one} for one in versions]
+    return {"name": group, "versions": shown, "preferredVersion": shown[0]}
+
+
+def _resource(kind: Kind) -> dict[str, Any]:
+    resource = kind.resource
+    shown: dict[str, Any] = {
+        "name": resource.plural,
+        "singularName": kind.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        shown["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        shown["categories"] = list(kind.categories)
+    return shown
+
+
+def _subresource(kind: Kind, name: str) -> dict[str, Any]:
+    group, version_name, responds = _SUBRESOURCE_KINDS.get(name, ("", "", kind.resource.kind))
+    shown: dict[str, Any] = {
+        "name": f"{kind.resource.plural}/{name}",
+        "singularName": "",
+        "namespaced": kind.resource.namespaced,
+        "kind": responds,
+        "verbs": list(_SUBRESOURCE_VERBS.get(name, _STATUS_VERBS)),
+    }
+    if group:
+        shown.update({"group": group, "version": version_name})
+    return shown
+
+
+def _aggregated(kind: Kind) -> dict[str, Any]:
+    resource = kind.resource
+    shown: dict[str, Any] = {
+        "resource": resource.plural,
+        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        shown["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        shown["categories"] = list(kind.categories)
+    if kind.subresources:
+        shown["subresources"] = []
+    for name in sorted(kind.subresources):
+        own = (resource.group, resource.version, resource.kind)
+        group, version_name, responds = _SUBRESOURCE_KINDS.get(name, own)
+        shown["subresources"].append(
+            {
+                "subresource": name,
+                "responseKind": {"group": group, "version": version_name, "kind": responds},
+                "verbs": list(_SUBRESOURCE_VERBS.get(name, _STATUS_VERBS)),
+            }
+        )
+    return shown

@@ -1,0 +1,123 @@
+"""Metadata: what every object has (k8s.io/apimachinery/pkg/api/validation/objectmeta.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kajitori.core.words import texts
+from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, forbidden, invalid, required, too_long
+
+ANNOTATIONS_MAX_BYTES = 256 * 1024
+STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualified"
+_NO_OWNERS = frozenset({("v1", "Event")})
+
+Metadata = Mapping[str, Any]
+
+
+def validate_new(meta: Metadata, *, namespaced: bool, rule: texts.Rule, field: str = "metadata") -> list[Cause]:
+    """Every fault of the metadata of a new object; `rule` is what its kind's names look like."""
+    causes: list[Cause] = []
+    generate, name = meta.get("generateName", ""), meta.get("name", "")
+    if generate:
+        # A trailing dash is meant: five random characters follow.
+        masked = f"{generate[:-1]}a" if generate.endswith("-") and len(generate) > 1 else generate
+        causes += [invalid(f"{field}.generateName", generate, fault) for fault in rule(masked)]
+    if not name:
+        causes.append(required(f"{field}.name", "name or generateName is required"))
+    else:
+        causes += [invalid(f"{field}.name", name, fault) for fault in rule(name)]
+    namespace = meta.get("namespace", "")
+    if namespaced:
+        if not namespace:
+            causes.append(required(f"{field}.namespace"))
+        else:
+            causes += [invalid(f"{field}.namespace", namespace, fault) for fault in texts.dns_label(namespace)]
+    elif namespace:
+        causes.append(forbidden(f"{field}.namespace", "not allowed on this type"))
+    return causes + _validate_common(meta, field)
+
+
+def validate_changed(new: Metadata, old: Metadata, *, field: str = "metadata") -> list[Cause]:
+    """Every fault of changed metadata: also what may not change."""
+    causes = _validate_common(new, field)
+    if old.get("deletionTimestamp"):
+        added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
+        if added:
+            detail = (
+                f"no new finalizers can be added if the object is being deleted, found new finalizers {_listed(added)}"
+            )
+            causes.append(forbidden(f"{field}.finalizers", detail))
+    for name in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if new.get(name) != old.get(name):
+            causes.append(invalid(f"{field}.{name}", new.get(name), IMMUTABLE))
+    return causes
+
+
+def validate_labels(labels: Mapping[str, str], field: str) -> list[Cause]:
+    """Every fault of a set of labels."""
+    causes: list[Cause] = []
+    for key, value in labels.items():
+        causes += [invalid(field, key, fault) for fault in texts.qualified_name(key)]
+        causes += [invalid(field, value, fault) for fault in texts.label_value(value)]
+    return causes
+
+
+def validate_annotations(annotations: Mapping[str, str], field: str) -> list[Cause]:
+    """Every fault of a set of annotations; their size is bounded together."""
+    causes: list[Cause] = []
+    size = 0
+    for key, value in annotations.items():
+        # Keys are compared in lower case here: annotations were once allowed to be sloppy.
+        causes += [invalid(field, key, fault) for fault in texts.qualified_name(key.lower())]
+        size += len(key.encode()) + len(value.encode())
+    if size > ANNOTATIONS_MAX_BYTES:
+        causes.append(too_long(field, ANNOTATIONS_MAX_BYTES))
+    return causes
+
+
+def _validate_common(meta: Metadata, field: str) -> list[Cause]:
+    causes = validate_labels(meta.get("labels") or {}, f"{field}.labels")
+    causes += validate_annotations(meta.get("annotations") or {}, f"{field}.annotations")
+    causes += _validate_owners(meta.get("ownerReferences") or [], f"{field}.ownerReferences")
+    for one in meta.get("finalizers") or ():
+        causes += [invalid(f"{field}.finalizers", one, fault) for fault in texts.qualified_name(one)]
+    return causes
+
+
+def validate_finalizers(meta: Metadata, *, field: str = "metadata.finalizers") -> list[Cause]:
+    """Built-in kinds take only finalizers whose owner one can tell; custom resources take any."""
+    return [
+        invalid(f"{field}[{index}]", one, UNQUALIFIED)
+        for index, one in enumerate(meta.get("finalizers") or ())
+        if "/" not in one and one not in STANDARD_FINALIZERS
+    ]
+
+
+def _validate_owners(owners: list[dict[str, Any]], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    controllers: list[str] = []
+    for owner in owners:
+        version = owner.get("apiVersion", "")
+        if not version or version.count("/") > 1 or version.endswith("/"):
+            causes.append(invalid(f"{field}.apiVersion", version, "version must not be empty"))
+        missing = [name for name in ("kind", "name", "uid") if not owner.get(name)]
+        causes += [invalid(f"{field}.{name}", "", "must not be empty") for name in missing]
+        if (version, owner.get("kind")) in _NO_OWNERS:
+            detail = f"/{version}, Kind={owner.get('kind')} is disallowed from being an owner"
+            causes.append(invalid(field, owner, detail))
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    if len(controllers) > 1:
+        detail = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{controllers[0]} and {controllers[1]}"
+        )
+        causes.append(invalid(field, owners, detail))
+    return causes
+
+
+def _listed(values: set[str]) -> str:
+    """A list of texts as Go prints it with %#v."""
+    return "[]string{" + ", ".join(f'"{one}"' for one in sorted(values)) + "}"

@@ -1,0 +1,400 @@
+"""Writing objects: what every create and update goes through, whoever asks for it.
+
+The order is kube-apiserver's (`registry/generic/registry/store.go`): defaults, field ownership, mutating admission,
+what the kind's strategy prepares, validation, validating admission, store.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kajitori.embedded.apiserver.admission import admission
+from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
+from kajitori.embedded.apiserver.admission.policies.evaluation import AdmissionPolicies
+from kajitori.embedded.apiserver.auth import ANONYMOUS, User
+from kajitori.embedded.apiserver.causes import Cause, invalid
+from kajitori.embedded.apiserver.kinds import Kind, KindRegistry, Object, keep
+from kajitori.embedded.apiserver.options import WriteOptions
+from kajitori.embedded.apiserver.patches.own_metadata import (
+    IDENTITY,
+    SERVER_SET,
+    generate_name,
+    keep_identity,
+    now_text,
+    only_times_differ,
+)
+from kajitori.embedded.apiserver.patches.preconditions import not_that_uid
+from kajitori.embedded.apiserver.reads.selection import node_of
+from kajitori.embedded.apiserver.reads.shown import encode_plain, shown, store_key, unstored
+from kajitori.embedded.apiserver.status import StatusError, qualified
+from kajitori.embedded.apiserver.upkeep import defaults as upkeep
+from kajitori.embedded.store import KeyTaken, NotStored, Record, Stale, Store
+from kajitori.kube.resources import Resource
+
+_MADE_BY_UPDATE = frozenset(
+    {"events", "events.events.k8s.io", "endpoints", "limitranges", "services", "leases.coordination.k8s.io"}
+)
+"""A PUT makes objects of these that do not exist (AllowCreateOnUpdate)."""
+_NEED_VERSION = frozenset(
+    {
+        "leases.coordination.k8s.io",
+        "poddisruptionbudgets.policy",
+        "customresourcedefinitions.apiextensions.k8s.io",
+    }
+)
+"""An update of these, and of custom resources, must name a resource version (AllowUnconditionalUpdate)."""
+
+
+@dataclass(slots=True)
+class Caller:
+    """On whose behalf something is written, and what he should be told."""
+
+    user: User = ANONYMOUS
+    manager: str = "unknown"
+    warnings: list[str] = field(default_factory=list)
+
+
+Change = Callable[[Object], Object]
+"""From a copy of the present object to the wanted one; may be called again when somebody else was faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write led to: the object as the kind shows it, as JSON."""
+
+    value: bytes
+    created: bool = False
+
+
+class Objects:
+    """All objects of the cluster, with their kinds' rules."""
+
+    def __init__(self, store: Store, registry: KindRegistry) -> None:
+        self.store = store
+        self.registry = registry
+        self.view = View(store)
+        self.policies = AdmissionPolicies(self.view, registry)
+        store.group_by("/pods", node_of)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Record | None:
+        """What is stored now, perhaps not yet durable."""
+        return self.store.get(store_key(kind), namespace, name)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Record:
+        """The same.
+
+        Raises:
+            StatusError: 404.
+        """
+        record = self.find(kind, namespace, name)
+        if record is None:
+            raise StatusError.not_found(kind.resource, name)
+        return record
+
+    # --- creating ----------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        kind: Kind,
+        namespace: str,
+        obj: Object,
+        caller: Caller,
+        options: WriteOptions,
+        *,
+        own: Own | None = None,
+        by_update: bool = False,
+        subresource: str = "",
+    ) -> Written:
+        """Store a new object, which must be conform already. `by_update`: a PUT makes it, which keeps more of it.
+        `subresource`: by whose means it is made, where that is allowed.
+
+        Raises:
+            StatusError: it may not be, or not so.
+        """
+        meta = obj["metadata"]
+        if meta.get("resourceVersion") not in (None, "", "0"):
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        meta.pop("resourceVersion", None)
+        for name in SERVER_SET if not by_update else IDENTITY:
+            meta.pop(name, None)
+        kind.strategy.default(obj)
+        (own or _disown)(obj, None)
+        generated = not meta.get("name") and bool(meta.get("generateName"))
+        if generated:
+            meta["name"] = generate_name(meta["generateName"])
+        meta["uid"] = str(uuid.uuid4())
+        meta["creationTimestamp"] = now_text()
+        request = AdmissionRequest(
+            "CREATE",
+            kind,
+            namespace,
+            meta.get("name", ""),
+            obj,
+            None,
+            subresource,
+            options.dry_run,
+            caller.user,
+            caller.warnings,
+            meta["generateName"] if generated else "",
+        )
+        await admission.admit(request, self.view)
+        kind.strategy.prepare_create(obj)
+        causes = kind.strategy.validate_create(obj)
+        if kind.strategy.looks_at_metadata or not causes:
+            causes = kind.validate_metadata(obj) + causes
+        if causes:
+            raise invalid_object(kind, meta.get("name", ""), causes)
+        caller.warnings += kind.strategy.warnings(obj, None)
+        self.policies.check(request)
+        admission.check(request, self.view)
+        present = self.find(kind, namespace, meta["name"])
+        if present is not None:
+            taken = StatusError.already_exists(kind.resource, meta["name"], generated=bool(meta.get("generateName")))
+            if present.object["metadata"].get("deletionTimestamp"):
+                taken.message = f"object is being deleted: {taken.message}"
+            raise taken
+        if options.dry_run:
+            return Written(unstored(kind, obj), created=True)
+        try:
+            record = self.store.create(store_key(kind), namespace, meta["name"], kind.encode(obj))
+        except KeyTaken as error:
+            raise StatusError.already_exists(kind.resource, meta["name"]) from error
+        revision = self.follow_up(kind, None, record)
+        await self.durable(revision)
+        return Written(shown(kind, record), created=True)
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    async def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Change,
+        caller: Caller,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+        own: Own | None = None,
+        retry: bool = True,
+        checks_uid: bool = False,
+    ) -> Written:
+        """Change a stored object. `change` answers a conform object; its resource version, if it has one, must be the
+        stored one; with `checks_uid` its UID is such a condition, too. A change to nothing stores nothing.
+
+        Raises:
+            StatusError: 404, 409, 422 …
+        """
+        while True:
+            record = self.get(kind, namespace, name)
+            old = kind.decode(record.decode())
+            new = change(kind.decode(record.decode()))
+            self._check_versions(kind, record, old, new, checks_uid=checks_uid, dry_run=options.dry_run)
+            try:
+                return await self._replace(kind, record, old, new, caller, options, subresource, own)
+            except Stale as error:
+                if not retry:
+                    raise StatusError.conflict(kind.resource, name) from error
+
+    async def _replace(
+        self,
+        kind: Kind,
+        record: Record,
+        old: Object,
+        new: Object,
+        caller: Caller,
+        options: WriteOptions,
+        subresource: str,
+        own: Own | None,
+    ) -> Written:
+        strategy = kind.strategy
+        meta, before = new["metadata"], old["metadata"]
+        strategy.default(new)
+        self_link = meta.get("selfLink")
+        keep_identity(meta, before)
+        if own is None:
+            keep(meta, before, "managedFields")
+        else:
+            own(new, old)
+        request = AdmissionRequest(
+            "UPDATE",
+            kind,
+            record.namespace,
+            record.name,
+            new,
+            old,
+            subresource,
+            options.dry_run,
+            caller.user,
+            caller.warnings,
+        )
+        if subresource != "status":
+            await admission.admit(request, self.view)
+        if subresource == "status":
+            strategy.prepare_status_update(new, old)
+            causes = _metadata_faults(kind, new, old) + strategy.validate_status_update(new, old)
+        else:
+            strategy.prepare_update(new, old)
+            causes = _metadata_faults(kind, new, old) + strategy.validate_update(new, old)
+        if causes:
+            raise invalid_object(kind, record.name, causes)
+        if subresource != "status":
+            caller.warnings += strategy.warnings(new, old)
+        self.policies.check(request)
+        meta["resourceVersion"] = before["resourceVersion"]
+        if self.store.get(record.resource, record.namespace, record.name) is not record:
+            raise Stale
+        if _is_finished(kind, new, old):
+            if not options.dry_run:
+                await self.durable(self.remove(kind, record).revision)
+            return Written(encode_plain(new))
+        if only_times_differ(new, old):
+            keep(meta, before, "managedFields")
+        encoded = kind.encode(new)
+        if encoded == record.object and not options.dry_run:
+            # What is compared is what is stored: a default that came into the schema since is a change.
+            await self.durable(record.revision)
+            return Written(shown(kind, record))
+        if subresource != "status":
+            admission.check(request, self.view)
+        if options.dry_run:
+            return Written(unstored(kind, new, self_link))
+        stored = self.store.update(record, kind.settle(encoded))
+        revision = self.follow_up(kind, record, stored)
+        await self.durable(revision)
+        return Written(shown(kind, stored))
+
+    def _check_versions(
+        self, kind: Kind, record: Record, old: Object, new: Object, *, checks_uid: bool, dry_run: bool
+    ) -> None:
+        meta, before = new["metadata"], old["metadata"]
+        version = meta.get("resourceVersion") or ""
+        uid = meta.get("uid") or ""
+        if uid and uid != before["uid"] and checks_uid:
+            raise not_that_uid(kind, record.namespace, record.name, uid, before["uid"], dry_run=dry_run)
+        if version in ("", "0"):
+            if kind.custom is not None or qualified(kind.resource) in _NEED_VERSION:
+                shown_value: Any = 0
+                cause = invalid("metadata.resourceVersion", shown_value, "must be specified for an update")
+                raise StatusError.invalid(kind.resource.group, kind.resource.plural, record.name, [cause])
+        elif version != before["resourceVersion"]:
+            if not version.isdecimal():
+                raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+            raise StatusError.conflict(kind.resource, record.name)
+
+    # --- without asking ----------------------------------------------------------------------------------------------
+
+    def put(self, kind: Kind, record: Record, obj: Object) -> Record:
+        """Replace a stored object as it is: no rules, no admission; for the server's own controllers. Not yet durable.
+
+        Raises:
+            Stale: it was changed meanwhile.
+        """
+        stored = self.store.update(record, obj)
+        self.follow_up(kind, record, stored)
+        return stored
+
+    def remove(self, kind: Kind, record: Record) -> Record:
+        """Take an object away at once; answers its last state. Not yet durable.
+
+        Raises:
+            Stale: it was changed meanwhile.
+        """
+        gone = self.store.delete(record)
+        self.follow_up(kind, record, None)
+        return gone
+
+    def follow_up(self, kind: Kind, old: Record | None, new: Record | None) -> int:
+        """Write what has to be written because of a change; answers the last revision."""
+        changes = upkeep.follow_ups(
+            self.registry, kind, old.object if old else None, new.object if new else None, self.view
+        )
+        self.carry_out(changes)
+        return self.store.revision
+
+    def carry_out(self, changes: Iterable[upkeep.Change]) -> None:
+        """Write what upkeep asks for."""
+        for change in changes:
+            kind, obj = change.kind, change.object
+            namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+            record = self.find(kind, namespace, name)
+            if change.part:
+                if record is not None:
+                    stored = record.decode()
+                    stored[change.part] = obj.get(change.part, {})
+                    if stored != record.object:
+                        self.put(kind, record, stored)
+            elif record is None:
+                kind.strategy.default(obj)
+                obj["metadata"].setdefault("uid", str(uuid.uuid4()))
+                obj["metadata"].setdefault("creationTimestamp", now_text())
+                kind.strategy.prepare_create(obj)
+                self.follow_up(kind, None, self.store.create(store_key(kind), namespace, name, kind.encode(obj)))
+
+    async def durable(self, revision: int) -> None:
+        """Until that revision is on disk.
+
+        Raises:
+            StatusError: 507, it could not be written.
+        """
+        try:
+            await self.store.durable(revision)
+        except NotStored as error:
+            raise StatusError.storage_full(error.message) from error
+
+
+Own = Callable[[Object, Object | None], None]
+"""Writes `metadata.managedFields` of a new object, given the old one."""
+
+
+class View:
+    """The store as admission and upkeep see it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """One object, shared: not to be changed."""
+        record = self._store.get(f"{resource.group}/{resource.plural}", namespace, name)
+        return None if record is None else record.object
+
+    def list(self, resource: Resource, namespace: str = "") -> Iterable[Object]:
+        """All objects, shared: not to be changed."""
+        return [record.object for record in self._store.records(f"{resource.group}/{resource.plural}", namespace)]
+
+
+def made_by_update(kind: Kind) -> bool:
+    """Whether a PUT makes an object that does not exist, be it to its status alone."""
+    return qualified(kind.resource) in _MADE_BY_UPDATE
+
+
+def invalid_object(kind: Kind, name: str, causes: list[Any]) -> StatusError:
+    """422 with every fault of an object."""
+    return StatusError.invalid(kind.stored.group, kind.resource.kind, name, causes)
+
+
+def _metadata_faults(kind: Kind, new: Object, old: Object) -> list[Cause]:
+    """Every fault of changed metadata; twice, since kube-apiserver looks at them in general and by kind."""
+    causes = kind.validate_metadata(new, old)
+    return causes * 2 if kind.strategy.looks_at_metadata and qualified(kind.resource) != "limitranges" else causes
+
+
+def _disown(obj: Object, _old: Object | None) -> None:
+    obj["metadata"].pop("managedFields", None)
+
+
+def _is_finished(kind: Kind, new: Object, old: Object) -> bool:
+    """The last finalizer of an object that is being deleted was taken away (ShouldDeleteDuringUpdate)."""
+    before = old["metadata"]
+    if not before.get("deletionTimestamp") or new["metadata"].get("finalizers"):
+        return False
+    if before.get("deletionGracePeriodSeconds"):
+        return False
+    if kind.resource.plural == "namespaces" and not kind.resource.group:
+        return not (new.get("spec") or {}).get("finalizers")
+    return True

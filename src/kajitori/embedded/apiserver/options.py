@@ -1,0 +1,247 @@
+"""The parameters of requests (meta.k8s.io ListOptions, CreateOptions …), checked as Kubernetes checks them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from kajitori.core.words.selectors import FieldSelector, LabelSelector, SelectorError, parse_fields, parse_labels
+from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, shown
+from kajitori.embedded.apiserver.status import StatusError
+
+Query = Mapping[str, str]
+T = TypeVar("T")
+_INTEGER = re.compile(r"[+-]?\d+")
+_MANAGER_MAX_LENGTH = 128
+_GO_TYPES = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """What to list or watch."""
+
+    watch: bool = False
+    limit: int = 0
+    continue_token: str = ""
+    label_selector: LabelSelector = field(default_factory=LabelSelector)
+    field_selector: FieldSelector = field(default_factory=FieldSelector)
+    resource_version: str = ""
+    resource_version_match: str = ""
+    timeout_seconds: int | None = None
+    allow_bookmarks: bool = False
+    send_initial_events: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to create, update or patch."""
+
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = "Warn"
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How to delete."""
+
+    grace_seconds: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    propagation: str = ""
+    """"Orphan", "Foreground", "Background", or "" for the default."""
+    orphan_dependents: bool | None = None
+    dry_run: bool = False
+
+
+def parse_list(query: Query) -> ListOptions:
+    """The options of a list or watch.
+
+    Raises:
+        StatusError: 400 or 422.
+    """
+    options = ListOptions(
+        watch=_boolean(query.get("watch", "")),
+        limit=_integer(query.get("limit", "")) or 0,
+        continue_token=query.get("continue", ""),
+        label_selector=_selector(parse_labels, query.get("labelSelector", "")),
+        field_selector=_selector(parse_fields, query.get("fieldSelector", "")),
+        resource_version=query.get("resourceVersion", ""),
+        resource_version_match=query.get("resourceVersionMatch", ""),
+        timeout_seconds=_integer(query.get("timeoutSeconds", "")),
+        allow_bookmarks=_boolean(query.get("allowWatchBookmarks", "")),
+        send_initial_events=_boolean(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
+    )
+    causes = _watch_faults(options) if options.watch else _list_faults(options)
+    if causes:
+        raise StatusError.invalid("meta.k8s.io", "ListOptions", "", causes)
+    return options
+
+
+def _list_faults(options: ListOptions) -> list[Cause]:
+    causes = []
+    match = options.resource_version_match
+    if options.send_initial_events is not None:
+        causes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if not match:
+        return causes
+    name = "resourceVersionMatch"
+    if not options.resource_version:
+        causes.append(forbidden(name, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if options.continue_token:
+        causes.append(forbidden(name, "resourceVersionMatch is forbidden when continue is provided"))
+    if match not in ("Exact", "NotOlderThan"):
+        values = '"Exact", "NotOlderThan", ""'
+        causes.append(
+            Cause("FieldValueNotSupported", name, f"Unsupported value: {shown(match)}: supported values: {values}")
+        )
+    if match == "Exact" and options.resource_version == "0":
+        causes.append(forbidden(name, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    return causes
+
+
+def _watch_faults(options: ListOptions) -> list[Cause]:
+    causes = []
+    match, initial = options.resource_version_match, options.send_initial_events
+    name = "resourceVersionMatch"
+    if initial is None:
+        if match:
+            causes.append(
+                forbidden(name, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+            )
+            if match != "NotOlderThan":
+                causes.append(_unsupported(name, match, '"NotOlderThan"'))
+        return causes
+    if match != "NotOlderThan":
+        if not match:
+            causes.append(forbidden(name, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+        else:
+            causes.append(_unsupported(name, match, '"NotOlderThan"'))
+    if options.continue_token:
+        causes.append(forbidden("continue", "continue is forbidden for watch with sendInitialEvents"))
+    return causes
+
+
+def parse_write(query: Query, kind: str, *, default_validation: str = "Warn", apply: bool = False) -> WriteOptions:
+    """The options of a write; `kind` is CreateOptions, UpdateOptions or PatchOptions.
+
+    Raises:
+        StatusError: 400 or 422.
+    """
+    causes = []
+    manager = query.get("fieldManager", "")
+    validation = query.get("fieldValidation", "")
+    forced = query.get("force", "")
+    dry_run, faults = _dry_run([query["dryRun"]] if query.get("dryRun") else [])
+    if apply and not manager:
+        causes.append(Cause("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"))
+    if kind == "PatchOptions" and not apply and forced:
+        causes.append(forbidden("force", "may not be specified for non-apply patch"))
+    if len(manager) > _MANAGER_MAX_LENGTH:
+        causes.append(
+            Cause("FieldValueTooLong", "fieldManager", f"Too long: may not be more than {_MANAGER_MAX_LENGTH} bytes")
+        )
+    elif not manager.isprintable():
+        place, odd = next((index, one) for index, one in enumerate(manager) if not one.isprintable())
+        why = f"invalid character U+{ord(odd):04X} (at position {len(manager[:place].encode())})"
+        causes.append(invalid("fieldManager", manager, why))
+    causes += faults
+    if validation not in ("", "Ignore", "Warn", "Strict"):
+        causes.append(_unsupported("fieldValidation", validation, '"", "Ignore", "Strict", "Warn"'))
+    if causes:
+        raise StatusError.invalid("meta.k8s.io", kind, "", causes)
+    return WriteOptions(dry_run, manager, validation or default_validation, _boolean(forced))
+
+
+def parse_delete(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
+    """The options of a deletion: the body's, or without one the query's.
+
+    Raises:
+        StatusError: 400 or 422.
+    """
+    if body is None:
+        body = _delete_query(query)
+    causes = []
+    grace = body.get("gracePeriodSeconds")
+    propagation = body.get("propagationPolicy")
+    orphan = body.get("orphanDependents")
+    preconditions = body.get("preconditions") or {}
+    for name, value, kind, go_type in (
+        ("gracePeriodSeconds", grace, int | None, "int64"),
+        ("propagationPolicy", propagation, str | None, "v1.DeletionPropagation"),
+        ("orphanDependents", orphan, bool | None, "bool"),
+        ("preconditions", preconditions, Mapping, "v1.Preconditions"),
+    ):
+        if not isinstance(value, kind) or (name == "gracePeriodSeconds" and isinstance(value, bool)):
+            found = _GO_TYPES.get(type(value), "object")
+            where = f"Go struct field DeleteOptions.{name} of type {go_type}"
+            raise StatusError.bad_request(f"json: cannot unmarshal {found} into {where}")
+    if propagation is not None:
+        name = "propagationPolicy"
+        if propagation not in ("Foreground", "Background", "Orphan"):
+            causes.append(_unsupported(name, propagation, '"Foreground", "Background", "Orphan", "nil"'))
+        if orphan is not None:
+            causes.append(invalid(name, propagation, "orphanDependents and deletionPropagation cannot be both set"))
+    given = body.get("dryRun") or []
+    if not isinstance(given, list):
+        found = _GO_TYPES.get(type(given), "object")
+        where = "Go struct field DeleteOptions.dryRun of type []string"
+        raise StatusError.bad_request(f"json: cannot unmarshal {found} into {where}")
+    dry_run, faults = _dry_run(given)
+    causes += faults
+    if causes:
+        raise StatusError.invalid("meta.k8s.io", "DeleteOptions", "", causes)
+    if grace is not None and grace < 0:
+        grace = 1
+    return DeleteOptions(
+        grace, preconditions.get("uid"), preconditions.get("resourceVersion"), propagation or "", orphan, dry_run
+    )
+
+
+def _delete_query(query: Query) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if query.get("gracePeriodSeconds"):
+        body["gracePeriodSeconds"] = _integer(query["gracePeriodSeconds"])
+    if query.get("propagationPolicy"):
+        body["propagationPolicy"] = query["propagationPolicy"]
+    if query.get("orphanDependents"):
+        body["orphanDependents"] = _boolean(query["orphanDependents"])
+    if query.get("dryRun"):
+        body["dryRun"] = [query["dryRun"]]
+    return body
+
+
+def _dry_run(values: list[str]) -> tuple[bool, list[Cause]]:
+    if not values:
+        return False, []
+    if values != ["All"]:
+        return False, [_unsupported("dryRun", values, '"All"')]
+    return True, []
+
+
+def _unsupported(name: str, value: Any, supported: str) -> Cause:
+    said = f"Unsupported value: {shown(value)}: supported values: {supported}"
+    return Cause("FieldValueNotSupported", name, said)
+
+
+def _selector(parse: Callable[[str], T], text: str) -> T:
+    try:
+        return parse(text)
+    except SelectorError as fault:
+        raise StatusError.bad_request(fault.message) from fault
+
+
+def _integer(text: str) -> int | None:
+    if not text:
+        return None
+    if not _INTEGER.fullmatch(text):
+        raise StatusError.bad_request(f"strconv.ParseInt: parsing {shown(text)}: invalid syntax")
+    return int(text)
+
+
+def _boolean(text: str) -> bool:
+    # As apimachinery's `Convert_Slice_string_To_bool`: anything but these is true.
+    return text.lower() not in ("", "false", "0")

@@ -1,0 +1,296 @@
+"""Sets of fields in the form of FieldsV1, and what objects have in them (structured-merge-diff `fieldpath`, `typed`).
+
+A set is a tree of path elements: `f:name` (a field), `k:{…}` (a list element by its keys), `v:…` (an element of a set).
+A node is in the set itself if it is empty or holds ".".
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from kajitori.embedded.apiserver.schemas.schema import ANY, Schema
+
+FieldSet: TypeAlias = dict[str, Any]
+
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+class Repeated(ValueError):
+    """Two elements of a list with keys, or of a set, are the same."""
+
+
+# --- algebra ---------------------------------------------------------------------------------------------------------
+
+
+def is_member(node: FieldSet) -> bool:
+    """Whether a node is in the set itself."""
+    return not node or "." in node
+
+
+def _node(member: bool, children: FieldSet) -> FieldSet | None:
+    if children:
+        return {".": {}, **children} if member else children
+    return {} if member else None
+
+
+def union(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in either."""
+    if not one:
+        return other
+    if not other:
+        return one
+    result = {name: node for name, node in one.items() if name != "."}
+    for name, node in other.items():
+        if name == ".":
+            continue
+        mine = result.get(name)
+        if mine is None:
+            result[name] = node
+        else:
+            joined = _node(is_member(mine) or is_member(node), union(_children(mine), _children(node)))
+            assert joined is not None
+            result[name] = joined
+    return result
+
+
+def difference(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in `one` and not in `other`; below a common member each is looked at on its own."""
+    result: FieldSet = {}
+    for name, node in one.items():
+        if name == ".":
+            continue
+        theirs = other.get(name)
+        if theirs is None:
+            result[name] = node
+            continue
+        left = _node(is_member(node) and not is_member(theirs), difference(_children(node), _children(theirs)))
+        if left is not None:
+            result[name] = left
+    return result
+
+
+def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in both."""
+    result: FieldSet = {}
+    for name, node in one.items():
+        theirs = other.get(name)
+        if name == "." or theirs is None:
+            continue
+        both = _node(is_member(node) and is_member(theirs), intersection(_children(node), _children(theirs)))
+        if both is not None:
+            result[name] = both
+    return result
+
+
+def without(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in `one`, without the members of `other` and everything below them."""
+    result: FieldSet = {}
+    for name, node in one.items():
+        theirs = other.get(name)
+        if theirs is None or name == ".":
+            result[name] = node
+        elif not is_member(theirs):
+            left = _node(is_member(node), without(_children(node), theirs))
+            if left is not None:
+                result[name] = left
+    return result
+
+
+def paths(fields: FieldSet, prefix: str = "") -> list[str]:
+    """Every member as messages name it, `.spec.containers[name="main"].image`; a level comes before what is inside."""
+    named = [(prefix + shown_element(name), fields[name]) for name in sorted(fields) if name != "."]
+    found = [path for path, node in named if is_member(node)]
+    for path, node in named:
+        found += paths(_children(node), path)
+    return found
+
+
+def shown_element(element: str) -> str:
+    """An element of a path as messages show it: `.name`, `[key="value"]`, `[=element]`."""
+    kind, _, rest = element.partition(":")
+    if kind == "f":
+        return f".{rest}"
+    if kind == "k":
+        keys = msgspec.json.decode(rest)
+        return (
+            "["
+            + ",".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in sorted(keys.items()))
+            + "]"
+        )
+    return f"[={rest}]" if kind == "v" else f"[{rest}]"
+
+
+def _children(node: FieldSet) -> FieldSet:
+    return {name: one for name, one in node.items() if name != "."} if "." in node else node
+
+
+# --- objects ---------------------------------------------------------------------------------------------------------
+
+
+def part_of(schema: Schema, name: str) -> Schema:
+    """The schema of a field."""
+    return schema.properties.get(name) or schema.items or ANY
+
+
+def is_map(schema: Schema, value: Any) -> bool:
+    """Whether the value is a map whose fields have owners of their own."""
+    return type(value) is dict and schema.map_type != "atomic" and not _is_scalar_type(schema)
+
+
+def is_keyed_list(schema: Schema, value: Any) -> bool:
+    """Whether the value is a list whose elements have owners of their own."""
+    return type(value) is list and schema.list_type in ("set", "map")
+
+
+def _is_scalar_type(schema: Schema) -> bool:
+    return schema.type not in ("object", "map", "any", "array")
+
+
+def element_of(schema: Schema, item: Any) -> str:
+    """The path element of an item of a keyed list or set.
+
+    Raises:
+        Repeated: it has none of the list's keys.
+    """
+    if schema.list_type == "set":
+        return f"v:{_encode_sorted(item).decode()}"
+    if type(item) is not dict:
+        raise Repeated(f"expected an object with the keys {', '.join(schema.list_map_keys)}, found {item!r}")
+    keys = {}
+    for name in schema.list_map_keys:
+        value = item.get(name)
+        if value is None:
+            value = part_of(schema.items or ANY, name).default
+        if value is not None:
+            keys[name] = value
+    if not keys:
+        raise Repeated(
+            "associative list with keys has an element that omits all key fields "
+            f"{msgspec.json.encode(schema.list_map_keys).decode()} (and doesn't have default values for any key fields)"
+        )
+    return f"k:{_encode_sorted(keys).decode()}"
+
+
+def index_list(schema: Schema, items: list[Any]) -> dict[str, Any]:
+    """The items of a keyed list by their path elements, in order; of repeated ones the first."""
+    found: dict[str, Any] = {}
+    for item in items:
+        found.setdefault(element_of(schema, item), item)
+    return found
+
+
+def fields_of(schema: Schema, value: Any) -> FieldSet:
+    """The fields that an applied configuration holds (ToFieldSet)."""
+    found: FieldSet = {}
+    if is_map(schema, value):
+        known = schema.properties
+        for name, one in value.items():
+            part = part_of(schema, name)
+            children = fields_of(part, one) if one is not None else {}
+            member = _is_leaf(part, one) or one is None or one == {} or name not in known
+            node = _node(member, children)
+            if node is not None:
+                found[f"f:{name}"] = node
+    elif is_keyed_list(schema, value):
+        items = schema.items or ANY
+        for item in value:
+            node = _node(True, fields_of(items, item))
+            assert node is not None
+            found[element_of(schema, item)] = node
+    return found
+
+
+def _is_leaf(schema: Schema, value: Any) -> bool:
+    return not is_map(schema, value) and not is_keyed_list(schema, value)
+
+
+class Comparison:
+    """What differs between two objects, as sets of fields."""
+
+    __slots__ = ("added", "modified", "removed")
+
+    def __init__(self, schema: Schema, old: Any, new: Any) -> None:
+        self.added: FieldSet = {}
+        self.modified: FieldSet = {}
+        self.removed: FieldSet = {}
+        self._maps(schema, old, new, self.added, self.modified, self.removed)
+
+    @property
+    def is_same(self) -> bool:
+        """Nothing differs."""
+        return not (self.added or self.modified or self.removed)
+
+    def _maps(self, schema: Schema, old: Any, new: Any, added: FieldSet, modified: FieldSet, removed: FieldSet) -> None:
+        for name, value in new.items():
+            if name not in old:
+                added[f"f:{name}"] = whole(part_of(schema, name), value)
+            elif old[name] is not value and old[name] != value:
+                self._values(part_of(schema, name), f"f:{name}", old[name], value, added, modified, removed)
+        for name, value in old.items():
+            if name not in new:
+                removed[f"f:{name}"] = whole(part_of(schema, name), value)
+
+    def _values(
+        self, schema: Schema, element: str, old: Any, new: Any, added: FieldSet, modified: FieldSet, removed: FieldSet
+    ) -> None:
+        below: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
+        if is_map(schema, new) and is_map(schema, old):
+            self._maps(schema, old, new, *below)
+        elif is_keyed_list(schema, new) and is_keyed_list(schema, old):
+            self._lists(schema, old, new, *below)
+        elif old is None and not _is_leaf(schema, new):
+            # An absent list or map that is null in the old object: its contents are new, the field itself is not.
+            below = (_children(whole(schema, new)), {}, {})
+        else:
+            modified[element] = {}
+            return
+        for found, into in zip(below, (added, modified, removed), strict=True):
+            if found:
+                into[element] = found
+
+    def _lists(
+        self, schema: Schema, old: list[Any], new: list[Any], added: FieldSet, modified: FieldSet, removed: FieldSet
+    ) -> None:
+        before, after = index_list(schema, old), index_list(schema, new)
+        items = schema.items or ANY
+        for element, item in after.items():
+            if element not in before:
+                added[element] = whole(items, item)
+            elif before[element] != item:
+                self._values(items, element, before[element], item, added, modified, removed)
+        for element, item in before.items():
+            if element not in after:
+                removed[element] = whole(items, item)
+
+
+def whole(schema: Schema, value: Any) -> FieldSet:
+    """The node of a value that is there or not as a whole: it and everything in it."""
+    found: FieldSet = {}
+    if is_map(schema, value):
+        for name, one in value.items():
+            found[f"f:{name}"] = whole(part_of(schema, name), one)
+    elif is_keyed_list(schema, value):
+        items = schema.items or ANY
+        for item in value:
+            element = element_of(schema, item)
+            # Of items that are there twice nobody can tell which parts are whose.
+            found[element] = {} if element in found else whole(items, item)
+    return {".": {}, **found} if found else found
+
+
+def with_named_fields(schema: Schema, fields: FieldSet) -> FieldSet:
+    """The set with every named field that has members below it as a member (EnsureNamedFieldsAreMembers)."""
+    result: FieldSet = {}
+    for name, node in fields.items():
+        if name == ".":
+            result[name] = node
+            continue
+        kind, _, rest = name.partition(":")
+        part = part_of(schema, rest) if kind == "f" else (schema.items or ANY)
+        below = with_named_fields(part, node)
+        if kind == "f" and rest in schema.properties and below and "." not in below:
+            below = {".": {}, **below}
+        result[name] = below
+    return result

@@ -1,0 +1,334 @@
+"""Who manages which field: `metadata.managedFields`, and server-side apply (apimachinery `managedfields`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.patches import field_merging, fieldsets
+from kajitori.embedded.apiserver.patches.field_types import type_faults
+from kajitori.embedded.apiserver.patches.fieldsets import Comparison, FieldSet, difference, intersection, union
+from kajitori.embedded.apiserver.patches.own_metadata import now_text
+from kajitori.embedded.apiserver.status import StatusError
+
+Entry: TypeAlias = dict[str, Any]
+Key: TypeAlias = tuple[str, str, str, str]
+"""Manager, operation, apiVersion (of updates only), subresource."""
+Managers: TypeAlias = dict[Key, Entry]
+
+UPDATES_MAX = 10
+_ANCIENT = "ancient-changes"
+_BEFORE_FIRST_APPLY = "before-first-apply"
+_UNTRACKED_METADATA = frozenset(
+    {
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "selfLink",
+        "managedFields",
+        "clusterName",
+    }
+)
+_TOLD = ("creationTimestamp", "deletionTimestamp", "generation", "resourceVersion", "selfLink")
+_EMPTY: Mapping[str, Object] = {
+    "Pod": {"spec": {"containers": None}},
+    "LimitRange": {"spec": {"limits": None}},
+    "Service": {"status": {"loadBalancer": {}}},
+    "NetworkPolicy": {"spec": {"podSelector": {}}},
+    "PriorityClass": {"value": 0},
+    "PersistentVolumeClaim": {"spec": {"resources": {}}},
+    "Event": {
+        "involvedObject": {},
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    },
+    "Event.events.k8s.io": {
+        "regarding": {},
+        "deprecatedSource": {},
+        "deprecatedFirstTimestamp": None,
+        "deprecatedLastTimestamp": None,
+        "eventTime": None,
+    },
+    "CustomResourceDefinition": {"spec": {"names": {}}},
+}
+"""What objects of built-in kinds hold before anything is set: a field that is there belongs to nobody."""
+
+
+def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subresource: str) -> None:
+    """Note in `new` that a manager made it from `old` by an ordinary write."""
+    managers = _managers(new, old, subresource)
+    if old is not None and not managers:
+        # What nobody ever managed stays so until somebody applies.
+        _write(new, managers)
+        return
+    before = _empty(kind) if old is None else old
+    if kind.custom is not None and any(type_faults(kind.schema, new)):
+        # Nobody can tell what whose fields are; mostly it is refused anyway.
+        new["metadata"].pop("managedFields", None)
+        return
+    try:
+        compared = Comparison(kind.schema, _tracked(kind, before, subresource), _tracked(kind, new, subresource))
+    except fieldsets.Repeated:
+        # Validation says it better.
+        return
+    changed = union(compared.added, compared.modified)
+    if changed or compared.removed:
+        _take_away(managers, changed, compared.removed)
+    if changed:
+        key = (manager, "Update", kind.resource.api_version, subresource)
+        before_this = managers[key]["fieldsV1"] if key in managers else {}
+        _add(managers, key, kind, union(before_this, changed), at=now_text())
+        _cap(managers)
+    _write(new, managers)
+
+
+def manage_scale(kind: Kind, new: Object, old: Object, path: str, *, manager: str) -> None:
+    """Note that a manager set the number of replicas, at `path`, by the scale subresource."""
+    elements = [f"f:{name}" for name in path.strip(".").split(".")]
+    fields: FieldSet = {}
+    for element in reversed(elements):
+        fields = {element: fields}
+    managers = _managers(old, None)
+    _take_away(managers, fields, {})
+    key = (manager, "Update", kind.resource.api_version, "scale")
+    _add(managers, key, kind, union(managers[key]["fieldsV1"] if key in managers else {}, fields), at="")
+    _write(new, managers)
+
+
+def apply(
+    kind: Kind, live: Object | None, config: Object, *, manager: str, subresource: str, force: bool
+) -> tuple[Object, list[Entry]]:
+    """The live object with a configuration applied to it, and its new managedFields.
+
+    Raises:
+        StatusError: 409, with every field that somebody else manages and wants otherwise.
+    """
+    schema = kind.schema
+    applied = _tracked(kind, config, subresource)
+    if not applied["metadata"]:
+        del applied["metadata"]
+    wanted = fieldsets.fields_of(schema, applied)
+    key = (manager, "Apply", "", subresource)
+    if live is None:
+        managers: Managers = {}
+        if wanted:
+            _add(managers, key, kind, wanted, at=now_text())
+        return config, _listed(managers)
+    managers = _managers(live, None)
+    before = _tracked(kind, live, subresource)
+    if not managers:
+        everything = Comparison(schema, _tracked(kind, _empty(kind), subresource), before)
+        first = (_BEFORE_FIRST_APPLY, "Update", kind.resource.api_version, subresource)
+        _add(managers, first, kind, union(everything.added, everything.modified), at=now_text())
+    last: FieldSet = managers[key]["fieldsV1"] if key in managers else {}
+    merged = field_merging.merge(schema, before, applied)
+    _add(managers, key, kind, wanted, at=managers.get(key, {}).get("time", ""))
+    merged = _prune(kind, merged, last, managers)
+    compared = Comparison(schema, before, merged)
+    changed = union(compared.added, compared.modified)
+    others = {one: entry for one, entry in managers.items() if one != key}
+    conflicts = {one: both for one, entry in others.items() if (both := intersection(entry["fieldsV1"], changed))}
+    if conflicts and not force:
+        raise _conflict(managers, conflicts)
+    _take_away(managers, changed, compared.removed, except_for=key)
+    given = config["metadata"]
+    # What nobody manages counts as a change, too, though it is not taken over.
+    told = any(name in given and given[name] != live["metadata"].get(name) for name in _TOLD)
+    told = told or any(
+        field_merging.merge(fieldsets.part_of(schema, name), live.get(name), value) != live.get(name)
+        for name, value in config.items()
+        if name not in applied and name not in ("apiVersion", "kind", "metadata")
+    )
+    if told or not compared.is_same:
+        managers[key]["time"] = now_text()
+    if not managers[key]["fieldsV1"]:
+        del managers[key]
+    for name, value in applied.items():
+        if value is None and kind.custom is not None and type(live.get(name)) is dict:
+            # Whoever applies nothing over what was his leaves an empty object.
+            merged.setdefault(name, {})
+    return _put_back(kind, live, merged, config, subresource), _listed(managers)
+
+
+def _prune(kind: Kind, merged: Object, last: FieldSet, managers: Managers) -> Object:
+    """Take away what the manager applied last time, no longer applies, and nobody else manages."""
+    if not last:
+        return merged
+    schema = kind.schema
+
+    def named(fields: FieldSet) -> FieldSet:
+        return fieldsets.with_named_fields(schema, fields)
+
+    everything = named(fieldsets.fields_of(schema, merged))
+    pruned = field_merging.remove(schema, merged, named(last)) or {}
+    managed: FieldSet = {}
+    for entry in managers.values():
+        managed = union(managed, entry["fieldsV1"])
+    kept = union(named(fieldsets.fields_of(schema, pruned)), named(managed))
+    pruned = field_merging.remove(schema, merged, difference(everything, kept)) or {}
+    kept = named(fieldsets.fields_of(schema, pruned))
+    dropped = difference(intersection(everything, named(last)), kept)
+    result: Object = field_merging.remove(schema, merged, dropped) or {}
+    return result
+
+
+def _put_back(kind: Kind, live: Object, merged: Object, config: Object, subresource: str) -> Object:
+    """The tracked part of an object, with what is not tracked as the live object has it."""
+    tracked = _tracked(kind, live, subresource)
+    result = {name: value for name, value in live.items() if name not in tracked}
+    result |= merged
+    meta = {name: value for name, value in live["metadata"].items() if name in _UNTRACKED_METADATA}
+    # In the configuration they are conditions.
+    told = ("resourceVersion", "uid", "selfLink")
+    meta |= {name: config["metadata"][name] for name in told if config["metadata"].get(name)}
+    result["metadata"] = (merged.get("metadata") or {}) | meta
+    return result
+
+
+def _tracked(kind: Kind, obj: Object, subresource: str) -> Object:
+    """The part of an object that has managers: not what the server sets, nor what this endpoint can't change."""
+    untouched = ("apiVersion", "kind", "metadata")
+    if subresource == "status":
+        part = {"status": obj["status"]} if "status" in obj else {}
+    elif kind.strategy.has_status:
+        part = {name: value for name, value in obj.items() if name not in untouched and name != "status"}
+    else:
+        part = {name: value for name, value in obj.items() if name not in untouched}
+    meta = {name: value for name, value in obj.get("metadata", {}).items() if name not in _UNTRACKED_METADATA}
+    # The status of a custom resource comes without metadata.
+    part["metadata"] = {} if subresource == "status" and kind.custom is not None else meta
+    return part
+
+
+def _empty(kind: Kind) -> Object:
+    if kind.custom is not None:
+        return {"metadata": {}}
+    found: Object = {"metadata": {}}
+    for name in ("spec", "status"):
+        if name in kind.schema.properties:
+            found[name] = {}
+    name = kind.resource.kind
+    return {**found, **(_EMPTY.get(f"{name}.{kind.resource.group}") or _EMPTY.get(name) or {})}
+
+
+def _managers(obj: Object, old: Object | None, subresource: str = "") -> Managers:
+    """Who manages what now: as the new object says, or else as the old one does."""
+    given = obj["metadata"].get("managedFields")
+    if old is not None and (subresource or not given):
+        given = old["metadata"].get("managedFields")
+    managers: Managers = {}
+    for entry in given or ():
+        if not entry.get("operation") or entry.get("fieldsType") != "FieldsV1":
+            continue
+        updates = entry["operation"] == "Update"
+        key = (
+            entry.get("manager", ""),
+            entry["operation"],
+            entry.get("apiVersion", "") if updates else "",
+            entry.get("subresource", ""),
+        )
+        managers[key] = dict(entry)
+        managers[key].setdefault("fieldsV1", {})
+    return managers
+
+
+def _add(managers: Managers, key: Key, kind: Kind, fields: FieldSet, *, at: str) -> None:
+    manager, operation, _, subresource = key
+    entry: Entry = {"manager": manager, "operation": operation, "apiVersion": kind.resource.api_version}
+    if at:
+        entry["time"] = at
+    entry |= {"fieldsType": "FieldsV1", "fieldsV1": fields}
+    if subresource:
+        entry["subresource"] = subresource
+    managers[key] = entry
+
+
+def _take_away(managers: Managers, changed: FieldSet, removed: FieldSet, *, except_for: Key | None = None) -> None:
+    """What somebody else changed or removed belongs to its former managers no more."""
+    for key in list(managers):
+        if key == except_for:
+            continue
+        entry = managers[key]
+        fields = difference(difference(entry["fieldsV1"], changed), removed)
+        if fields:
+            entry["fieldsV1"] = fields
+        else:
+            del managers[key]
+
+
+def _cap(managers: Managers) -> None:
+    """Keep the youngest updates; what older ones own is remembered together, by version."""
+    updates = [key for key in managers if key[1] == "Update"]
+    named = sorted((key for key in updates if key[0] != _ANCIENT), key=lambda key: str(managers[key].get("time", "")))
+    together = {key for key in updates if key[0] == _ANCIENT}
+    while len(named) + len(together) > UPDATES_MAX and named:
+        oldest = named.pop(0)
+        entry = managers.pop(oldest)
+        bucket = (_ANCIENT, "Update", oldest[2], "")
+        if bucket in managers:
+            entry["fieldsV1"] = union(managers[bucket]["fieldsV1"], entry["fieldsV1"])
+        entry.pop("subresource", None)
+        managers[bucket] = {**entry, "manager": _ANCIENT}
+        together.add(bucket)
+
+
+def _listed(managers: Managers) -> list[Entry]:
+    def place(entry: Entry) -> tuple[str, str, str, str, str]:
+        names = ("operation", "time", "manager", "apiVersion", "subresource")
+        return tuple(str(entry.get(name, "")) for name in names)  # type: ignore[return-value]
+
+    return sorted(managers.values(), key=place)
+
+
+def _write(obj: Object, managers: Managers) -> None:
+    listed = _listed(managers)
+    if listed:
+        obj["metadata"]["managedFields"] = listed
+    else:
+        obj["metadata"].pop("managedFields", None)
+
+
+def _conflict(managers: Managers, conflicts: Mapping[Key, FieldSet]) -> StatusError:
+    causes: list[dict[str, str]] = []
+    texts: list[str] = []
+    for key in sorted(conflicts):
+        entry = managers[key]
+        who = f'"{entry.get("manager", "")}"'
+        if entry.get("subresource"):
+            who += f' with subresource "{entry["subresource"]}"'
+        if entry["operation"] == "Update":
+            who += f" using {entry.get('apiVersion', '')}"
+        found = fieldsets.paths(conflicts[key])
+        causes += [
+            {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path} for path in found
+        ]
+        if len(conflicts) == len(found) == 1:
+            texts.append(f"conflict with {who}: {found[0]}")
+        else:
+            texts.append(f"conflicts with {who}:" + "".join(f"\n- {path}" for path in found))
+    count = len(causes)
+    said = f"Apply failed with {count} conflict{'' if count == 1 else 's'}: " + "\n".join(texts)
+    return StatusError(409, "Conflict", said, {"causes": causes})
+
+
+def check_typed(kind: Kind, config: Object) -> None:
+    """
+    Raises:
+        StatusError: 500, a configuration has fields, types or repeated items that its kind does not have.
+    """
+    faults = list(type_faults(kind.schema, config))
+    if not faults:
+        return
+    said = faults[0] if len(faults) == 1 else "\n  ".join(("errors:", *faults))
+    meta, resource = config["metadata"], kind.resource
+    where = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
+    which = f"{resource.group}/{resource.version}, Kind={resource.kind}"
+    raise StatusError(500, "", f"failed to create typed patch object ({where}; {which}): {said}")

@@ -1,0 +1,394 @@
+"""The four kinds of patches."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+
+from kajitori.embedded.apiserver.causes import invalid
+from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.objects import Caller, Objects, Written, made_by_update
+from kajitori.embedded.apiserver.options import WriteOptions
+from kajitori.embedded.apiserver.patches import managed
+from kajitori.embedded.apiserver.patches.json_patching import apply_operations
+from kajitori.embedded.apiserver.patches.strategic import BadPatch, go_text, strategic_merge
+from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace, no_name
+from kajitori.embedded.apiserver.schemas.formats import (
+    JSON,
+    check_identity,
+    duplicate_fields,
+    encode_json,
+    parse_body,
+    report_unknown,
+)
+from kajitori.embedded.apiserver.schemas.go_types import go_type
+from kajitori.embedded.apiserver.schemas.nesting import TooDeep
+from kajitori.embedded.apiserver.schemas.schema import ANY
+from kajitori.embedded.apiserver.status import StatusError
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+_OPERATIONS_MAX = 10_000
+_NO_PATCH = "Invalid JSON Patch"
+_MISMATCH = re.compile(
+    r"json: cannot unmarshal (array|object|string|bool|number(?: \S+)?) into Go struct field .* of type (\S+)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch, parsed."""
+
+    media_type: str
+    document: Any
+    kind: Kind
+    duplicates: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, body: bytes, content_type: str, kind: Kind, validation: str = "") -> Patch:
+        """The patch in a body; `validation` is how strictly fields are looked at.
+
+        Raises:
+            StatusError: 415, 400.
+        """
+        media_type = check_media_type(content_type, kind)
+        try:
+            document = parse_body(body, "application/yaml" if media_type == APPLY_PATCH else "application/json")
+        except ValueError as error:
+            if media_type == MERGE_PATCH and validation == "Ignore":
+                raise StatusError.bad_request(_NO_PATCH) from error
+            what = {APPLY_PATCH: "error decoding YAML: ", STRATEGIC_PATCH: ""}.get(media_type, "error decoding patch: ")
+            raise StatusError.bad_request(f"{what}{error}") from error
+        if document is None and media_type in (APPLY_PATCH, STRATEGIC_PATCH):
+            document = {}
+        if not isinstance(document, list if media_type == JSON_PATCH else dict):
+            raise StatusError.bad_request(_wrong_document(media_type, document, validation))
+        if media_type == JSON_PATCH and len(document) > _OPERATIONS_MAX:
+            said = f"The allowed maximum operations in a JSON patch is {_OPERATIONS_MAX}, got {len(document)}"
+            raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {said}")
+        twice: list[str] = []
+        if isinstance(document, dict) and media_type in (MERGE_PATCH, STRATEGIC_PATCH):
+            twice = duplicate_fields(body, JSON, document)
+        return cls(media_type, document, kind, tuple(twice))
+
+    @property
+    def is_apply(self) -> bool:
+        """Server-side apply."""
+        return self.media_type == APPLY_PATCH
+
+    def on(self, obj: Object) -> Object:
+        """The object, which may be changed, with the patch applied.
+
+        Raises:
+            StatusError: 400, 422: it can't be.
+        """
+        if self.media_type == JSON_PATCH:
+            return self._json(obj)
+        if self.media_type == MERGE_PATCH:
+            merged: Object = merge_patch(obj, self.document)
+            return merged
+        try:
+            return strategic_merge(obj, deepcopy(self.document), self.kind.schema)
+        except BadPatch as error:
+            raise StatusError(500, "", str(error)) from error
+
+    def on_plain(self, obj: Object) -> Object:
+        """The same for an object without a schema (a Scale)."""
+        if self.media_type in (JSON_PATCH, MERGE_PATCH):
+            return self.on(obj)
+        return strategic_merge(obj, deepcopy(self.document), ANY)
+
+    def refused(self, why: str, patched_object: Object) -> StatusError:
+        """422: the patched object can't be read."""
+        strategic = self.media_type == STRATEGIC_PATCH
+        shown = go_text(self.document) if strategic else encode_json(patched_object).decode()
+        return StatusError.invalid("", "", "", [invalid("patch", shown, why)])
+
+    def _json(self, obj: Object) -> Object:
+        # A value that is left out is null.
+        operations = [{"value": None, **one} if isinstance(one, dict) else one for one in self.document]
+        try:
+            patched = apply_operations(obj, operations)
+        except TooDeep as error:
+            raise StatusError.bad_request(f"the patched object {error}") from error
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
+            raise _rejected() from error
+        if not isinstance(patched, dict):
+            raise _rejected()
+        return patched
+
+
+def _rejected() -> StatusError:
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
+def as_tree(why: str) -> str:
+    """What a decoder of a text says of a value, as one says it that converts a tree of values (strategic patches and
+    applied configurations)."""
+    found = _MISMATCH.match(why)
+    if found is None:
+        return f"error decoding from json: {why}" if why.startswith("illegal base64") else why
+    given, wanted = found[1], found[2]
+    kind, go_type = {
+        "array": ("slice", "[]interface {}"),
+        "object": ("map", "map[string]interface {}"),
+        "number": ("int64", "int64"),
+    }.get(given, (given, given))
+    if given.startswith("number "):
+        kind = go_type = "float64" if "." in given else "int64"
+    if wanted.startswith("[]"):
+        return f"cannot restore slice from {kind}"
+    if wanted.startswith("map["):
+        return f"cannot restore map from {kind}"
+    if wanted.startswith("v1."):
+        return f"cannot restore struct from: {kind}"
+    if (go_type, wanted) == ("int64", "string") or (go_type == "float64" and wanted.startswith("int")):
+        return f"cannot convert {go_type} to {wanted}"
+    return f"unrecognized type: {wanted}"
+
+
+def check_media_type(content_type: str, kind: Kind) -> str:
+    """Which of the four a patch is.
+
+    Raises:
+        StatusError: 415.
+    """
+    media_type = content_type.partition(";")[0].strip().lower()
+    served = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+    if kind.custom is not None and media_type not in (JSON_PATCH, MERGE_PATCH, APPLY_PATCH):
+        raise StatusError.unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
+    if media_type not in served:
+        raise StatusError.unsupported_media_type()
+    return media_type
+
+
+def _wrong_document(media_type: str, document: Any, validation: str) -> str:
+    found = go_type(document)
+    if media_type == JSON_PATCH:
+        return f"error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
+    if media_type == MERGE_PATCH and document is None:
+        return _NO_PATCH
+    if media_type == MERGE_PATCH and validation == "Ignore" and not isinstance(document, list):
+        return _NO_PATCH
+    said = f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    if media_type == APPLY_PATCH:
+        return f"error decoding YAML: error unmarshaling JSON: {said}"
+    return f"error decoding patch: {said}" if media_type == MERGE_PATCH and validation != "Ignore" else said
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386. The target may be changed."""
+    if not isinstance(patch, dict):
+        return patch
+    if not isinstance(target, dict):
+        target = {}
+    for name, value in patch.items():
+        if value is None:
+            target.pop(name, None)
+        else:
+            target[name] = merge_patch(target.get(name), value)
+    return target
+
+
+async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller, options: WriteOptions) -> Written:
+    """Patch a stored object; an applied one is created where it does not exist.
+
+    Raises:
+        StatusError: 404, 409, 422 …
+    """
+    if patch.is_apply:
+        return await _apply(objects, target, patch.document, caller, options)
+    kind = target.kind
+
+    def change(old: Object) -> Object:
+        new = patch.on(old)
+        if patch.media_type == STRATEGIC_PATCH:
+            new["apiVersion"], new["kind"] = kind.resource.api_version, kind.resource.kind
+        for name in ("kind", "apiVersion"):
+            if kind.custom is None and not isinstance(new.get(name), str | None):
+                said = f"json: cannot unmarshal {go_type(new[name])} into Go struct field .{name} of type string"
+                raise patch.refused(f"couldn't get version/kind; json parse error: {said}", new)
+        if patch.media_type != STRATEGIC_PATCH and kind.custom is None and not new.get("apiVersion"):
+            # What has no version is read as something of which nothing is known.
+            unread = [f'unknown field "{name}"' for name in sorted(new) if name not in ("apiVersion", "kind")]
+            if options.field_validation == "Strict":
+                raise patch.refused(f"strict decoding error: {', '.join(unread)}", new)
+            report_unknown(kind, unread, options.field_validation, caller.warnings)
+            raise no_name(target)
+        meta = new.get("metadata")
+        if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
+            # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
+            meta["managedFields"] = [{}]
+        if kind.custom is not None and patch.media_type == JSON_PATCH and not new.get("kind"):
+            raise _rejected()
+        unlike = _type_meta_faults(kind, new)
+        try:
+            faults = list(patch.duplicates)
+            if unlike is None:
+                check_identity(new, kind)
+                faults = [*kind.conform(new), *faults]
+        except StatusError as error:
+            why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
+            if not why:
+                raise
+            why = _first_fault(kind, new, why)
+            raise patch.refused(as_tree(why) if patch.media_type == STRATEGIC_PATCH else why, new) from error
+        if faults and options.field_validation == "Strict":
+            raise patch.refused(f"strict decoding error: {', '.join(faults)}", new)
+        report_unknown(kind, faults, options.field_validation, caller.warnings)
+        check_namespace(new, target)
+        check_name(new, target)
+        if unlike is not None:
+            raise unlike
+        return new
+
+    def own(new: Object, old: Object | None) -> None:
+        manager = options.field_manager or caller.manager
+        managed.manage(kind, new, old, manager=manager, subresource=target.subresource)
+
+    return await objects.update(
+        kind, target.namespace, target.name, change, caller, options, subresource=target.subresource, own=own
+    )
+
+
+def _first_fault(kind: Kind, patched_object: Object, why: str) -> str:
+    """Which of several faults a decoder meets first: what a patch led to is written with its fields in order."""
+    try:
+        kind.conform(_in_order(patched_object))
+    except StatusError as error:
+        return error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
+    return why
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _in_order(value[name]) for name in sorted(value)}
+    return [_in_order(one) for one in value] if isinstance(value, list) else value
+
+
+def _type_meta_faults(kind: Kind, patched_object: Object) -> StatusError | None:
+    """What is wrong with a patch that makes a custom resource another kind or version, in its validation's words."""
+    version, name = patched_object.get("apiVersion"), patched_object.get("kind")
+    if kind.custom is None or not isinstance(version, str) or not isinstance(name, str) or not version or not name:
+        return None
+    wanted = kind.resource
+    causes = [invalid("kind", name, f"must be {wanted.kind}")] if name != wanted.kind else []
+    if version != wanted.api_version:
+        causes.append(invalid("apiVersion", version, f"must be {wanted.api_version}"))
+    if not causes:
+        return None
+    group = version.rpartition("/")[0]
+    return StatusError.invalid(group, name, (patched_object.get("metadata") or {}).get("name", ""), causes)
+
+
+async def _apply(objects: Objects, target: Target, config: Object, caller: Caller, options: WriteOptions) -> Written:
+    kind = target.kind
+    where = _check_config(target, config)
+    unlike = _not_its_name(objects, target, config)
+    meta = config["metadata"]
+    meta["name"] = target.name
+    if kind.resource.namespaced:
+        meta["namespace"] = target.namespace
+    else:
+        meta.pop("namespace", None)
+    entries: list[managed.Entry] = []
+
+    def own(new: Object, _old: Object | None) -> None:
+        if entries:
+            new["metadata"]["managedFields"] = entries
+        else:
+            new["metadata"].pop("managedFields", None)
+
+    def result(live: Object | None) -> Object:
+        merged, found = managed.apply(
+            kind,
+            live,
+            deepcopy(config),
+            manager=options.field_manager,
+            subresource=target.subresource,
+            force=options.force,
+        )
+        try:
+            kind.conform(merged, applied=True)
+        except StatusError as error:
+            why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
+            what = f"{kind.resource.group}/{kind.resource.version}, Kind={kind.resource.kind}"
+            convert = f"unable to convert unstructured object to {what}: {as_tree(why)}"
+            text = f"failed to convert new object ({where}; {what}) to proper version: {convert}"
+            raise StatusError(500, "", text) from error
+        entries[:] = found
+        if live is None and config["metadata"].get("uid"):
+            uid = config["metadata"]["uid"]
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise StatusError.conflict(kind.resource, target.name, why)
+        if unlike is not None:
+            raise unlike
+        return merged
+
+    while True:
+        if objects.find(kind, target.namespace, target.name) is None:
+            if target.subresource and not made_by_update(kind):
+                raise StatusError.not_found(kind.resource, target.name)
+            config["metadata"].pop("resourceVersion", None)
+            try:
+                return await objects.create(
+                    kind, target.namespace, result(None), caller, options, own=own, subresource=target.subresource
+                )
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+        try:
+            return await objects.update(
+                kind, target.namespace, target.name, result, caller, options, subresource=target.subresource, own=own
+            )
+        except StatusError as error:
+            if error.code != 404 or objects.find(kind, target.namespace, target.name) is not None:
+                raise
+            if target.subresource:
+                raise
+
+
+def _check_config(target: Target, config: Object) -> str:
+    """Refuses what no configuration may be; answers how the object is called in messages.
+
+    Raises:
+        StatusError: 400, 500.
+    """
+    kind = target.kind
+    for name in ("apiVersion", "kind"):
+        if not config.get(name):
+            version = str(config.get("apiVersion") or "")
+            which = version if "/" in version or not version else f"/{version}"
+            raise StatusError.bad_request(f"invalid object type: {which or '/'}, Kind={config.get('kind') or ''}")
+    resource = kind.resource
+    if (config["apiVersion"], config["kind"]) != (resource.api_version, resource.kind):
+        version = config["apiVersion"] if "/" in config["apiVersion"] else f"/{config['apiVersion']}"
+        raise StatusError.bad_request(f"invalid object type: {version}, Kind={config['kind']}")
+    check_identity(config, kind)
+    meta = config["metadata"]
+    if meta.get("managedFields") is not None:
+        raise StatusError.bad_request("metadata.managedFields must be nil")
+    managed.check_typed(kind, config)
+    return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
+
+
+def _not_its_name(objects: Objects, target: Target, config: Object) -> StatusError | None:
+    """What is wrong with the name or namespace of a configuration; said after everything else."""
+    kind, meta = target.kind, config["metadata"]
+    if kind.resource.namespaced and meta.get("namespace") not in (None, "", target.namespace):
+        text = "the namespace of the provided object does not match the namespace sent on the request"
+        return StatusError.bad_request(text)
+    name = meta.get("name")
+    if name not in (None, "", target.name):
+        text = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        return StatusError.bad_request(text)
+    # A name that is left out stays as it is; an empty one does not.
+    missing = not name and objects.find(kind, target.namespace, target.name) is None
+    return no_name(target) if missing or name == "" else None

@@ -1,0 +1,232 @@
+"""Strategic merge patch (apimachinery `pkg/util/strategicpatch`): a merge that knows lists' keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.embedded.apiserver.schemas.schema import ANY, Schema
+
+_DIRECTIVE = "$patch"
+_RETAIN = "$retainKeys"
+_ORDER = "$setElementOrder/"
+_DELETE = "$deleteFromPrimitiveList/"
+
+
+class BadPatch(ValueError):
+    """A patch that can't be applied."""
+
+
+def strategic_merge(original: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """The original with the patch merged in. Both may be changed.
+
+    Raises:
+        BadPatch: a directive is wrong, or an element has no merge key.
+    """
+    if _DIRECTIVE in patch:
+        return _directed(patch)
+    _retain_keys(original, patch)
+    _merge_ordered(original, patch, schema)
+    for key, value in patch.items():
+        deletes = key.startswith(_DELETE)
+        name = key.removeprefix(_DELETE)
+        if value is None:
+            original.pop(name, None)
+            continue
+        if name not in original or type(original[name]) is not type(value):
+            if not deletes:
+                original.pop(name, None)
+                if not _is_directive(value):
+                    original[name] = _plain(value)
+            continue
+        present = original[name]
+        original[name] = _merge_value(present, value, _part(schema, name), deletes=deletes)
+    return original
+
+
+def _merge_value(present: Any, value: Any, schema: Schema, *, deletes: bool) -> Any:
+    merges = "merge" in schema.patch_strategy
+    if isinstance(value, dict):
+        return _plain(value) if "replace" in schema.patch_strategy else strategic_merge(present, value, schema)
+    if isinstance(value, list):
+        if deletes:
+            return [one for one in present if one not in value]
+        return _merge_list(present, value, schema) if merges else value
+    return value
+
+
+def _merge_list(original: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
+    if not original and not patch:
+        return original
+    sample = (original or patch)[0]
+    key = schema.patch_merge_key
+    if not isinstance(sample, dict):
+        merged = list(original)
+        merged += [one for index, one in enumerate(patch) if one not in original and one not in patch[:index]]
+        return _ordered(merged, patch, original, "")
+    if not key:
+        raise BadPatch("cannot merge lists without merge key")
+    original, patch = _special_elements(original, patch, key)
+    merged = list(original)
+    for one in patch:
+        value = _key_of(one, key)
+        found = next((index for index, other in enumerate(merged) if other.get(key) == value), None)
+        if found is None:
+            merged.append(_plain(one))
+        else:
+            merged[found] = strategic_merge(merged[found], one, schema.items or ANY)
+    return _ordered(merged, patch, original, key)
+
+
+def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
+    rest, replaces = [], False
+    for one in patch:
+        if not isinstance(one, dict):
+            raise BadPatch("expected a map in a list of maps")
+        directive = one.get(_DIRECTIVE)
+        if directive is None:
+            rest.append(one)
+        elif directive == "delete":
+            value = _key_of(one, key)
+            original = [other for other in original if other.get(key) != value]
+        elif directive == "replace":
+            replaces = True
+        elif directive == "merge":
+            raise BadPatch("merging lists cannot yet be specified in the patch")
+        else:
+            raise BadPatch(f"unknown patch type: {directive} in map: {go_text(one)}")
+    return (rest, []) if replaces else (original, rest)
+
+
+def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Schema) -> None:
+    """Merge the lists whose order the patch tells; they are taken out of the patch."""
+    for directive in [name for name in patch if name.startswith(_ORDER)]:
+        order = patch.pop(directive)
+        name = directive.removeprefix(_ORDER)
+        if not isinstance(order, list):
+            raise BadPatch("$setElementOrder must be a list")
+        part = _listed(schema, name)
+        had = original.get(name)
+        given = patch.pop(name, None)
+        if had is None and given is None:
+            continue
+        if had is None:
+            merged = _plain(given)
+        elif given is None:
+            merged = had
+        else:
+            merged = _merge_value(had, given, part, deletes=False)
+        removed = patch.pop(f"{_DELETE}{name}", None)
+        if removed:
+            merged = [one for one in merged if one not in removed]
+        original[name] = _ordered(merged, order, had or [], part.patch_merge_key)
+
+
+def _listed(schema: Schema, name: str) -> Schema:
+    """The list of that name, of which a patch says the order."""
+    if schema.type == "map":
+        raise BadPatch("merging an object in json but data type is not struct, instead is: map")
+    if schema is not ANY and name not in schema.properties:
+        struct = schema.reference.rpartition(".")[2]
+        raise BadPatch(f'unable to find api field in struct {struct} for the json field "{name}"')
+    return _part(schema, name)
+
+
+def _ordered(merged: list[Any], patch_order: list[Any], server_order: list[Any], key: str) -> list[Any]:
+    """Those of the patch in its order, the server's own in theirs, the two interleaved as the server had them."""
+
+    def identity(one: Any) -> Any:
+        return one.get(key) if key and isinstance(one, dict) else one
+
+    ranks = _ranks([identity(one) for one in patch_order])
+    places = _ranks([identity(one) for one in server_order])
+    ours = sorted((one for one in merged if _rank(ranks, identity(one)) >= 0), key=lambda one: ranks[identity(one)])
+    rest = [one for one in merged if _rank(ranks, identity(one)) < 0]
+    rest.sort(key=lambda one: _rank(places, identity(one)))
+    result: list[Any] = []
+    left = right = 0
+    while left < len(rest) and right < len(ours):
+        mine, theirs = _rank(places, identity(rest[left])), _rank(places, identity(ours[right]))
+        if 0 <= mine < theirs:
+            result.append(rest[left])
+            left += 1
+        else:
+            result.append(ours[right])
+            right += 1
+    return [*result, *ours[right:], *rest[left:]]
+
+
+def _ranks(values: list[Any]) -> dict[Any, int]:
+    found: dict[Any, int] = {}
+    for index, value in enumerate(values):
+        if not isinstance(value, dict | list):
+            found.setdefault(value, index)
+    return found
+
+
+def _rank(ranks: dict[Any, int], value: Any) -> int:
+    return -1 if isinstance(value, dict | list) else ranks.get(value, -1)
+
+
+def _retain_keys(original: dict[str, Any], patch: dict[str, Any]) -> None:
+    kept = patch.pop(_RETAIN, None)
+    if kept is None:
+        return
+    if not isinstance(kept, list) or not all(isinstance(one, str) for one in kept):
+        raise BadPatch("$retainKeys must be a list of names")
+    missing = [name for name in patch if not name.startswith("$") and name not in kept]
+    if missing:
+        raise BadPatch("the patch has fields that its $retainKeys does not name")
+    for name in [name for name in original if name not in kept]:
+        del original[name]
+
+
+def _directed(patch: dict[str, Any]) -> dict[str, Any]:
+    directive = patch[_DIRECTIVE]
+    if directive == "replace":
+        replaced: dict[str, Any] = _plain({name: value for name, value in patch.items() if name != _DIRECTIVE})
+        return replaced
+    if directive == "delete":
+        return {}
+    raise BadPatch(f"unknown patch type: {directive} in map: {go_text(patch)}")
+
+
+def go_text(value: Any) -> str:
+    """A value as Go prints it with %v."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{name}:{go_text(value[name])}" for name in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(go_text(one) for one in value) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "<nil>" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A part of a patch that meets nothing: without nulls; what bears a directive goes as a whole."""
+    if isinstance(value, dict):
+        return {
+            name: _plain(one)
+            for name, one in value.items()
+            if one is not None
+            and not _is_directive(one)
+            and name not in (_DIRECTIVE, _RETAIN)
+            and not name.startswith((_ORDER, _DELETE))
+        }
+    if isinstance(value, list):
+        return [_plain(one) for one in value if not _is_directive(one)]
+    return value
+
+
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and _DIRECTIVE in value
+
+
+def _key_of(element: dict[str, Any], key: str) -> Any:
+    value = element.get(key)
+    if value is None or isinstance(value, dict | list):
+        raise BadPatch(f"map: {go_text(element)} does not contain declared merge key: {key}")
+    return value
+
+
+def _part(schema: Schema, name: str) -> Schema:
+    return schema.properties.get(name) or (schema.items if schema.type == "map" else None) or ANY

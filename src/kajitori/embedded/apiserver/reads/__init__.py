@@ -1,0 +1,1 @@
+"""Reading: lists, watches, selectors and tables."""

@@ -1,0 +1,142 @@
+"""The part of Kubernetes' JSONPath that printer columns and scale paths use.
+
+`.a.b`, `['a.b']`, `[0]`, `[-1]`, `[*]`, `..a` and filters `[?(@.type=="Ready")]`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kajitori.embedded.apiserver.schemas.nesting import decode_json
+
+_STEP = re.compile(
+    r"""\.\.(?P<deep>[\w-]+)
+      | \.(?P<name>(?:\\.|[^.\[\]\\])+)
+      | \[\s*(?P<index>-?\d+)\s*\]
+      | \[\s*(?P<start>-?\d*):(?P<stop>-?\d*)\s*\]
+      | \[\s*(?P<star>\*)\s*\]
+      | \[\s*(?P<quote>['"])(?P<key>.*?)(?P=quote)\s*\]
+      | \[\?\(\s*@(?P<path>[^=!<>]*?)\s*(?P<operator>==|!=|<=|>=|<|>)\s*(?P<value>'[^']*'|"[^"]*"|[^)\s]+)\s*\)\]
+      | \[\?\(\s*@(?P<exists>[^=!<>)]*)\s*\)\]
+    """,
+    re.VERBOSE,
+)
+
+Step = Callable[[Any], list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A compiled path."""
+
+    steps: tuple[Step, ...]
+
+    def find(self, value: Any) -> list[Any]:
+        """All values that the path leads to; none where a part is missing."""
+        found = [value]
+        for step in self.steps:
+            found = [one for before in found for one in step(before)]
+        return found
+
+
+@functools.lru_cache(maxsize=512)
+def compile_path(text: str) -> Path:
+    """A path as a function. What can't be understood leads nowhere: a column stays empty rather than a list failing."""
+    rest = text.strip().removeprefix("{").removesuffix("}")
+    if rest and rest[0] not in ".[":
+        rest = f".{rest}"
+    rest = rest.removeprefix("$")
+    steps: list[Step] = []
+    at = 0
+    while at < len(rest):
+        found = _STEP.match(rest, at)
+        if found is None:
+            return Path((lambda _: [],))
+        steps.append(_step(found))
+        at = found.end()
+    return Path(tuple(steps))
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["deep"] is not None:
+        return functools.partial(_deep, found["deep"])
+    if found["name"] is not None:
+        name = found["name"].replace("\\", "")
+        return _each if name == "*" else functools.partial(_member, name)
+    if found["key"] is not None:
+        return functools.partial(_member, found["key"].replace("\\", ""))
+    if found["index"] is not None:
+        return functools.partial(_item, int(found["index"]))
+    if found["start"] is not None:
+        bounds = [int(part) if part else None for part in (found["start"], found["stop"])]
+        return functools.partial(_part, slice(*bounds))
+    if found["star"] is not None:
+        return _each
+    if found["exists"] is not None:
+        return functools.partial(_having, compile_path(found["exists"] or "."))
+    return functools.partial(_matching, compile_path(found["path"]), found["operator"], _literal(found["value"]))
+
+
+def _member(name: str, value: Any) -> list[Any]:
+    return [value[name]] if isinstance(value, dict) and name in value else []
+
+
+def _item(index: int, value: Any) -> list[Any]:
+    return [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
+
+
+def _part(bounds: slice, value: Any) -> list[Any]:
+    return value[bounds] if isinstance(value, list) else []
+
+
+def _each(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, list) else []
+
+
+def _deep(name: str, value: Any) -> list[Any]:
+    found = _member(name, value)
+    for inner in _each(value):
+        found += _deep(name, inner)
+    return found
+
+
+def _having(path: Path, value: Any) -> list[Any]:
+    return [one for one in _each(value) if path.find(one)]
+
+
+def _matching(path: Path, operator: str, wanted: Any, value: Any) -> list[Any]:
+    return [one for one in _each(value) if any(_compare(given, operator, wanted) for given in path.find(one))]
+
+
+def _compare(given: Any, operator: str, wanted: Any) -> bool:
+    if operator == "==":
+        return bool(given == wanted)
+    if operator == "!=":
+        return bool(given != wanted)
+    try:
+        return bool({"<": given < wanted, ">": given > wanted, "<=": given <= wanted, ">=": given >= wanted}[operator])
+    except TypeError:
+        return False
+
+
+def _literal(text: str) -> Any:
+    if text[0] in "'\"":
+        return text[1:-1]
+    try:
+        return decode_json(text)
+    except ValueError:
+        return text
+
+
+def text_of(value: Any) -> str:
+    """A value as a column of type string shows it."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,372 @@
+"""Rows of `kubectl get`, kind by kind (k8s.io/kubernetes/pkg/printers/internalversion)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from kajitori.embedded.apiserver.kinds import Object
+from kajitori.embedded.apiserver.reads import durations
+
+Row = list[Any]
+_NONE = "<none>"
+_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+_SHOWN_ENDPOINTS = 3
+
+
+def _name(obj: Object) -> str:
+    return str((obj.get("metadata") or {}).get("name", ""))
+
+
+def _age(obj: Object, now: datetime) -> str:
+    return durations.age((obj.get("metadata") or {}).get("creationTimestamp"), now)
+
+
+def plain(obj: Object, now: datetime) -> Row:
+    return [_name(obj), _age(obj, now)]
+
+
+def created(obj: Object, now: datetime) -> Row:
+    return [_name(obj), (obj.get("metadata") or {}).get("creationTimestamp")]
+
+
+def config_map(obj: Object, now: datetime) -> Row:
+    return [_name(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), _age(obj, now)]
+
+
+def secret(obj: Object, now: datetime) -> Row:
+    return [_name(obj), obj.get("type", ""), len(obj.get("data") or {}), _age(obj, now)]
+
+
+def namespace(obj: Object, now: datetime) -> Row:
+    return [_name(obj), (obj.get("status") or {}).get("phase", ""), _age(obj, now)]
+
+
+def lease(obj: Object, now: datetime) -> Row:
+    return [_name(obj), (obj.get("spec") or {}).get("holderIdentity", ""), _age(obj, now)]
+
+
+def priority_class(obj: Object, now: datetime) -> Row:
+    value, is_default = obj.get("value", 0), bool(obj.get("globalDefault"))
+    return [_name(obj), value, is_default, _age(obj, now), obj.get("preemptionPolicy", "")]
+
+
+def admission_policy(obj: Object, now: datetime) -> Row:
+    spec = obj.get("spec") or {}
+    kind = spec.get("paramKind")
+    said = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else "<unset>"
+    return [_name(obj), len(spec.get("validations") or []), said, _age(obj, now)]
+
+
+def admission_binding(obj: Object, now: datetime) -> Row:
+    return [_name(obj), (obj.get("spec") or {}).get("policyName", ""), "<unset>", _age(obj, now)]
+
+
+def storage_class(obj: Object, now: datetime) -> Row:
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    name = _name(obj)
+    if annotations.get("storageclass.kubernetes.io/is-default-class") == "true":
+        name += " (default)"
+    grows = bool(obj.get("allowVolumeExpansion"))
+    mode = obj.get("volumeBindingMode", "<unset>")
+    return [name, obj.get("provisioner", ""), obj.get("reclaimPolicy", "Delete"), mode, grows, _age(obj, now)]
+
+
+def budget(obj: Object, now: datetime) -> Row:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    low, high = spec.get("minAvailable", "N/A"), spec.get("maxUnavailable", "N/A")
+    return [_name(obj), str(low), str(high), status.get("disruptionsAllowed", 0), _age(obj, now)]
+
+
+def network_policy(obj: Object, now: datetime) -> Row:
+    return [_name(obj), _selector((obj.get("spec") or {}).get("podSelector") or {}), _age(obj, now)]
+
+
+def _selector(selector: Mapping[str, Any]) -> str:
+    """A label selector in the words of `kubectl get -l`."""
+    found = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for one in selector.get("matchExpressions") or []:
+        key, values = one["key"], ",".join(sorted(one.get("values") or []))
+        said = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
+        found.append((key, said.get(one["operator"], key)))
+    return ",".join(text for _, text in sorted(found)) or _NONE
+
+
+def quota(obj: Object, now: datetime) -> Row:
+    status = obj.get("status") or {}
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    requests: list[str] = []
+    limits: list[str] = []
+    for name in sorted(hard):
+        entry = f"{name}: {used.get(name, '0')}/{hard[name]}"
+        (limits if name.startswith("limits.") else requests).append(entry)
+    return [_name(obj), ", ".join(requests), ", ".join(limits), _age(obj, now)]
+
+
+def event(obj: Object, now: datetime) -> Row:
+    return _event(obj, now, "involvedObject", "message", "source", ("firstTimestamp", "lastTimestamp", "count"))
+
+
+def new_event(obj: Object, now: datetime) -> Row:
+    times = ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount")
+    return _event(obj, now, "regarding", "note", "deprecatedSource", times)
+
+
+def _event(obj: Object, now: datetime, about: str, message: str, source: str, times: tuple[str, str, str]) -> Row:
+    first, last, count = (obj.get(name) for name in times)
+    first = first or obj.get("eventTime")
+    series = obj.get("series") or {}
+    last = series.get("lastObservedTime") or last or first
+    target = obj.get(about) or {}
+    named = str(target.get("kind", "")).lower()
+    if target.get("name"):
+        named += f"/{target['name']}"
+    origin = obj.get(source) or {}
+    component = origin.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
+    host = origin.get("host") or obj.get("reportingInstance") or ""
+    said = ", ".join(part for part in (component, host) if part)
+    return [
+        durations.age(last, now),
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        named,
+        target.get("fieldPath", ""),
+        said,
+        str(obj.get(message, "")).strip(),
+        durations.age(first, now),
+        series.get("count") or count or 1,
+        _name(obj),
+    ]
+
+
+def node(obj: Object, now: datetime) -> Row:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    ready = next((one for one in status.get("conditions") or [] if one.get("type") == "Ready"), None)
+    shown = ["Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"]
+    if spec.get("unschedulable"):
+        shown.append("SchedulingDisabled")
+    labels = (obj.get("metadata") or {}).get("labels") or {}
+    roles = {label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX)}
+    if labels.get("kubernetes.io/role"):
+        roles.add(labels["kubernetes.io/role"])
+    info = status.get("nodeInfo") or {}
+    addresses = {one.get("type"): one.get("address") for one in reversed(status.get("addresses") or [])}
+    return [
+        _name(obj),
+        ",".join(shown),
+        ",".join(sorted(one for one in roles if one)) or _NONE,
+        _age(obj, now),
+        info.get("kubeletVersion", ""),
+        addresses.get("InternalIP") or _NONE,
+        addresses.get("ExternalIP") or _NONE,
+        info.get("osImage") or "<unknown>",
+        info.get("kernelVersion") or "<unknown>",
+        info.get("containerRuntimeVersion") or "<unknown>",
+    ]
+
+
+def _modes(modes: list[str] | None) -> str:
+    return ",".join(short for long, short in _MODES.items() if long in (modes or []))
+
+
+def claim(obj: Object, now: datetime) -> Row:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    phase = "Terminating" if (obj.get("metadata") or {}).get("deletionTimestamp") else status.get("phase", "")
+    bound = bool(spec.get("volumeName"))
+    return [
+        _name(obj),
+        phase,
+        spec.get("volumeName", ""),
+        (status.get("capacity") or {}).get("storage", "0") if bound else "",
+        _modes(status.get("accessModes")) if bound else "",
+        spec.get("storageClassName", ""),
+        spec.get("volumeAttributesClassName") or "<unset>",
+        _age(obj, now),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
+def volume(obj: Object, now: datetime) -> Row:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    owner = spec.get("claimRef") or {}
+    phase = "Terminating" if (obj.get("metadata") or {}).get("deletionTimestamp") else status.get("phase", "")
+    return [
+        _name(obj),
+        (spec.get("capacity") or {}).get("storage", ""),
+        _modes(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy", ""),
+        phase,
+        f"{owner.get('namespace', '')}/{owner.get('name', '')}" if owner else "",
+        spec.get("storageClassName", ""),
+        spec.get("volumeAttributesClassName") or "<unset>",
+        status.get("reason", ""),
+        _age(obj, now),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
+def service(obj: Object, now: datetime) -> Row:
+    spec = obj.get("spec") or {}
+    kind = spec.get("type", "")
+    external = ",".join(spec.get("externalIPs") or []) or _NONE
+    if kind == "ExternalName":
+        external = spec.get("externalName", "") or _NONE
+    elif kind == "LoadBalancer":
+        ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+        external = ",".join(one.get("ip") or one.get("hostname", "") for one in ingress) or "<pending>"
+    ports = []
+    for port in spec.get("ports") or []:
+        shown = f"{port.get('port')}:{port['nodePort']}" if port.get("nodePort") else f"{port.get('port')}"
+        ports.append(f"{shown}/{port.get('protocol', 'TCP')}")
+    address = spec.get("clusterIP") or _NONE
+    selector = ",".join(f"{key}={value}" for key, value in sorted((spec.get("selector") or {}).items()))
+    return [_name(obj), kind, address, external, ",".join(ports) or _NONE, _age(obj, now), selector or _NONE]
+
+
+def endpoints(obj: Object, now: datetime) -> Row:
+    found: list[str] = []
+    for subset in obj.get("subsets") or []:
+        ports = subset.get("ports") or [{}]
+        for port in ports:
+            for address in subset.get("addresses") or []:
+                number = port.get("port")
+                found.append(f"{address.get('ip')}:{number}" if number else f"{address.get('ip')}")
+    return [_name(obj), _some(found), _age(obj, now)]
+
+
+def endpoint_slice(obj: Object, now: datetime) -> Row:
+    ports = [str(one["port"]) if one.get("port") else "*" for one in obj.get("ports") or []]
+    addresses = [address for one in obj.get("endpoints") or [] for address in one.get("addresses") or []]
+    return [
+        _name(obj),
+        obj.get("addressType", ""),
+        _some(ports, "<unset>"),
+        _some(addresses, "<unset>"),
+        _age(obj, now),
+    ]
+
+
+def _some(values: list[str], nothing: str = _NONE) -> str:
+    if not values:
+        return nothing
+    more = len(values) - _SHOWN_ENDPOINTS
+    shown = ",".join(values[:_SHOWN_ENDPOINTS])
+    return f"{shown} + {more} more..." if more > 0 else shown
+
+
+def pod(obj: Object, now: datetime) -> Row:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    statuses = status.get("containerStatuses") or []
+    sidecars = [one for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"]
+    side_names = {one.get("name") for one in sidecars}
+    beside = [one for one in status.get("initContainerStatuses") or [] if one.get("name") in side_names]
+    total = len(spec.get("containers") or []) + len(sidecars)
+    ready = sum(bool(one.get("ready")) and "running" in (one.get("state") or {}) for one in statuses)
+    ready += sum(bool(one.get("started")) and bool(one.get("ready")) for one in beside)
+    conditions = {one.get("type"): one for one in status.get("conditions") or []}
+    gates = spec.get("readinessGates") or []
+    passed = sum((conditions.get(one.get("conditionType")) or {}).get("status") == "True" for one in gates)
+    return [
+        _name(obj),
+        f"{ready}/{total}",
+        pod_status(obj),
+        _restarts([*statuses, *beside], now),
+        _age(obj, now),
+        status.get("podIP") or _NONE,
+        spec.get("nodeName") or _NONE,
+        status.get("nominatedNodeName") or _NONE,
+        f"{passed}/{len(gates)}" if gates else _NONE,
+    ]
+
+
+def pod_template(obj: Object, now: datetime) -> Row:
+    template = obj.get("template") or {}
+    containers = (template.get("spec") or {}).get("containers") or []
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    pairs = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return [
+        _name(obj),
+        ",".join(each["name"] for each in containers),
+        ",".join(each.get("image", "") for each in containers),
+        pairs or _NONE,
+    ]
+
+
+def _restarts(statuses: list[dict[str, Any]], now: datetime) -> str:
+    count = sum(int(one.get("restartCount") or 0) for one in statuses)
+    ended = [((one.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for one in statuses]
+    moments = [moment for moment in map(durations.parse, ended) if moment is not None]
+    if count and moments:
+        return f"{count} ({durations.human((now - max(moments)).total_seconds())} ago)"
+    return str(count)
+
+
+def pod_status(obj: Object) -> str:
+    """The word under STATUS: the phase, or the most telling reason among its containers."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    said = str(status.get("reason") or status.get("phase", ""))
+    conditions = {one.get("type"): one for one in status.get("conditions") or []}
+    if (conditions.get("PodScheduled") or {}).get("reason") == "SchedulingGated":
+        said = "SchedulingGated"
+    initializing = _init_status(spec, status)
+    if initializing and (conditions.get("Initialized") or {}).get("status") != "True":
+        said = initializing
+    else:
+        said = _container_status(status, said, conditions)
+    if (obj.get("metadata") or {}).get("deletionTimestamp"):
+        if status.get("reason") == "NodeLost":
+            return "Unknown"
+        if status.get("phase") not in ("Succeeded", "Failed"):
+            return "Terminating"
+    return said
+
+
+def _init_status(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    planned = spec.get("initContainers") or []
+    sidecars = {one.get("name") for one in planned if one.get("restartPolicy") == "Always"}
+    for index, one in enumerate(status.get("initContainerStatuses") or []):
+        state = one.get("state") or {}
+        ended, waiting = state.get("terminated"), state.get("waiting")
+        if ended is not None and ended.get("exitCode") == 0:
+            continue
+        if one.get("name") in sidecars and one.get("started"):
+            continue
+        if ended is not None:
+            return f"Init:{_ended(ended)}"
+        if waiting is not None and waiting.get("reason") not in (None, "", "PodInitializing"):
+            return f"Init:{waiting['reason']}"
+        return f"Init:{index}/{len(planned)}"
+    return ""
+
+
+def _ended(state: Mapping[str, Any]) -> str:
+    if state.get("reason"):
+        return str(state["reason"])
+    return f"Signal:{state['signal']}" if state.get("signal") else f"ExitCode:{state.get('exitCode', 0)}"
+
+
+def _container_status(status: Mapping[str, Any], said: str, conditions: Mapping[str | None, Any]) -> str:
+    is_running = False
+    for one in reversed(status.get("containerStatuses") or []):
+        state = one.get("state") or {}
+        waiting, ended = state.get("waiting"), state.get("terminated")
+        if waiting is not None and waiting.get("reason"):
+            said = str(waiting["reason"])
+        elif ended is not None:
+            said = _ended(ended)
+        elif one.get("ready") and "running" in state:
+            is_running = True
+    if said == "Completed" and is_running:
+        return "Running" if (conditions.get("Ready") or {}).get("status") == "True" else "NotReady"
+    return said
+
+
+def pod_conditions(obj: Object) -> list[dict[str, str]]:
+    """The row conditions of a Pod that ended."""
+    phase = (obj.get("status") or {}).get("phase")
+    if phase not in ("Succeeded", "Failed"):
+        return []
+    said = "The pod has completed successfully." if phase == "Succeeded" else "The pod failed."
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": said}]

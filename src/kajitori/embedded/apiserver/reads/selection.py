@@ -1,0 +1,105 @@
+"""Which objects of a kind a list or watch is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from kajitori.core.words.selectors import FieldSelector, FieldTerm, LabelSelector
+from kajitori.embedded.apiserver.causes import shown
+from kajitori.embedded.apiserver.kinds import Kind
+from kajitori.embedded.apiserver.options import ListOptions
+from kajitori.embedded.apiserver.requests import Target
+from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.store import Record
+
+NODE_FIELD = "spec.nodeName"
+"""By what every kubelet selects its Pods."""
+_COMMON_FIELDS = ("metadata.name", "metadata.namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Label and field selectors on a kind's objects."""
+
+    kind: Kind
+    labels: LabelSelector
+    fields: FieldSelector
+
+    def __bool__(self) -> bool:
+        return bool(self.labels) or bool(self.fields)
+
+    def matches(self, record: Record) -> bool:
+        """Whether a stored object is selected."""
+        if self.labels and not self.labels.matches(record.labels):
+            return False
+        return not self.fields or self.fields.matches(fields_of(self.kind, record))
+
+    @property
+    def name(self) -> str:
+        """The one name that can match; empty if there is no such."""
+        return self.fields.exact("metadata.name") or ""
+
+
+def selection(target: Target, options: ListOptions) -> Selection:
+    """The selection that a request's options make.
+
+    Raises:
+        StatusError: 400, a field that the kind's selectors do not know.
+    """
+    kind = target.kind
+    fields = options.field_selector
+    _check_known(kind, fields)
+    if target.name:
+        fields = FieldSelector((*fields.terms, FieldTerm("metadata.name", target.name)))
+    return Selection(kind, options.label_selector, fields)
+
+
+def fields_of(kind: Kind, record: Record) -> dict[str, str]:
+    """What field selectors see of an object; computed once."""
+    if record.fields is None:
+        own = kind.strategy.fields(kind.decode(record.decode()))
+        record.fields = {"metadata.name": record.name, "metadata.namespace": record.namespace, **own}
+    return record.fields
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _OnNode(msgspec.Struct):
+    spec: _Spec
+
+
+_decode_node = msgspec.json.Decoder(_OnNode).decode
+
+
+def node_of(pod: Record) -> str:
+    """The node that a stored Pod is on; empty if none."""
+    return _decode_node(pod.value).spec.node_name
+
+
+def _check_known(kind: Kind, fields: FieldSelector) -> None:
+    for term in fields.terms:
+        if _is_known(kind, term.field):
+            continue
+        if _has_own_fields(kind):
+            raise StatusError.bad_request(f"field label not supported: {term.field}")
+        only = 'only "metadata.name", "metadata.namespace"'
+        raise StatusError.bad_request(f"{shown(term.field)} is not a known field selector: {only}")
+
+
+def _known_fields(kind: Kind) -> tuple[str, ...]:
+    blank = {"metadata": {"name": "", "namespace": ""}, "spec": {}, "status": {}}
+    return (*_COMMON_FIELDS, *kind.strategy.fields(blank))
+
+
+def _is_known(kind: Kind, field: str) -> bool:
+    # A kind without fields of its own takes both, even if it lives in no namespace.
+    no_namespace = not kind.resource.namespaced and _has_own_fields(kind)
+    return field in _known_fields(kind) and (field != "metadata.namespace" or not no_namespace)
+
+
+def _has_own_fields(kind: Kind) -> bool:
+    return kind.custom is not None or len(_known_fields(kind)) > len(_COMMON_FIELDS)

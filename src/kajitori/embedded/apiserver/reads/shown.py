@@ -1,0 +1,32 @@
+"""Objects between store and answer: under what key a kind is kept, and how what is kept is shown."""
+
+from __future__ import annotations
+
+from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.schemas.formats import encode_json
+from kajitori.embedded.store import Record
+
+
+def unstored(kind: Kind, obj: Object, self_link: str | None = None) -> bytes:
+    """What a dry run answers: the object as it would be read, but for what only storing takes away."""
+    seen = kind.decode(kind.settle(kind.encode(obj)))
+    if self_link:
+        seen = {**seen, "metadata": {**seen["metadata"], "selfLink": self_link}}
+    return encode_plain(seen)
+
+
+def store_key(kind: Kind) -> str:
+    """Under what the store keeps a kind's objects."""
+    stored = kind.stored
+    return f"{stored.group}/{stored.plural}"
+
+
+def shown(kind: Kind, record: Record) -> bytes:
+    """A stored object as the kind shows it."""
+    return record.value if kind.from_stored is None else encode_plain(kind.decode(record.decode()))
+
+
+def encode_plain(obj: Object) -> bytes:
+    """An object as JSON, with kind, apiVersion and metadata first."""
+    first = {name: obj[name] for name in ("kind", "apiVersion", "metadata") if name in obj}
+    return encode_json({**first, **{name: value for name, value in obj.items() if name not in first}})

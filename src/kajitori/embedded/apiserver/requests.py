@@ -1,0 +1,125 @@
+"""What a URL asks for: kind, namespace, name, subresource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kajitori.embedded.apiserver.kinds import Kind, KindRegistry, Object
+from kajitori.embedded.apiserver.status import StatusError
+
+LEFT_OUT = {
+    "": frozenset({"replicationcontrollers"}),
+    "apps": frozenset({"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"}),
+    "autoscaling": frozenset({"horizontalpodautoscalers"}),
+    "batch": frozenset({"cronjobs", "jobs"}),
+    "networking.k8s.io": frozenset({"ingressclasses", "ingresses"}),
+    "rbac.authorization.k8s.io": frozenset({"clusterrolebindings", "clusterroles", "rolebindings", "roles"}),
+}
+"""Kinds of Kubernetes that no controller and no authorizer would act on here, by their API group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The collection, object or subresource under a URL path."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    below: str = ""
+    """What stands behind `proxy`: a path at the kubelet."""
+
+
+def find_target(registry: KindRegistry, path: str) -> Target | None:
+    """What is served under a path; None if the path belongs to no group that is served.
+
+    Raises:
+        StatusError: 404, there is such a group, but no such version, resource or subresource in it.
+    """
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    target = _target(registry, group, version, rest)
+    if target is not None:
+        return target
+    nodes = registry.find(group, version, rest[0]) if rest[0] == "nodes" and len(rest) > 3 else None
+    if nodes is not None and not group and rest[2] == "proxy":
+        return Target(nodes, name=rest[1], subresource="proxy", below="/".join(rest[3:]))
+    plural = next(iter(rest[2:] if rest[0] == "namespaces" and len(rest) > 2 else rest), "")
+    if plural in LEFT_OUT.get(group, ()):
+        raise StatusError.not_served(plural, group)
+    if is_built_in(registry, group):
+        raise StatusError.unknown_path()
+    of_object = rest[:4] if rest[0] == "namespaces" else rest[:2]
+    owner = _target(registry, group, version, of_object) if len(rest) > len(of_object) else None
+    if owner is not None and owner.name:
+        # Of a custom resource, an unknown subresource is one that does not exist.
+        raise StatusError.not_found(owner.kind.resource, owner.name)
+    return None
+
+
+def is_built_in(registry: KindRegistry, group: str) -> bool:
+    """Whether a group is one of the server's own; those of custom resources come and go."""
+    return any(one.resource.group == group and one.custom is None for one in registry.all())
+
+
+def _target(registry: KindRegistry, group: str, version: str, rest: list[str]) -> Target | None:
+    if not rest:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        kind = registry.find(group, version, rest[2])
+        if kind is not None and kind.resource.namespaced:
+            namespace, rest = rest[1], rest[2:]
+    kind = registry.find(group, version, rest[0])
+    if kind is None or len(rest) > 3 or not all(rest):
+        return None
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and subresource not in kind.subresources:
+        return None
+    if name and kind.resource.namespaced and not namespace:
+        return None
+    return Target(kind, namespace, name, subresource)
+
+
+def check_namespace(obj: Object, target: Target) -> None:
+    """Fill in the namespace that the URL says.
+
+    Raises:
+        StatusError: 400, the object says another.
+    """
+    meta = obj["metadata"]
+    if not target.kind.resource.namespaced:
+        # What lives in no namespace loses it silently.
+        meta.pop("namespace", None)
+        return
+    if meta.get("namespace") not in (None, "", target.namespace):
+        raise StatusError.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    meta["namespace"] = target.namespace
+
+
+def no_name(target: Target) -> StatusError:
+    """400: an object has no name."""
+    said = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+    return StatusError.bad_request(said)
+
+
+def check_name(obj: Object, target: Target) -> None:
+    """
+    Raises:
+        StatusError: 400, the object has no name, or another than the URL says.
+    """
+    name = obj["metadata"].get("name") or ""
+    if not name:
+        raise no_name(target)
+    if name != target.name:
+        raise StatusError.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        )

@@ -1,0 +1,415 @@
+"""The verbs on kinds: what each request to a resource does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kajitori.embedded.apiserver import auth
+from kajitori.embedded.apiserver.auth import Authenticator
+from kajitori.embedded.apiserver.causes import Cause
+from kajitori.embedded.apiserver.causes import shown as quoted
+from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.objects import Caller, Objects, made_by_update
+from kajitori.embedded.apiserver.options import DeleteOptions, WriteOptions, parse_delete, parse_list, parse_write
+from kajitori.embedded.apiserver.patches.managed import manage
+from kajitori.embedded.apiserver.patches.patching import APPLY_PATCH, Patch, check_media_type, patched
+from kajitori.embedded.apiserver.patches.preconditions import not_that_uid
+from kajitori.embedded.apiserver.reads.lists import Lister, encode_list, partial_metadata
+from kajitori.embedded.apiserver.reads.shown import encode_plain, shown
+from kajitori.embedded.apiserver.reads.tables import to_table
+from kajitori.embedded.apiserver.reads.watches import Watch
+from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace
+from kajitori.embedded.apiserver.schemas.formats import (
+    Format,
+    check_identity,
+    duplicate_fields,
+    no_object,
+    parse_body,
+    read_object,
+    report_unknown,
+)
+from kajitori.embedded.apiserver.status import StatusError, qualified
+from kajitori.embedded.apiserver.subresources.objects import SCALES, Subresources, scale_fault
+from kajitori.embedded.apiserver.upkeep import deletion
+from kajitori.embedded.store import Record
+
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+_DELETED_TOGETHER = 128
+
+
+@dataclass(slots=True)
+class Call:
+    """One request to a resource."""
+
+    method: str
+    target: Target
+    query: Mapping[str, str]
+    body: bytes
+    content_type: str
+    answer: Format
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request is answered, already written in the client's format."""
+
+    body: bytes
+    code: int = 200
+
+
+def verb_of(call_method: str, target: Target, query: Mapping[str, str]) -> str:
+    """The Kubernetes verb of a request; empty if the method means nothing there."""
+    if target.subresource:
+        verbs = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+        return verbs.get(call_method, "")
+    if target.name:
+        verbs = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+        return verbs.get(call_method, "")
+    if call_method == "GET":
+        return "watch" if query.get("watch", "").lower() not in ("", "0", "false") else "list"
+    return {"POST": "create", "DELETE": "deletecollection"}.get(call_method, "")
+
+
+class Rest:
+    """Answers requests to resources."""
+
+    def __init__(self, objects: Objects, authenticator: Authenticator) -> None:
+        self.objects = objects
+        self._authenticator = authenticator
+        self._lister = Lister(objects)
+        self._subresources = Subresources(objects)
+
+    async def answer(self, verb: str, call: Call) -> Answer:
+        """Do what a request asks for, but for watches and streams.
+
+        Raises:
+            StatusError: it is refused.
+        """
+        target = call.target
+        if target.subresource:
+            return await self._on_subresource(verb, call)
+        if verb not in target.kind.verbs:
+            raise StatusError.method_not_allowed()
+        if target.kind.resource.namespaced and not target.namespace and verb in ("create", "deletecollection"):
+            raise StatusError.method_not_allowed()
+        match verb:
+            case "get":
+                return await self._get(call)
+            case "list":
+                page = await self._lister.page(target, parse_list(call.query))
+                return Answer(encode_list(target.kind, page, call.answer, include=_include(call)))
+            case "create":
+                return await self._create(call)
+            case "update":
+                return await self._update(call)
+            case "patch":
+                return await self._patch(call)
+            case "delete":
+                return await self._delete(call)
+            case "deletecollection":
+                return await self._delete_collection(call)
+        raise StatusError.method_not_allowed()
+
+    def watch(self, call: Call) -> Watch:
+        """The watch that a request asks for.
+
+        Raises:
+            StatusError: 400, 405, 422.
+        """
+        if "watch" not in call.target.kind.verbs:
+            raise StatusError.method_not_allowed()
+        options = parse_list(call.query)
+        return Watch(self.objects, call.target, options, call.answer, include=_include(call))
+
+    async def _get(self, call: Call) -> Answer:
+        target = call.target
+        version = call.query.get("resourceVersion", "")
+        if version and not version.isdecimal():
+            why = f"Invalid value: {quoted(version)}: strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
+            raise StatusError(500, "", f"resourceVersion: {why}")
+        record = self.objects.get(target.kind, target.namespace, target.name)
+        value = shown(target.kind, record)
+        await self.objects.durable(record.revision)
+        return _object(call, value)
+
+    async def _create(self, call: Call) -> Answer:
+        target = call.target
+        kind = target.kind
+        options = parse_write(call.query, "CreateOptions")
+        obj = self._read(call, options)
+        check_namespace(obj, target)
+        if kind.virtual:
+            return self._review(call, obj)
+        if kind.custom is not None and kind.custom["metadata"].get("deletionTimestamp"):
+            why = "create not allowed while custom resource definition is terminating"
+            raise StatusError(405, "MethodNotAllowed", why)
+        own = _owner(kind, call.caller, options)
+        written = await self.objects.create(kind, target.namespace, obj, call.caller, options, own=own)
+        return _object(call, written.value, 201)
+
+    def _review(self, call: Call, obj: Object) -> Answer:
+        kind = call.target.kind.resource.kind
+        faults = list(auth.faults_of(kind, obj))
+        if faults:
+            causes = [Cause("FieldValueInvalid", "spec", f"Invalid value: {fault}") for fault in faults]
+            raise StatusError.invalid(call.target.kind.resource.group, kind, "", causes)
+        return _object(call, encode_plain(auth.review(kind, obj, call.caller.user, self._authenticator)), 201)
+
+    async def _update(self, call: Call) -> Answer:
+        target = call.target
+        kind = target.kind
+        options = parse_write(call.query, "UpdateOptions")
+        obj = self._read(call, options)
+        check_namespace(obj, target)
+        check_name(obj, target)
+        own = _owner(kind, call.caller, options, target.subresource)
+        body = encode_plain(obj)
+
+        def replace(_old: Object) -> Object:
+            found: Object = parse_body(body, "")
+            return found
+
+        if self.objects.find(kind, target.namespace, target.name) is None:
+            if made_by_update(kind):
+                if obj["metadata"].get("uid"):
+                    raise not_that_uid(
+                        kind, target.namespace, target.name, obj["metadata"]["uid"], dry_run=options.dry_run
+                    )
+                version = obj["metadata"].pop("resourceVersion", None)
+                written = await self.objects.create(
+                    kind,
+                    target.namespace,
+                    obj,
+                    call.caller,
+                    options,
+                    own=own,
+                    by_update=True,
+                    subresource=target.subresource,
+                )
+                if options.dry_run and version:
+                    # Only storing would take it away.
+                    obj["metadata"]["resourceVersion"] = version
+                    return _object(call, encode_plain(obj), 201)
+                return _object(call, written.value, 201)
+            raise StatusError.not_found(kind.resource, target.name)
+        written = await self.objects.update(
+            kind,
+            target.namespace,
+            target.name,
+            replace,
+            call.caller,
+            options,
+            subresource=target.subresource,
+            own=own,
+            retry=not obj["metadata"].get("resourceVersion"),
+            checks_uid=True,
+        )
+        return _object(call, written.value)
+
+    async def _patch(self, call: Call) -> Answer:
+        target = call.target
+        media_type = check_media_type(call.content_type, target.kind)
+        options = parse_write(call.query, "PatchOptions", apply=media_type == APPLY_PATCH)
+        if media_type != APPLY_PATCH or (target.subresource and not made_by_update(target.kind)):
+            # Nothing is said about a patch for what is not there.
+            self.objects.get(target.kind, target.namespace, target.name)
+        patch = Patch.read(call.body, call.content_type, target.kind, options.field_validation)
+        written = await patched(self.objects, target, patch, call.caller, options)
+        return _object(call, written.value, 201 if written.created else 200)
+
+    async def _delete(self, call: Call) -> Answer:
+        target = call.target
+        options = self._delete_options(call)
+        gone = await deletion.delete(self.objects, target.kind, target.namespace, target.name, call.caller, options)
+        accepted = not gone.at_once and options.orphan_dependents is False
+        return _object(call, gone.value, 202 if accepted else 200)
+
+    async def _delete_collection(self, call: Call) -> Answer:
+        target = call.target
+        options = self._delete_options(call)
+        page = await self._lister.page(target, parse_list(call.query))
+        for start in range(0, len(page.records), _DELETED_TOGETHER):
+            # Together, so that they share commits.
+            some = page.records[start : start + _DELETED_TOGETHER]
+            await asyncio.gather(*(self._delete_one(call, record, options) for record in some))
+        return Answer(encode_list(target.kind, page, call.answer, include=_include(call)))
+
+    async def _delete_one(self, call: Call, record: Record, options: DeleteOptions) -> None:
+        kind = call.target.kind
+        try:
+            await deletion.delete(self.objects, kind, record.namespace, record.name, call.caller, options)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+
+    def _delete_options(self, call: Call) -> DeleteOptions:
+        body = None
+        if call.body.strip():
+            try:
+                body = parse_body(call.body, call.content_type)
+            except ValueError as error:
+                raise StatusError.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+            if body is None:
+                body = {}
+            if not isinstance(body, dict):
+                raise StatusError.bad_request(f"couldn't get version/kind; json parse error: {no_object(body)}")
+            if body.get("kind", "DeleteOptions") != "DeleteOptions":
+                scheme = '"pkg/apis/meta/internalversion/scheme/register.go:27"'
+                version = body.get("apiVersion") or "meta.k8s.io/v1"
+                text = f'no kind "{body["kind"]}" is registered for version "{version}" in scheme {scheme}'
+                raise StatusError.bad_request(text)
+        return parse_delete(call.query, body)
+
+    async def _on_subresource(self, verb: str, call: Call) -> Answer:
+        target = call.target
+        name = target.subresource
+        if name == "status":
+            match verb:
+                case "get":
+                    return await self._get(call)
+                case "update":
+                    return await self._update(call)
+                case "patch":
+                    return await self._patch(call)
+            raise _not_supported(target, verb)
+        return await self._others(verb, call)
+
+    async def _others(self, verb: str, call: Call) -> Answer:
+        target = call.target
+        match (target.subresource, verb):
+            case ("binding", "create"):
+                options = parse_write(call.query, "CreateOptions")
+                body = self._plain_body(call)
+                return Answer(call.answer.rewrite(await self._subresources.bind(target, body, options)), 201)
+            case ("eviction", "create"):
+                options = parse_write(call.query, "CreateOptions")
+                body = self._plain_body(call)
+                evicted = await self._subresources.evict(target, body, call.caller, options)
+                return Answer(call.answer.rewrite(evicted), 201)
+            case ("finalize", "update"):
+                options = parse_write(call.query, "UpdateOptions")
+                obj = self._read(call, options)
+                check_name(obj, target)
+                own = _owner(target.kind, call.caller, options, target.subresource)
+                return _object(call, await self._subresources.finalize(target, obj, options, own))
+            case ("scale", "get"):
+                return _object(call, await self._subresources.scale(target))
+            case ("scale", "update"):
+                options = parse_write(call.query, "UpdateOptions")
+                body = self._plain_body(call)
+                if scale_fault(body):
+                    # It means to say why, and finds no words.
+                    text = 'no kind is registered for the type v1.Scale in scheme "pkg/apiserver/apiserver.go:55"'
+                    raise StatusError.bad_request(text)
+                return _object(call, await self._subresources.rescale(target, lambda _: body, call.caller, options))
+            case ("scale", "patch"):
+                return await self._patch_scale(call)
+        raise _not_supported(target, verb)
+
+    async def _patch_scale(self, call: Call) -> Answer:
+        target = call.target
+        patch = Patch.read(call.body, call.content_type, target.kind)
+        options = parse_write(call.query, "PatchOptions", apply=patch.is_apply)
+
+        def change(old: Object) -> Object:
+            new = patch.on_plain(old)
+            if why := scale_fault(new):
+                raise patch.refused(why, new)
+            return new
+
+        value = await self._subresources.rescale(target, change, call.caller, options)
+        return _object(call, value)
+
+    def _plain_body(self, call: Call) -> Object:
+        try:
+            body = parse_body(call.body, call.content_type)
+        except ValueError as error:
+            raise StatusError.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+        if not isinstance(body, dict):
+            raise StatusError.bad_request("the body must be an object")
+        return body
+
+    def _read(self, call: Call, options: WriteOptions) -> Object:
+        kind = call.target.kind
+        obj = read_object(call.body, call.content_type, kind, options.field_validation)
+        meta = obj.get("metadata")
+        # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
+        emptied = kind.custom is None and isinstance(meta, dict) and meta.get("managedFields") == []
+        unlike = None
+        try:
+            check_identity(obj, kind)
+        except StatusError as error:
+            if kind.custom is None or not isinstance(obj.setdefault("metadata", {}), dict):
+                raise
+            # What a custom resource holds is looked at before whether it is the right one.
+            unlike = error
+        twice: list[str] = []
+        if options.field_validation != "Ignore":
+            twice = duplicate_fields(call.body, call.content_type, obj)
+        wanted = kind.resource
+        is_of_kind = (obj.get("apiVersion", "").rpartition("/")[0], obj.get("kind")) == (wanted.group, wanted.kind)
+        faults = [*kind.conform(obj), *twice] if unlike is None or is_of_kind else twice
+        version = str(obj.get("apiVersion", "")).rpartition("/")[2]
+        report_unknown(kind, faults, options.field_validation, call.caller.warnings, version)
+        if unlike is not None:
+            raise unlike
+        if emptied:
+            obj["metadata"]["managedFields"] = [{}]
+        return obj
+
+
+def _not_supported(target: Target, verb: str) -> StatusError:
+    """405: what custom resources say of a subresource, and built-in ones."""
+    if target.kind.custom is None or not verb:
+        return StatusError.method_not_allowed()
+    resource = target.kind.resource
+    details = {"group": resource.group, "kind": resource.plural}
+    text = f'{verb} is not supported on resources of kind "{qualified(resource)}"'
+    return StatusError(405, "MethodNotAllowed", text, details)
+
+
+def _owner(
+    kind: Kind, caller: Caller, options: WriteOptions, subresource: str = ""
+) -> Callable[[Object, Object | None], None]:
+    def own(new: Object, old: Object | None) -> None:
+        manage(kind, new, old, manager=options.field_manager or caller.manager, subresource=subresource)
+
+    return own
+
+
+def _object(call: Call, value: bytes, code: int = 200) -> Answer:
+    """An object, or a Status, in the shape that the client asked for."""
+    answer = call.answer
+    if not answer.shape:
+        return Answer(answer.rewrite(value), code)
+    obj: Object = parse_body(value, "")
+    if obj.get("kind") == "Status":
+        return Answer(answer.rewrite(value), code)
+    if answer.of_list:
+        found = f"(*core.{call.target.kind.resource.kind})"
+        said = f"you requested PartialObjectMetadataList, but the requested object is not a list {found}"
+        raise StatusError(406, "NotAcceptable", said)
+    if answer.shape == "Table":
+        kind = SCALES if obj.get("kind") == "Scale" else call.target.kind
+        table = to_table(kind, [obj], include=_include(call))
+        table["metadata"] = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return Answer(answer.write(table), code)
+    return Answer(answer.write(partial_metadata(obj)), code)
+
+
+def _include(call: Call) -> str:
+    """What rows of a Table hold of their objects.
+
+    Raises:
+        StatusError: 400.
+    """
+    include = call.query.get("includeObject", "") or "Metadata"
+    if call.answer.shape == "Table" and include not in ("None", "Metadata", "Object"):
+        said = f"""includeObject: Invalid value: "{include}": must be 'Metadata', 'Object', 'None', or empty"""
+        raise StatusError.bad_request(f"Unable to convert to Table as requested: {said}")
+    return include

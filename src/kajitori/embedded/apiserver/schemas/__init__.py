@@ -1,0 +1,1 @@
+"""Types of the built-in kinds: schemas, decoding, OpenAPI, protobuf, CEL."""

@@ -1,0 +1,346 @@
+"""OpenAPI: /openapi/v2 (validation by old clients) and /openapi/v3 (`kubectl explain`, and how kubectl finds out that
+the server validates fields and merges patches itself)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from kajitori.embedded.apiserver.discovery import KUBERNETES_MINOR
+from kajitori.embedded.apiserver.kinds import Kind, KindRegistry
+from kajitori.embedded.apiserver.schemas.schema import Schema
+
+Document = dict[str, Any]
+_GVK = "x-kubernetes-group-version-kind"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+_MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
+_LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_COMMON: dict[str, Document] = {
+    _QUANTITY: {
+        "description": "Quantity is a fixed-point representation of a number: 500m, 2, 1Gi.",
+        "oneOf": [{"type": "string"}, {"type": "number"}],
+    },
+    _INT_OR_STRING: {
+        "description": "IntOrString is a type that can hold an int or a string.",
+        "format": "int-or-string",
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
+    },
+    _TIME: {"description": "A time in RFC 3339, in seconds.", "type": "string", "format": "date-time"},
+    _MICRO_TIME: {"description": "A time in RFC 3339, in microseconds.", "type": "string", "format": "date-time"},
+    _LIST_META: {
+        "description": "ListMeta describes metadata that synthetic resources must have, including lists.",
+        "type": "object",
+        "properties": {
+            "continue": {"type": "string", "description": "Set if there are more objects than were asked for."},
+            "remainingItemCount": {"type": "integer", "format": "int64"},
+            "resourceVersion": {"type": "string"},
+            "selfLink": {"type": "string"},
+        },
+    },
+}
+_SCALARS: dict[str, Document] = {
+    "string": {"type": "string"},
+    "bytes": {"type": "string", "format": "byte"},
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+}
+_REFERRED = {"quantity": _QUANTITY, "time": _TIME, "microtime": _MICRO_TIME}
+_PATCH_TYPES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+_TEXTS = {
+    "dryRun": "When present, indicates that modifications should not be persisted. The valid value is All.",
+    "fieldManager": "A name associated with the actor or entity that is making these changes.",
+    "fieldValidation": "What to do about unknown or duplicate fields: Ignore, Warn or Strict.",
+    "force": "Whether an apply takes fields that other managers own.",
+}
+_WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
+
+
+class OpenApi:
+    """Documents built when they are first asked for, and kept until the registry changes."""
+
+    def __init__(self, registry: KindRegistry) -> None:
+        self._registry = registry
+        self._generation = -1
+        self._documents: dict[str, bytes] = {}
+
+    def v2(self) -> bytes:
+        """GET /openapi/v2 as JSON."""
+        return self._kept("v2", lambda: _v2(list(self._registry.all())))
+
+    def v3_index(self) -> bytes:
+        """GET /openapi/v3: the paths of the documents with their hashes."""
+        return self._kept("v3", self._index)
+
+    def v3(self, path: str) -> bytes | None:
+        """GET /openapi/v3/{path} (`api/v1`, `apis/{group}/{version}`) as JSON, or None."""
+        kinds = [one for one in self._registry.all() if _group_path(one) == path]
+        return self._kept(f"v3/{path}", lambda: _v3(kinds)) if kinds else None
+
+    def _kept(self, key: str, build: Any) -> bytes:
+        if self._generation != self._registry.generation:
+            self._generation = self._registry.generation
+            self._documents.clear()
+        if key not in self._documents:
+            self._documents[key] = msgspec.json.encode(build())
+        return self._documents[key]
+
+    def _index(self) -> Document:
+        paths: dict[str, Document] = {}
+        for kind in self._registry.all():
+            path = _group_path(kind)
+            if path not in paths:
+                # Clients keep a document by its hash. It follows from the kinds' definitions, so that nothing has to be
+                # built for it.
+                kinds = [one for one in self._registry.all() if _group_path(one) == path]
+                said = msgspec.json.encode([str(KUBERNETES_MINOR), *(_fingerprint(one) for one in kinds)])
+                digest = hashlib.sha256(said).hexdigest().upper()
+                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+        return {"paths": paths}
+
+
+def _fingerprint(kind: Kind) -> Any:
+    custom = (kind.custom or {}).get("spec")
+    return [kind.resource.api_version, kind.resource.kind, sorted(kind.subresources), custom]
+
+
+def _group_path(kind: Kind) -> str:
+    resource = kind.resource
+    return f"apis/{resource.group}/{resource.version}" if resource.group else f"api/{resource.version}"
+
+
+def _info() -> Document:
+    return {"title": "Kubernetes", "version": f"v1.{KUBERNETES_MINOR}.0"}
+
+
+def _v3(kinds: list[Kind]) -> Document:
+    writer = _Writer("#/components/schemas/")
+    paths: Document = {}
+    for kind in kinds:
+        _add_paths(paths, kind, writer, _operation_v3)
+    return {"openapi": "3.0.0", "info": _info(), "paths": paths, "components": {"schemas": writer.finished()}}
+
+
+def _v2(kinds: list[Kind]) -> Document:
+    writer = _Writer("#/definitions/")
+    paths: Document = {}
+    for kind in kinds:
+        _add_paths(paths, kind, writer, _operation_v2)
+    return {"swagger": "2.0", "info": _info(), "paths": paths, "definitions": writer.finished()}
+
+
+class _Writer:
+    """Collects the types that documents refer to."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._types: dict[str, Document] = {}
+
+    def finished(self) -> dict[str, Document]:
+        return dict(sorted(self._types.items()))
+
+    def reference(self, name: str) -> Document:
+        return {"$ref": self._prefix + name}
+
+    def kind(self, kind: Kind) -> tuple[str, str]:
+        """Adds a kind and its list; answers their names."""
+        schema = kind.schema
+        resource = kind.resource
+        name = schema.reference or ".".join([*reversed(resource.group.split(".")), resource.version, resource.kind])
+        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        self._types[name] = {**self._structure(schema), _GVK: [gvk]}
+        list_name = f"{name}List"
+        if not kind.virtual:
+            self._add_common(_LIST_META)
+            self._types[list_name] = {
+                "description": f"{resource.kind}List is a list of {resource.kind}.",
+                "type": "object",
+                "required": ["items"],
+                "properties": {
+                    "apiVersion": {"type": "string"},
+                    "kind": {"type": "string"},
+                    "metadata": self._referring(_LIST_META, ""),
+                    "items": {"type": "array", "items": self._referring(name, "")},
+                },
+                _GVK: [{**gvk, "kind": f"{resource.kind}List"}],
+            }
+        return name, list_name
+
+    def _add_common(self, name: str) -> None:
+        self._types.setdefault(name, _COMMON[name] if self._is_v3 else _plain(_COMMON[name]))
+
+    @property
+    def _is_v3(self) -> bool:
+        return self._prefix.startswith("#/components")
+
+    def _referring(self, name: str, description: str) -> Document:
+        """In version 3 nothing may stand beside a `$ref`, hence `allOf`."""
+        reference = self.reference(name)
+        if not self._is_v3:
+            return {**reference, "description": description} if description else reference
+        return {"allOf": [reference], **({"description": description} if description else {})}
+
+    def _node(self, schema: Schema) -> Document:
+        if schema.reference and schema.type == "object":
+            if schema.reference not in self._types:
+                self._types[schema.reference] = {}
+                self._types[schema.reference] = self._structure(schema)
+            return {**self._referring(schema.reference, schema.description), **_extensions(schema, inline=False)}
+        if schema.type in _REFERRED:
+            name = _REFERRED[schema.type]
+            self._add_common(name)
+            return self._referring(name, schema.description)
+        return self._structure(schema)
+
+    def _structure(self, schema: Schema) -> Document:
+        document: Document = {}
+        if schema.description:
+            document["description"] = schema.description
+        if schema.type == "intorstring":
+            document["x-kubernetes-int-or-string"] = True
+            if self._is_v3:
+                document["oneOf"] = [{"type": "integer"}, {"type": "string"}]
+        elif schema.type in _SCALARS:
+            document.update(_SCALARS[schema.type])
+        elif schema.type == "array":
+            document["type"] = "array"
+            document["items"] = self._node(schema.items) if schema.items is not None else {}
+        elif schema.type in ("object", "map"):
+            document["type"] = "object"
+        if schema.properties:
+            document["properties"] = {name: self._node(part) for name, part in schema.properties.items()}
+        if schema.type == "map" and schema.items is not None:
+            document["additionalProperties"] = self._node(schema.items)
+        if schema.required:
+            document["required"] = list(schema.required)
+        if schema.default is not None:
+            document["default"] = schema.default
+        if schema.nullable and self._is_v3:
+            document["nullable"] = True
+        document.update(schema.constraints)
+        document.update(_extensions(schema, inline=True))
+        return document
+
+
+def _plain(document: Document) -> Document:
+    """Version 2 knows no oneOf."""
+    plain = {name: value for name, value in document.items() if name != "oneOf"}
+    return plain if "type" in plain else {**plain, "type": "string"}
+
+
+def _extensions(schema: Schema, *, inline: bool) -> Document:
+    found: Document = {}
+    if schema.type == "array" and inline:
+        found["x-kubernetes-list-type"] = schema.list_type
+        if schema.list_map_keys:
+            found["x-kubernetes-list-map-keys"] = list(schema.list_map_keys)
+    if schema.map_type == "atomic":
+        found["x-kubernetes-map-type"] = "atomic"
+    if schema.patch_merge_key:
+        found["x-kubernetes-patch-merge-key"] = schema.patch_merge_key
+    if schema.patch_strategy:
+        found["x-kubernetes-patch-strategy"] = ",".join(schema.patch_strategy)
+    if schema.preserve_unknown and (schema.type != "any" or not schema.reference):
+        found["x-kubernetes-preserve-unknown-fields"] = True
+    if schema.embedded_resource:
+        found["x-kubernetes-embedded-resource"] = True
+    return found
+
+
+def _add_paths(paths: Document, kind: Kind, writer: _Writer, operation: Any) -> None:
+    name, list_name = writer.kind(kind)
+    resource = kind.resource
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    collection = f"{root}/namespaces/{{namespace}}" if resource.namespaced else root
+    collection = f"{collection}/{resource.plural}"
+    own = writer.reference(name)
+
+    def add(path: str, verbs: dict[str, tuple[str, Document]]) -> None:
+        shown: Document = {"parameters": _path_parameters(path, operation is _operation_v3)}
+        for method, (action, answer) in verbs.items():
+            shown[method] = operation(kind, method, action, answer, own)
+        paths[path] = shown
+
+    if kind.virtual:
+        add(collection, {"post": ("post", own)})
+        return
+    every = writer.reference(list_name)
+    at_collection = {"get": ("list", every), "post": ("post", own)}
+    if "deletecollection" in kind.verbs:
+        at_collection["delete"] = ("deletecollection", own)
+    add(collection, at_collection)
+    if resource.namespaced:
+        add(f"{root}/{resource.plural}", {"get": ("list", every)})
+    item = {"get": ("get", own), "put": ("put", own), "patch": ("patch", own), "delete": ("delete", own)}
+    add(f"{collection}/{{name}}", item)
+    if "status" in kind.subresources:
+        add(f"{collection}/{{name}}/status", {method: item[method] for method in ("get", "put", "patch")})
+
+
+def _path_parameters(path: str, v3: bool) -> list[Document]:
+    found = []
+    for name in ("name", "namespace"):
+        if f"{{{name}}}" in path:
+            kind = {"schema": {"type": "string"}} if v3 else {"type": "string"}
+            found.append({"name": name, "in": "path", "required": True, **kind})
+    return found
+
+
+def _parameters(method: str, v3: bool) -> list[Document]:
+    if method not in ("post", "put", "patch"):
+        return []
+    names = (*_WRITE_PARAMETERS, "force") if method == "patch" else _WRITE_PARAMETERS
+    found = []
+    for name in names:
+        kind = "boolean" if name == "force" else "string"
+        typed: Document = {"schema": {"type": kind}} if v3 else {"type": kind}
+        found.append({"name": name, "in": "query", "description": _TEXTS[name], **typed})
+    return found
+
+
+def _labelled(kind: Kind, method: str, action: str) -> Document:
+    resource = kind.resource
+    return {
+        "tags": [f"{resource.group.partition('.')[0] or 'core'}_{resource.version}"],
+        "x-kubernetes-action": action,
+        _GVK: {"group": resource.group, "version": resource.version, "kind": resource.kind},
+    }
+
+
+def _operation_v3(kind: Kind, method: str, action: str, answer: Document, own: Document) -> Document:
+    content = {"application/json": {"schema": answer}}
+    operation: Document = {
+        **_labelled(kind, method, action),
+        "parameters": _parameters(method, v3=True),
+        "responses": {"200": {"description": "OK", "content": content}},
+    }
+    if method in ("post", "put"):
+        operation["requestBody"] = {"content": {"*/*": {"schema": own}}}
+    elif method == "patch":
+        taken = [one for one in _PATCH_TYPES if kind.custom is None or "strategic" not in one]
+        operation["requestBody"] = {"content": {one: {"schema": {"type": "object"}} for one in taken}}
+    return operation
+
+
+def _operation_v2(kind: Kind, method: str, action: str, answer: Document, own: Document) -> Document:
+    parameters = _parameters(method, v3=False)
+    if method in ("post", "put", "patch"):
+        body = {"type": "object"} if method == "patch" else own
+        parameters.insert(0, {"name": "body", "in": "body", "required": True, "schema": body})
+    taken = [one for one in _PATCH_TYPES if kind.custom is None or "strategic" not in one]
+    return {
+        **_labelled(kind, method, action),
+        "consumes": taken if method == "patch" else ["*/*"],
+        "produces": ["application/json"],
+        "parameters": parameters,
+        "responses": {"200": {"description": "OK", "schema": answer}},
+    }

@@ -1,0 +1,414 @@
+"""The embedded Kubernetes API server: HTTPS in front of the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import logging
+import ssl
+import time
+from typing import Any
+
+from aiohttp import web
+
+from kajitori.embedded.apiserver import discovery, kinds
+from kajitori.embedded.apiserver.auth import Attributes, Authenticator, User, authorize
+from kajitori.embedded.apiserver.certificates import Certificates
+from kajitori.embedded.apiserver.kinds import KindRegistry
+from kajitori.embedded.apiserver.metrics import Metrics
+from kajitori.embedded.apiserver.objects import Caller, Objects
+from kajitori.embedded.apiserver.reads.watches import error_event
+from kajitori.embedded.apiserver.requests import Target, find_target, is_built_in
+from kajitori.embedded.apiserver.rest import Answer, Call, Rest, verb_of
+from kajitori.embedded.apiserver.schemas.formats import Format, encode_json, negotiate
+from kajitori.embedded.apiserver.schemas.openapi import OpenApi
+from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.subresources.kubelet import KubeletProxy
+from kajitori.embedded.apiserver.upkeep import defaults
+from kajitori.embedded.apiserver.upkeep.controllers import Controllers
+from kajitori.embedded.store import Event, Store
+
+BODY_LIMIT_BYTES = 3 << 20
+"""As kube-apiserver's."""
+_GZIP_MIN_BYTES = 128 << 10
+_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+_HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+_LEFT = 499
+"""Not a code of HTTP's: whoever asked went away before the answer. Web servers log it so; it reaches nobody."""
+
+_log = logging.getLogger(__name__)
+
+
+class ApiServer:
+    """A Kubernetes API server on a store, until `stop`.
+
+    It speaks TLS with the certificates' server key, and knows users by bearer token or client certificate.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        certificates: Certificates,
+        authenticator: Authenticator,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        controllers: bool = True,
+    ) -> None:
+        """`controllers=False`: nothing that a controller manager does is done here; another one is expected to."""
+        self._store = store
+        self._certificates = certificates
+        self._authenticator = authenticator
+        self._host = host
+        self._port = port
+        self._registry = kinds.built_in()
+        self._objects = Objects(store, self._registry)
+        self._rest = Rest(self._objects, authenticator)
+        self._openapi = OpenApi(self._registry)
+        self._controllers = Controllers(self._objects) if controllers else None
+        self._proxy = KubeletProxy(self._objects, certificates)
+        self._metrics = Metrics(store)
+        self._runner: web.ServerRunner | None = None
+        self._documents: dict[tuple[int, str, bool], Any] = {}
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once started."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"https://{host}:{self._port}"
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, once started."""
+        return self._port
+
+    @property
+    def ca_pem(self) -> str:
+        """The certificate that clients trust."""
+        return self._certificates.ca.read_text()
+
+    @property
+    def objects(self) -> Objects:
+        """What is served, for the tests of what is around it."""
+        return self._objects
+
+    async def start(self) -> None:
+        """Write what has to exist, then serve.
+
+        Raises:
+            OSError: the address is taken or not ours.
+        """
+        for record in self._store.records(_DEFINITIONS):
+            self._registry.add_definition(record.decode())
+        self._store.listen(self._on_event)
+        self._objects.carry_out(defaults.at_start(self._registry, self._objects.view, self.ca_pem))
+        await self._store.durable(self._store.revision)
+        if self._controllers is not None:
+            await self._controllers.start()
+        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls(), backlog=4096)
+        try:
+            await site.start()
+        except OSError:
+            await self.stop()
+            raise
+        if not self._port:
+            self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """End all requests and watches. The store stays open."""
+        if self._controllers is not None:
+            await self._controllers.stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        await self._proxy.close()
+
+    def _tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self._certificates.ca))
+        context.load_cert_chain(self._certificates.server, self._certificates.server_key)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+    def _on_event(self, event: Event) -> None:
+        if event.record.resource == _DEFINITIONS:
+            if event.type == "DELETED":
+                definition = event.record.decode()
+                self._registry.remove_definition(definition)
+                self._store.end_watches(f"{definition['spec']['group']}/{definition['spec']['names']['plural']}")
+            else:
+                self._registry.add_definition(event.record.decode())
+
+    # --- one request -------------------------------------------------------------------------------------------------
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        begun = time.perf_counter()
+        labels = _Labels()
+        code = 500
+        try:
+            response = await self._serve(request, labels)
+            code = response.status
+        except StatusError as error:
+            code = error.code
+            response = _status(request, error)
+        except asyncio.CancelledError:
+            code = _LEFT
+            raise
+        except ConnectionError:  # whoever asked has gone; nobody reads this
+            code = _LEFT
+            response = web.Response(status=_LEFT)
+        except Exception as error:
+            _log.exception("request failed: %s %s", request.method, request.path)
+            response = _status(request, StatusError.internal(f"{type(error).__name__}; see the server's log"))
+        finally:
+            self._metrics.observe(labels.verb or request.method, labels.resource, code, time.perf_counter() - begun)
+        return response
+
+    async def _serve(self, request: web.BaseRequest, labels: _Labels) -> web.StreamResponse:
+        headers = request.headers
+        transport = request.transport
+        peer = transport.get_extra_info("peercert") if transport is not None else None
+        user = self._authenticator.authenticate(headers.get("Authorization", ""), peer)
+        if user is None:
+            raise StatusError.unauthorized()
+        path = request.path
+        target = find_target(self._registry, path) if path.startswith("/api") else None
+        if target is None:
+            refusal = authorize(user, Attributes(request.method.lower(), path=path))
+            if refusal:
+                raise StatusError(403, "Forbidden", f"forbidden: {refusal}", {})
+            return await self._other(request, path)
+        return await self._resource(request, target, user, labels)
+
+    async def _resource(
+        self, request: web.BaseRequest, target: Target, user: User, labels: _Labels
+    ) -> web.StreamResponse:
+        query, headers = request.query, request.headers
+        resource = target.kind.resource
+        verb = verb_of(request.method, target, query)
+        labels.verb = verb.upper() or request.method
+        labels.resource = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
+        attributes = Attributes(
+            verb or request.method.lower(),
+            resource.group,
+            resource.version,
+            resource.plural,
+            target.subresource,
+            target.namespace,
+            target.name,
+        )
+        refusal = authorize(user, attributes)
+        if refusal:
+            raise StatusError.forbidden(resource, target.name, refusal)
+        if target.subresource == "proxy":
+            return await self._proxy.of_node(request, target)
+        if target.subresource in ("log", "exec"):
+            return await self._proxy.serve(request, target)
+        if not verb and target.kind.custom is not None and request.method in ("PUT", "PATCH"):
+            raise StatusError.bad_request("name must be provided")
+        if not verb:
+            raise StatusError.method_not_allowed()
+        agent = headers.get("User-Agent", "")
+        custom = target.kind.custom is not None
+        answer = negotiate(headers.get("Accept", ""), query, agent, custom=custom)
+        caller = Caller(user, manager=agent.partition("/")[0][:128] or "unknown")
+        body = b"" if request.method == "GET" else await _read(request)
+        content_type = headers.get("Content-Type", "")
+        call = Call(request.method, target, query, body, content_type, answer, caller)
+        if verb == "watch":
+            return await self._watch(request, call)
+        try:
+            done = await self._rest.answer(verb, call)
+        except StatusError as error:
+            error.warnings = caller.warnings
+            raise
+        return await _respond(request, done, answer, caller.warnings)
+
+    async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+        watch = self._rest.watch(call)
+        stream = watch.stream()
+        response = web.StreamResponse(
+            headers={"Content-Type": call.answer.media_type, "Cache-Control": "no-cache, private"}
+        )
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        self._metrics.watches.inc()
+        try:
+            async with contextlib.aclosing(stream):
+                async for piece in stream:
+                    await response.write(piece)
+            await response.write_eof()
+        except StatusError as error:
+            await response.write(error_event(error))
+        finally:
+            self._metrics.watches.dec()
+        return response
+
+    # --- what is no resource -----------------------------------------------------------------------------------------
+
+    async def _other(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        if request.method not in ("GET", "HEAD") and self._reads_only(path):
+            raise StatusError.method_not_allowed()
+        if path in _HEALTH_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            return _plain("ok")
+        if path == "/metrics":
+            body, content_type = self._metrics.expose()
+            return web.Response(body=body, headers={"Content-Type": content_type})
+        if path.startswith("/openapi/"):
+            return await self._open_api(request, path)
+        accept = request.headers.get("Accept", "")
+        aggregated = path in ("/api", "/apis") and discovery.wants_aggregated(accept)
+        document = self._document(path.rstrip("/") or "/", aggregated, request)
+        if document is None:
+            parts = path.strip("/").split("/")
+            if parts[0] == "api" or (parts[0] == "apis" and len(parts) > 1 and is_built_in(self._registry, parts[1])):
+                raise StatusError.unknown_path()
+            return _plain("404 page not found\n", 404)
+        if aggregated:
+            return web.Response(body=encode_json(document), headers={"Content-Type": discovery.AGGREGATED_V2})
+        answer = negotiate(accept, request.query, request.headers.get("User-Agent", ""))
+        return await _respond(request, Answer(answer.write(document)), answer, [])
+
+    def _reads_only(self, path: str) -> bool:
+        """Whether other methods than GET are refused; the rest does not look at the method, as kube-apiserver."""
+        match path.strip("/").split("/"):
+            case ["version"] | ["api", *_]:
+                return True
+            case ["apis", group, _version]:
+                return is_built_in(self._registry, group)
+        return False
+
+    def _document(self, path: str, aggregated: bool, request: web.BaseRequest) -> Any:
+        key = (self._registry.generation, path, aggregated)
+        if key not in self._documents:
+            if len(self._documents) > 256:
+                self._documents.clear()
+            self._documents[key] = self._make_document(path, aggregated)
+        return self._documents[key]
+
+    def _make_document(self, path: str, aggregated: bool) -> Any:
+        registry = self._registry
+        parts = path.strip("/").split("/")
+        match parts:
+            case ["version"]:
+                return discovery.version()
+            case ["api"]:
+                address = f"{self._host}:{self._port}"
+                return (
+                    discovery.aggregated(registry, core=True)
+                    if aggregated
+                    else discovery.api_versions(registry, address)
+                )
+            case ["apis"]:
+                return discovery.aggregated(registry, core=False) if aggregated else discovery.api_groups(registry)
+            case ["api", version]:
+                return discovery.api_resources(registry, "", version)
+            case ["apis", group]:
+                return discovery.api_group(registry, group)
+            case ["apis", group, version]:
+                return discovery.api_resources(registry, group, version)
+            case [""]:
+                return {"paths": _paths(registry)}
+        return None
+
+    async def _open_api(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        match path.strip("/").split("/"):
+            case ["openapi", "v2"]:
+                body: bytes | None = self._openapi.v2()
+            case ["openapi", "v3"]:
+                body = self._openapi.v3_index()
+            case ["openapi", "v3", *rest]:
+                body = self._openapi.v3("/".join(rest))
+            case _:
+                body = None
+        if body is None:
+            return _plain("404 page not found\n", 404)
+        return await _respond(request, Answer(body), Format(), [])
+
+
+class _Labels:
+    """What metrics say about a request; known only while it is served."""
+
+    __slots__ = ("resource", "verb")
+
+    def __init__(self) -> None:
+        self.verb = ""
+        self.resource = ""
+
+
+def _paths(registry: KindRegistry) -> list[str]:
+    found = {"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+    for kind in registry.all():
+        resource = kind.resource
+        found.add(f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}")
+        if resource.group:
+            found.add(f"/apis/{resource.group}")
+    return sorted(found)
+
+
+async def _read(request: web.BaseRequest) -> bytes:
+    """The body of a request.
+
+    Raises:
+        StatusError: 413.
+    """
+    length = request.content_length
+    if length is not None and length > BODY_LIMIT_BYTES:
+        raise StatusError.too_large(BODY_LIMIT_BYTES)
+    content = request.content
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        piece = await content.readany()
+        if not piece:
+            break
+        size += len(piece)
+        if size > BODY_LIMIT_BYTES:
+            raise StatusError.too_large(BODY_LIMIT_BYTES)
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def _respond(request: web.BaseRequest, done: Answer, answer: Format, warnings: list[str]) -> web.Response:
+    headers = {"Content-Type": answer.media_type, "Cache-Control": "no-cache, private"}
+    body = done.body
+    if len(body) >= _GZIP_MIN_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+        body = await asyncio.to_thread(gzip.compress, body, 1)
+        headers["Content-Encoding"] = "gzip"
+        headers["Vary"] = "Accept-Encoding"
+    response = web.Response(body=body, status=done.code, headers=headers)
+    _warn(response, warnings)
+    return response
+
+
+def _quoted(text: str) -> str:
+    clean = "".join(character if character.isprintable() else " " for character in text)
+    return '"' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _status(request: web.BaseRequest, error: StatusError) -> web.Response:
+    try:
+        answer = negotiate(request.headers.get("Accept", ""), request.query, request.headers.get("User-Agent", ""))
+    except StatusError:
+        answer = Format()
+    headers = {"Content-Type": answer.media_type, "Cache-Control": "no-cache, private", **error.headers}
+    if error.code == 413:
+        # The rest of the body is not read.
+        headers["Connection"] = "close"
+    response = web.Response(body=answer.write(error.body()), status=error.code, headers=headers)
+    _warn(response, error.warnings)
+    return response
+
+
+def _warn(response: web.Response, warnings: list[str]) -> None:
+    for warning in dict.fromkeys(warnings):
+        response.headers.add("Warning", f"299 - {_quoted(warning)}")
+
+
+def _plain(text: str, code: int = 200) -> web.Response:
+    headers = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+    return web.Response(body=text.encode(), status=code, headers=headers)

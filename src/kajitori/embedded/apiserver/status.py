@@ -1,0 +1,203 @@
+"""What the API server answers when it refuses: meta.k8s.io Status, in Kubernetes' own words (`api/errors`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kajitori.embedded.apiserver.causes import Cause
+from kajitori.kube.resources import Resource
+
+_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+class StatusError(Exception):
+    """A request is refused. `body()` is what the client reads."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        *,
+        metadata: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.metadata = metadata or {}
+        self.headers = headers or {}
+        self.warnings: list[str] = []
+        """What the client should be told beside."""
+
+    def body(self) -> dict[str, Any]:
+        """The Status object."""
+        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure"}
+        if self.message:
+            status["message"] = self.message
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+    @classmethod
+    def bad_request(cls, message: str) -> StatusError:
+        """400: the request can't be understood."""
+        return cls(400, "BadRequest", message)
+
+    @classmethod
+    def unauthorized(cls) -> StatusError:
+        """401: the credentials are wrong."""
+        return cls(401, "Unauthorized", "Unauthorized")
+
+    @classmethod
+    def forbidden(cls, resource: Resource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
+        """403: known, but not allowed."""
+        what = (
+            f'{qualified(resource)} "{name}" is forbidden: {why}'
+            if name
+            else f"{qualified(resource)} is forbidden: {why}"
+        )
+        details = _details(resource, name)
+        if causes:
+            details["causes"] = [one.as_dict() for one in causes]
+        return cls(403, "Forbidden", what, details)
+
+    @classmethod
+    def not_found(cls, resource: Resource, name: str) -> StatusError:
+        """404: no object of that name."""
+        return cls(404, "NotFound", f'{qualified(resource)} "{name}" not found', details=_details(resource, name))
+
+    @classmethod
+    def unknown_path(cls) -> StatusError:
+        """404: nothing is served there."""
+        return cls(404, "NotFound", "the server could not find the requested resource", details={})
+
+    @classmethod
+    def not_served(cls, plural: str, group: str) -> StatusError:
+        """404: Kubernetes has the resource, this server leaves it out."""
+        what = f"{plural}.{group}" if group else plural
+        why = (
+            "its one user is the administrator"
+            if group == "rbac.authorization.k8s.io"
+            else "nothing here would act on them; `kaji run` starts programs, and with `--type service` keeps them up"
+        )
+        return cls(404, "NotFound", f"the embedded API server of kaji up does not serve {what}: {why}", details={})
+
+    @classmethod
+    def method_not_allowed(cls) -> StatusError:
+        """405: the resource is served, the verb is not."""
+        text = "the server does not allow this method on the requested resource"
+        return cls(405, "MethodNotAllowed", text, details={})
+
+    @classmethod
+    def not_acceptable(cls, served: Iterable[str]) -> StatusError:
+        """406: none of the media types that the client takes is served."""
+        text = f"406: Not Acceptable\n\nAvailable representations: {', '.join(served)}"
+        return cls(406, "NotAcceptable", text, details={})
+
+    @classmethod
+    def already_exists(cls, resource: Resource, name: str, *, generated: bool = False) -> StatusError:
+        """409: the name is taken; `generated`: where the server might have made another one up."""
+        said, details = f'{qualified(resource)} "{name}" already exists', _details(resource, name)
+        if generated:
+            said += ", the server was not able to generate a unique name for the object"
+            details["retryAfterSeconds"] = 1
+        return cls(409, "AlreadyExists", said, details=details)
+
+    @classmethod
+    def conflict(cls, resource: Resource, name: str, why: str = _MODIFIED, *, kind: str = "") -> StatusError:
+        """409: somebody else changed it first. With `kind` the object is named by its kind, as deletion does."""
+        details = _details(resource, name)
+        what = qualified(resource)
+        if kind:
+            details["kind"] = kind
+            what = f"{kind}.{resource.group}" if resource.group else kind
+        return cls(409, "Conflict", f'Operation cannot be fulfilled on {what} "{name}": {why}', details=details)
+
+    @classmethod
+    def expired(cls, message: str, *, continue_token: str = "") -> StatusError:
+        """410: that resource version is no longer kept."""
+        return cls(410, "Expired", message, metadata={"continue": continue_token} if continue_token else None)
+
+    @classmethod
+    def too_large(cls, limit_bytes: int) -> StatusError:
+        """413: the body is over the limit."""
+        return cls(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes}")
+
+    @classmethod
+    def unsupported_media_type(cls, served: Iterable[str] = ()) -> StatusError:
+        """415: a body in a format that is not read."""
+        served = tuple(served)
+        if not served:
+            return cls(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+        text = f"the body of the request was in an unknown format - accepted media types include: {', '.join(served)}"
+        return cls(415, "UnsupportedMediaType", text)
+
+    @classmethod
+    def invalid(cls, group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
+        """422: the object is understood, but can't be; every fault at once."""
+        texts = list(dict.fromkeys(str(one) for one in causes))
+        said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        what = f"{kind}.{group}" if group else kind
+        details: dict[str, Any] = {"name": name} if name else {}
+        if group:
+            details["group"] = group
+        if kind:
+            details["kind"] = kind
+        details["causes"] = [one.as_dict() for one in causes]
+        return cls(422, "Invalid", f'{what} "{name}" is invalid: {said}', details=details)
+
+    @classmethod
+    def too_many_requests(cls, message: str, *, retry_seconds: int = 0, causes: Sequence[Cause] = ()) -> StatusError:
+        """429: not now."""
+        details: dict[str, Any] = {}
+        if causes:
+            details["causes"] = [one.as_dict() for one in causes]
+        if retry_seconds:
+            details["retryAfterSeconds"] = retry_seconds
+        headers = {"Retry-After": str(retry_seconds)} if retry_seconds else None
+        return cls(429, "TooManyRequests", message, details=details, headers=headers)
+
+    @classmethod
+    def internal(cls, message: str) -> StatusError:
+        """500: a fault of the server."""
+        details = {"causes": [{"message": message}]}
+        return cls(500, "InternalError", f"Internal error occurred: {message}", details=details)
+
+    @classmethod
+    def unavailable(cls, message: str) -> StatusError:
+        """503: a part that this request needs does not answer."""
+        return cls(503, "ServiceUnavailable", message)
+
+    @classmethod
+    def future_version(cls, asked: int, current: int) -> StatusError:
+        """504: a resource version that the server has not seen yet."""
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        details = {"causes": [cause], "retryAfterSeconds": 1}
+        text = f"Timeout: Too large resource version: {asked}, current: {current}"
+        return cls(504, "Timeout", text, details=details, headers={"Retry-After": "1"})
+
+    @classmethod
+    def storage_full(cls, why: str) -> StatusError:
+        """507: the change could not be made durable, and was not made."""
+        return cls(507, "InternalError", f"Internal error occurred: {why}")
+
+
+def qualified(resource: Resource) -> str:
+    """A resource as messages name it: `pods`, `runs.kajitori.dev`."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def _details(resource: Resource, name: str) -> dict[str, Any]:
+    details: dict[str, Any] = {"name": name} if name else {}
+    if resource.group:
+        details["group"] = resource.group
+    details["kind"] = resource.plural
+    return details

@@ -1,0 +1,219 @@
+"""CustomResourceDefinitions."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from kajitori.core.words import texts
+from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, invalid, not_supported, required
+from kajitori.embedded.apiserver.crds import FINALIZER
+from kajitori.embedded.apiserver.kinds import Object, Strategy
+from kajitori.embedded.apiserver.strategies.structural import validate_structural
+
+_SCOPES = ("Cluster", "Namespaced")
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_SIMPLE_PATH = "must be a simple json path starting with ."
+_APPROVED = "api-approved.kubernetes.io"
+_PRESERVE = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+_STILL_STORED = (
+    "missing from spec.versions; it must remain in spec.versions until a storage migration ensures no data remains "
+    "persisted in this version"
+)
+_VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
+
+
+class DefinitionStrategy(Strategy):
+    """A definition is served as soon as it is stored: its names are accepted and it is established at once."""
+
+    has_status = True
+    has_generation = True
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        given = spec.setdefault("names", {})
+        if given.get("kind"):
+            given.setdefault("singular", given["kind"].lower())
+            given.setdefault("listKind", f"{given['kind']}List")
+        spec.setdefault("conversion", {"strategy": "None"})
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        finalizers = obj["metadata"].setdefault("finalizers", [])
+        if FINALIZER not in finalizers:
+            finalizers.append(FINALIZER)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        obj["status"] = {
+            "conditions": [
+                _condition("NamesAccepted", "NoConflicts", "no conflicts found", now),
+                _condition("Established", "InitialNamesAccepted", "the initial names have been accepted", now),
+            ],
+            "acceptedNames": dict(obj["spec"].get("names") or {}),
+            "storedVersions": _stored(obj["spec"], []),
+        }
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        status = dict(new.get("status") or {})
+        status["acceptedNames"] = dict(new["spec"].get("names") or {})
+        status["storedVersions"] = _stored(new["spec"], status.get("storedVersions") or [])
+        new["status"] = status
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        spec = obj.get("spec") or {}
+        given, group = spec.get("names") or {}, spec.get("group", "")
+        causes: list[Cause] = []
+        if obj["metadata"].get("name") != f"{given.get('plural', '')}.{group}":
+            causes.append(
+                invalid("metadata.name", obj["metadata"].get("name"), 'must be spec.names.plural+"."+spec.group')
+            )
+        causes += _group(group, obj["metadata"].get("annotations") or {})
+        if spec.get("scope") not in _SCOPES:
+            causes.append(not_supported("spec.scope", spec.get("scope", ""), _SCOPES))
+        causes += _names(given)
+        if spec.get("preserveUnknownFields"):
+            causes.append(invalid("spec.preserveUnknownFields", True, _PRESERVE))
+        causes += _versions(spec.get("versions") or [])
+        strategy = (spec.get("conversion") or {}).get("strategy")
+        if strategy == "Webhook":
+            detail = "this API server converts between versions by changing apiVersion only (None)"
+            causes.append(invalid("spec.conversion.strategy", strategy, detail))
+        elif strategy != "None":
+            causes.append(not_supported("spec.conversion.strategy", strategy or "", ("None", "Webhook")))
+        return causes
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        spec, before = new.get("spec") or {}, old.get("spec") or {}
+        causes: list[Cause] = []
+        fixed = [name for name in ("group", "scope") if spec.get(name) != before.get(name)]
+        causes += [invalid(f"spec.{name}", spec.get(name), IMMUTABLE) for name in fixed]
+        for name in ("kind", "plural"):
+            value = (spec.get("names") or {}).get(name)
+            if value != (before.get("names") or {}).get(name):
+                causes.append(invalid(f"spec.names.{name}", value, IMMUTABLE))
+        listed = {one.get("name") for one in spec.get("versions") or []}
+        for index, one in enumerate((new.get("status") or {}).get("storedVersions") or []):
+            if one not in listed:
+                causes.append(
+                    invalid(
+                        f"status.storedVersions[{index}]",
+                        one,
+                        _STILL_STORED,
+                    )
+                )
+        return causes + self.validate_create(new)
+
+
+def _stored(spec: dict[str, Any], before: list[str]) -> list[str]:
+    """Versions that objects may be stored in: those that ever were the storage version."""
+    now = [one.get("name", "") for one in spec.get("versions") or [] if one.get("storage")]
+    return list(dict.fromkeys([*before, *now]))
+
+
+def _condition(kind: str, reason: str, message: str, now: str) -> dict[str, str]:
+    return {"type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
+
+
+def _group(group: str, annotations: dict[str, str]) -> list[Cause]:
+    if not group:
+        return [required("spec.group")]
+    causes = [invalid("spec.group", group, fault) for fault in texts.dns_subdomain(group)]
+    if "." not in group:
+        causes.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    if (group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io")) and not annotations.get(
+        _APPROVED
+    ):
+        detail = (
+            f'protected groups must have approval annotation "{_APPROVED}", '
+            "see https://github.com/kubernetes/enhancements/pull/1111"
+        )
+        causes.append(required(f"metadata.annotations[{_APPROVED}]", detail))
+    return causes
+
+
+def _names(given: dict[str, Any]) -> list[Cause]:
+    causes: list[Cause] = []
+    for name in ("plural", "singular", "kind", "listKind"):
+        value = given.get(name, "")
+        if not value:
+            causes.append(required(f"spec.names.{name}"))
+            continue
+        causes += [
+            invalid(f"spec.names.{name}", value, fault)
+            for fault in texts.dns_1035_label(value.lower() if name in ("kind", "listKind") else value)
+        ]
+    for index, short in enumerate(given.get("shortNames") or []):
+        causes += [invalid(f"spec.names.shortNames[{index}]", short, fault) for fault in texts.dns_1035_label(short)]
+    if given.get("kind") and given.get("kind") == given.get("listKind"):
+        causes.append(invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same"))
+    for index, category in enumerate(given.get("categories") or []):
+        causes += [invalid(f"spec.names.categories[{index}]", category, one) for one in texts.dns_1035_label(category)]
+    return causes
+
+
+def _versions(versions: list[dict[str, Any]]) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, version in enumerate(versions):
+        where, name = f"spec.versions[{index}]", version.get("name", "")
+        causes += [invalid(f"{where}.name", name, fault) for fault in texts.dns_1035_label(name)]
+        if name in seen:
+            causes.append(invalid("spec.versions", name, "must contain unique version names"))
+        seen.add(name)
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if schema is None:
+            causes.append(required(f"{where}.schema.openAPIV3Schema"))
+        elif isinstance(schema, dict):
+            causes += validate_structural(schema, f"{where}.schema.openAPIV3Schema")
+        else:
+            causes.append(invalid(f"{where}.schema.openAPIV3Schema", schema, "must be an object"))
+        causes += _columns(version.get("additionalPrinterColumns") or [], f"{where}.additionalPrinterColumns")
+        scale = (version.get("subresources") or {}).get("scale")
+        if scale is not None:
+            causes += _scale(scale, f"{where}.subresources.scale")
+    if sum(bool(one.get("storage")) for one in versions) != 1:
+        shown = [{"name": one.get("name"), "storage": bool(one.get("storage"))} for one in versions]
+        causes.append(invalid("spec.versions", shown, "must have exactly one version marked as storage version"))
+        causes.append(invalid("status.storedVersions", None, "must have at least one stored version"))
+    return causes
+
+
+def _columns(columns: list[dict[str, Any]], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, column in enumerate(columns):
+        where = f"{field}[{index}]"
+        if not column.get("name"):
+            causes.append(required(f"{where}.name"))
+        kind, path = column.get("type", ""), column.get("jsonPath", "")
+        if not kind:
+            causes.append(required(f"{where}.type", f"must be one of {','.join(_COLUMN_TYPES)}"))
+        elif kind not in _COLUMN_TYPES:
+            causes.append(invalid(f"{where}.type", kind, f"must be one of {','.join(_COLUMN_TYPES)}"))
+        if not path:
+            causes.append(required(f"{where}.jsonPath"))
+        elif not path.startswith("."):
+            causes.append(invalid(f"{where}.jsonPath", path, _SIMPLE_PATH))
+    return causes
+
+
+def _scale(scale: dict[str, Any], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for name, start in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+        path = scale.get(name, "")
+        if not path:
+            causes.append(required(f"{field}.{name}"))
+        elif not path.startswith("."):
+            causes.append(invalid(f"{field}.{name}", path, _SIMPLE_PATH))
+        elif not path.startswith(start):
+            causes.append(invalid(f"{field}.{name}", path, f"should be a json path under {start[:-1]}"))
+    return causes
+
+
+def version_priority(version: str) -> tuple[int, int, int, str]:
+    """Sorts versions as Kubernetes prefers them: v2, v1, v1beta1, v1alpha1, then others by name."""
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return (3, 0, 0, version)
+    stage = {None: 0, "beta": 1, "alpha": 2}[found[2]]
+    return (stage, -int(found[1]), -int(found[3] or 0), "")

@@ -1,0 +1,378 @@
+"""ResourceQuota, LimitRange, PodDisruptionBudget, PriorityClass and Lease."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.core.words import texts
+from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
+from kajitori.embedded.apiserver.kinds import Object, Strategy
+from kajitori.embedded.apiserver.schemas import quantities
+from kajitori.embedded.apiserver.strategies.container_validation import is_extended
+from kajitori.embedded.apiserver.strategies.resource_names import container_resource_faults, resource_faults
+from kajitori.embedded.apiserver.strategies.selectors import label_selector
+
+HIGHEST_USER_PRIORITY = 1_000_000_000
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+_PREEMPTION = ("Never", "PreemptLowerPriority")
+_LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
+_PERCENT = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
+    "validation is '[0-9]+%')"
+)
+_ORDERED = (
+    ("min", "max", "min", "min"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest"),
+    ("min", "default", "default", "min"),
+    ("default", "max", "default", "max"),
+)
+"""What may not be more than what, at which of the bounds a message stands, and which it shows."""
+_SAID = {
+    "min": "min value",
+    "defaultRequest": "default request value",
+    "default": "default value",
+    "max": "max value",
+}
+_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_QUOTA_NAMES = frozenset(
+    {
+        *_COMPUTE,
+        *(f"requests.{name}" for name in _COMPUTE),
+        *(f"limits.{name}" for name in _COMPUTE),
+        "requests.storage",
+        "pods",
+        "services",
+        "services.nodeports",
+        "services.loadbalancers",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+    }
+)
+_SCOPES = (
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+    "VolumeAttributesClass",
+)
+_PLAIN_SCOPES = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
+_MUST_EXIST = (
+    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+_POD_RESOURCES = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+
+
+class QuotaStrategy(Strategy):
+    has_status = True
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("spec", {})
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        obj["status"] = {}
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        spec = obj.get("spec") or {}
+        hard = spec.get("hard") or {}
+        causes = _amounts(hard, "spec.hard")
+        scopes = spec.get("scopes") or []
+        for scope in scopes:
+            if scope not in _SCOPES:
+                causes.append(invalid("spec.scopes", scopes, "unsupported scope"))
+            if not _fits(scope, hard):
+                causes.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
+        causes += [invalid("spec.scopes", scopes, "conflicting scopes")] * _conflicts(scopes)
+        selector = spec.get("scopeSelector")
+        return causes + _scope_selector(selector, hard) if selector else causes
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        causes = self.validate_create(new)
+        if sorted((new.get("spec") or {}).get("scopes") or []) != sorted((old.get("spec") or {}).get("scopes") or []):
+            causes.append(invalid("spec.scopes", (new.get("spec") or {}).get("scopes"), "field is immutable"))
+        return causes
+
+
+def _scope_selector(selector: dict[str, Any], hard: dict[str, str]) -> list[Cause]:
+    field = "spec.scopeSelector.matchExpressions"
+    causes: list[Cause] = []
+    wanted = selector.get("matchExpressions") or []
+    for one in wanted:
+        scope, operator, values = one.get("scopeName", ""), one.get("operator", ""), one.get("values") or []
+        if scope not in _SCOPES:
+            causes.append(invalid(f"{field}.scopeName", scope, "unsupported scope"))
+        if not _fits(scope, hard):
+            causes.append(invalid(field, selector, "unsupported scope applied to resource"))
+        if scope in _PLAIN_SCOPES and operator != "Exists":
+            causes.append(invalid(f"{field}.operator", operator, _MUST_EXIST))
+        if operator in ("In", "NotIn"):
+            if not values:
+                said = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                causes.append(required(f"{field}.values", said))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                said = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                causes.append(invalid(f"{field}.values", values, said))
+        else:
+            causes.append(invalid(f"{field}.operator", operator, "not a valid selector operator"))
+    conflicts = _conflicts([one.get("scopeName", "") for one in wanted])
+    return causes + [invalid(field, wanted, "conflicting scopes")] * conflicts
+
+
+def _conflicts(scopes: list[str]) -> int:
+    return sum(
+        set(pair) <= set(scopes) for pair in (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
+    )
+
+
+def _fits(scope: str, hard: dict[str, str]) -> bool:
+    """Whether everything standard that a quota counts is something that the scope is about."""
+    if scope == "BestEffort":
+        allowed: frozenset[str] = frozenset({"pods"})
+    elif scope == "VolumeAttributesClass":
+        allowed = frozenset({"persistentvolumeclaims", "requests.storage"})
+    else:
+        allowed = _POD_RESOURCES
+    return scope not in _SCOPES or all(name in allowed for name in hard if _is_quota_name(name))
+
+
+def _amounts(amounts: dict[str, str], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for resource, amount in amounts.items():
+        where = f"{field}[{resource}]"
+        causes += [invalid(where, resource, fault) for fault in texts.qualified_name(resource)]
+        if "/" not in resource and not _is_quota_name(resource):
+            causes.append(invalid(where, resource, "must be a standard resource type or fully qualified"))
+            causes.append(invalid(where, resource, "must be a standard resource for quota"))
+        nano = quantities.parse_nano(amount)
+        if nano < 0:
+            causes.append(invalid(where, amount, "must be greater than or equal to 0"))
+        whole = resource in ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims") or "/" in resource
+        if whole and nano % quantities.NANO:
+            causes.append(invalid(where, amount, "must be an integer"))
+    return causes
+
+
+def _is_quota_name(resource: str) -> bool:
+    return resource in _QUOTA_NAMES or resource.startswith(("hugepages-", "requests.hugepages-"))
+
+
+class LimitRangeStrategy(Strategy):
+    def default(self, obj: Object) -> None:
+        obj.setdefault("spec", {}).setdefault("limits", None)
+        for limit in (obj.get("spec") or {}).get("limits") or []:
+            if limit.get("type") != "Container":
+                continue
+            # As SetDefaults_LimitRangeItem: a bound is also the default, a default limit also the default request.
+            for resource, amount in (limit.get("max") or {}).items():
+                limit.setdefault("default", {}).setdefault(resource, amount)
+            for resource, amount in (limit.get("default") or {}).items():
+                limit.setdefault("defaultRequest", {}).setdefault(resource, amount)
+            for resource, amount in (limit.get("min") or {}).items():
+                limit.setdefault("defaultRequest", {}).setdefault(resource, amount)
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        causes: list[Cause] = []
+        seen: set[str] = set()
+        for index, limit in enumerate((obj.get("spec") or {}).get("limits") or []):
+            where = f"spec.limits[{index}]"
+            kind = limit.get("type", "")
+            faults = [invalid(f"{where}.type", kind, fault) for fault in texts.qualified_name(kind)]
+            if not faults and kind not in _LIMIT_TYPES and "/" not in kind:
+                faults.append(invalid(f"{where}.type", kind, "must be a standard limit type or fully qualified"))
+            causes += faults
+            if kind in seen:
+                causes.append(duplicate(f"{where}.type", kind))
+            seen.add(kind)
+            causes += _limit_faults(limit, where)
+        return causes
+
+
+def _limit_faults(limit: dict[str, Any], where: str) -> list[Cause]:
+    causes: list[Cause] = []
+    kind = limit.get("type", "")
+    parts = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
+    if kind == "Pod":
+        unused = ("default", "defaultRequest")
+        said = "may not be specified when `type` is 'Pod'"
+        causes += [forbidden(f"{where}.{name}", said) for name in unused if limit.get(name)]
+        parts = [name for name in parts if name not in unused]
+    name_faults = container_resource_faults if kind in ("Pod", "Container") else resource_faults
+    for part in parts:
+        for resource in limit.get(part) or {}:
+            causes += name_faults(resource, f"{where}.{part}[{resource}]")
+    if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(name) or {}) for name in ("min", "max")):
+        said = "either minimum or maximum storage value is required, but neither was provided"
+        causes.append(required(f"{where}.limits", said))
+    for resource in {name: None for part in parts for name in limit.get(part) or {}}:
+        amounts = {part: limit[part][resource] for part in parts if resource in (limit.get(part) or {})}
+        causes += _bound_faults(resource, amounts, where)
+    return causes
+
+
+def _bound_faults(resource: str, amounts: dict[str, str], where: str) -> list[Cause]:
+    """What is wrong between the bounds of one resource; `amounts` has those that there are."""
+    causes: list[Cause] = []
+    nano = {part: quantities.parse_nano(amount) for part, amount in amounts.items()}
+    for low, high, at, value in _ORDERED:
+        if low in nano and high in nano and nano[low] > nano[high]:
+            said = f"{_SAID[low]} {amounts[low]} is greater than {_SAID[high]} {amounts[high]}"
+            if (low, high) == ("defaultRequest", "default"):
+                said = said.replace("default value", "default limit value")
+            causes.append(invalid(f"{where}.{at}[{resource}]", amounts[value], said))
+    ratio = amounts.get("maxLimitRequestRatio")
+    if ratio is not None:
+        field = f"{where}.maxLimitRequestRatio[{resource}]"
+        if nano["maxLimitRequestRatio"] < quantities.NANO:
+            causes.append(invalid(field, ratio, f"ratio {ratio} is less than 1"))
+        if nano.get("min") and "max" in nano:
+            limit = nano["max"] / nano["min"]
+            if nano["maxLimitRequestRatio"] / quantities.NANO > limit:
+                causes.append(invalid(field, ratio, f"ratio {ratio} is greater than max/min = {limit:f}"))
+    both = nano.get("default"), nano.get("defaultRequest")
+    if is_extended(resource) and None not in both and both[0] != both[1]:
+        request = amounts["defaultRequest"]
+        said = f"default value {amounts['default']} must equal to defaultRequest value {request} in {resource}"
+        causes.append(invalid(f"{where}.defaultRequest[{resource}]", request, said))
+    return causes
+
+
+class DisruptionBudgetStrategy(Strategy):
+    name_rule = staticmethod(texts.path_segment)
+    looks_at_metadata = False
+    has_status = True
+    has_generation = True
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("spec", {})
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        obj["status"] = dict.fromkeys(_COUNTS, 0)
+
+    def prepare_status_update(self, new: Object, old: Object) -> None:
+        super().prepare_status_update(new, old)
+        for name in _COUNTS:
+            new.setdefault("status", {}).setdefault(name, 0)
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        spec = obj.get("spec") or {}
+        causes: list[Cause] = []
+        low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
+        if low is not None and high is not None:
+            shown = {name: spec[name] for name in ("minAvailable", "maxUnavailable")}
+            causes.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
+        for name, value in (("minAvailable", low), ("maxUnavailable", high)):
+            causes += _int_or_percent(f"spec.{name}", value)
+        policy = spec.get("unhealthyPodEvictionPolicy")
+        if policy is not None and policy not in _EVICTION_POLICIES:
+            causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES))
+        return causes + label_selector(spec.get("selector") or {}, "spec.selector")
+
+    def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
+        status = new.get("status") or {}
+        return [
+            invalid(f"status.{name}", status[name], "must be greater than or equal to 0")
+            for name in _COUNTS
+            if status.get(name, 0) < 0
+        ]
+
+
+def _int_or_percent(field: str, value: Any) -> list[Cause]:
+    if isinstance(value, int) and value < 0:
+        return [invalid(field, value, "must be greater than or equal to 0")]
+    if isinstance(value, str):
+        number = value.removesuffix("%")
+        if not (value.endswith("%") and number.isdigit()):
+            return [
+                invalid(
+                    field,
+                    value,
+                    _PERCENT,
+                )
+            ]
+        if int(number) > 100:
+            return [invalid(field, value, "must not be greater than 100%")]
+    return []
+
+
+class PriorityClassStrategy(Strategy):
+    has_generation = True
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        # Nothing that matters can change: the generation stays the first.
+        if "generation" in old["metadata"]:
+            new["metadata"]["generation"] = old["metadata"]["generation"]
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        obj.setdefault("value", 0)
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        causes: list[Cause] = []
+        name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
+        if name.startswith("system-"):
+            if SYSTEM_PRIORITIES.get(name) != value:
+                detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
+                said = (
+                    f"{name} is not a known system priority class"
+                    if name not in SYSTEM_PRIORITIES
+                    else f"value of {name} PriorityClass must be {SYSTEM_PRIORITIES[name]}"
+                )
+                causes.append(forbidden("metadata.name", detail + said))
+        elif value > HIGHEST_USER_PRIORITY:
+            causes.append(
+                forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}")
+            )
+        if obj.get("preemptionPolicy") not in _PREEMPTION:
+            causes.append(
+                not_supported("preemptionPolicy", obj.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"))
+            )
+        return causes
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        causes: list[Cause] = []
+        if new.get("value", 0) != old.get("value", 0):
+            causes.append(forbidden("value", "may not be changed in an update."))
+        if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
+            causes.append(invalid("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable"))
+        return causes
+
+
+class LeaseStrategy(Strategy):
+    def default(self, obj: Object) -> None:
+        obj.setdefault("spec", {})
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        _drop_election(obj)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        _drop_election(new)
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        spec = obj.get("spec") or {}
+        causes: list[Cause] = []
+        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+        if duration is not None and duration <= 0:
+            causes.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+        if transitions is not None and transitions < 0:
+            causes.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+        return causes
+
+
+def _drop_election(lease: Object) -> None:
+    """Coordinated leader election is off, as in a real server of this version."""
+    for name in ("preferredHolder", "strategy"):
+        lease["spec"].pop(name, None)

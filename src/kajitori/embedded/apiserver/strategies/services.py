@@ -1,0 +1,359 @@
+"""Service, Endpoints and EndpointSlice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.core.words import texts
+from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
+from kajitori.embedded.apiserver.kinds import Object, Strategy
+from kajitori.embedded.apiserver.metadata import validate_labels
+from kajitori.embedded.apiserver.strategies import warnings
+
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
+_WITH_PORTS = ("NodePort", "LoadBalancer")
+_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_TRAFFIC_POLICIES = ("Cluster", "Local")
+
+Spec = dict[str, Any]
+
+
+class ServiceStrategy(Strategy):
+    """Cluster addresses are given by `admission`, which sees which are taken."""
+
+    has_status = True
+    name_rule = staticmethod(texts.dns_label)
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("sessionAffinity", "None")
+        spec.setdefault("type", "ClusterIP")
+        if spec["sessionAffinity"] == "None":
+            spec.pop("sessionAffinityConfig", None)
+        if spec["sessionAffinity"] == "ClientIP":
+            config = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
+            config.setdefault("timeoutSeconds", 10800)
+        for port in spec.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+            if not port.get("targetPort"):
+                port["targetPort"] = port.get("port", 0)
+        if _is_reachable(spec):
+            spec.setdefault("externalTrafficPolicy", "Cluster")
+        if spec["type"] in ("ClusterIP", *_WITH_PORTS):
+            spec.setdefault("internalTrafficPolicy", "Cluster")
+        obj.setdefault("status", {}).setdefault("loadBalancer", {})
+        if spec["type"] == "LoadBalancer":
+            spec.setdefault("allocateLoadBalancerNodePorts", True)
+            for one in (((obj.get("status") or {}).get("loadBalancer")) or {}).get("ingress") or []:
+                if one.get("ip"):
+                    one.setdefault("ipMode", "VIP")
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        obj["status"] = {"loadBalancer": {}}
+        _drop_internal_policy(obj["spec"])
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        _drop_unused(new["spec"], old["spec"])
+        if new["spec"].get("type") != "LoadBalancer":
+            new["status"]["loadBalancer"] = {}
+        _drop_internal_policy(new["spec"])
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        spec = obj.get("spec") or {}
+        kind = spec.get("type")
+        ports = spec.get("ports") or []
+        headless = _is_headless(spec)
+        causes: list[Cause] = []
+        if not ports and not headless and kind != "ExternalName":
+            causes.append(required("spec.ports"))
+        if kind in ("NodePort", "LoadBalancer") and headless:
+            causes.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+        if kind == "ExternalName":
+            causes += _external_name(spec)
+        causes += _service_ports(ports)
+        causes += validate_labels(spec.get("selector") or {}, "spec.selector")
+        if spec.get("sessionAffinity") not in ("None", "ClientIP"):
+            causes.append(not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None")))
+        causes += cluster_address_faults(spec)
+        for index, one in enumerate(spec.get("externalIPs") or []):
+            causes += [invalid(f"spec.externalIPs[{index}]", one, fault) for fault in texts.external_address(one)]
+        if kind not in _TYPES:
+            causes.append(not_supported("spec.type", kind, _TYPES))
+        causes += _node_ports(ports, kind)
+        if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
+            said = "may only be used when `type` is 'LoadBalancer'"
+            causes.append(forbidden("spec.allocateLoadBalancerNodePorts", said))
+        return causes + _traffic_policies(spec)
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return _changed_addresses(new["spec"], old.get("spec") or {}) + self.validate_create(new)
+
+    def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
+        where = "status.loadBalancer.ingress"
+        ingress = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+        if not ingress:
+            return []
+        if (new.get("spec") or {}).get("type") != "LoadBalancer":
+            return [forbidden(where, "may only be used when `spec.type` is 'LoadBalancer'")]
+        causes: list[Cause] = []
+        for index, one in enumerate(ingress):
+            address = one.get("ip", "")
+            if address:
+                causes += [invalid(f"{where}[{index}].ip", address, fault) for fault in texts.ip_address(address)]
+        return causes
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return warnings.of_service(new["spec"])
+
+    def fields(self, obj: Object) -> dict[str, str]:
+        spec = obj.get("spec") or {}
+        return {"spec.clusterIP": spec.get("clusterIP", ""), "spec.type": spec.get("type", "")}
+
+
+def settle_addresses(spec: Spec, before: Spec | None) -> None:
+    """Bring `clusterIP` and `clusterIPs` in line, in place, and keep what whoever sends a Service need not repeat
+    (patchAllocatedValues, normalizeClusterIPs); `before` is the spec that it replaces."""
+    if before is None:
+        if spec.get("clusterIP") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        return
+    if _needs_address(spec) and _needs_address(before):
+        for name in ("clusterIP", "clusterIPs"):
+            if not spec.get(name) and before.get(name):
+                spec[name] = before[name]
+    if spec.get("type") in _WITH_PORTS and before.get("type") in _WITH_PORTS:
+        _keep_node_ports(spec.get("ports") or [], before.get("ports") or [])
+    address, address_before = spec.get("clusterIP", ""), before.get("clusterIP", "")
+    if address == address_before and before.get("clusterIPs") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = before["clusterIPs"]
+    if address != address_before and spec.get("clusterIPs") == before.get("clusterIPs"):
+        if address:
+            spec["clusterIPs"] = [address]
+        else:
+            spec.pop("clusterIPs", None)
+
+
+def _keep_node_ports(ports: list[Spec], before: list[Spec]) -> None:
+    given = {port.get("nodePort") for port in ports} & {port.get("nodePort") for port in before}
+    by_name = {port.get("name", ""): port.get("nodePort") for port in before}
+    for port in ports:
+        known = by_name.get(port.get("name", ""))
+        if known and not port.get("nodePort") and known not in given:
+            port["nodePort"] = known
+
+
+def _drop_unused(spec: Spec, before: Spec) -> None:
+    """Take away what a Service that changes its type no longer needs, unless its writer changed that, too."""
+    kind, kind_before = spec.get("type"), before.get("type")
+    if _needs_address(before) and not _needs_address(spec):
+        if spec.get("clusterIPs") == before.get("clusterIPs"):
+            spec.pop("clusterIP", None)
+            spec.pop("clusterIPs", None)
+        for name in ("ipFamilies", "ipFamilyPolicy"):
+            if spec.get(name) == before.get(name):
+                spec.pop(name, None)
+    ports, ports_before = (
+        {port["nodePort"] for port in one.get("ports") or [] if port.get("nodePort")} for one in (spec, before)
+    )
+    if kind_before in _WITH_PORTS and kind not in _WITH_PORTS and ports == ports_before:
+        for port in spec.get("ports") or []:
+            port.pop("nodePort", None)
+    if kind_before == "LoadBalancer" != kind:
+        for name in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
+            if spec.get(name) == before.get(name):
+                spec.pop(name, None)
+    policy, unreachable = spec.get("externalTrafficPolicy"), _is_reachable(before) and not _is_reachable(spec)
+    if unreachable and policy == before.get("externalTrafficPolicy"):
+        spec.pop("externalTrafficPolicy", None)
+
+
+def _drop_internal_policy(spec: Spec) -> None:
+    """It means nothing without an address; not before it is noted who set it."""
+    if spec.get("type") == "ExternalName":
+        spec.pop("internalTrafficPolicy", None)
+
+
+def _needs_address(spec: Spec) -> bool:
+    return spec.get("type") != "ExternalName"
+
+
+def _is_headless(spec: Spec) -> bool:
+    addresses: list[str] = spec.get("clusterIPs") or []
+    return addresses == ["None"]
+
+
+def _is_reachable(spec: Spec) -> bool:
+    """Whether a Service can be reached from outside (ExternallyAccessible)."""
+    kind = spec.get("type")
+    return kind in _WITH_PORTS or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def _external_name(spec: Spec) -> list[Cause]:
+    said = "may not be set for ExternalName services"
+    causes = [
+        forbidden(f"spec.{name}", said) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy") if spec.get(name)
+    ]
+    name = spec.get("externalName", "").removesuffix(".")
+    if not name:
+        return [*causes, required("spec.externalName")]
+    return causes + [invalid("spec.externalName", name, fault) for fault in texts.dns_subdomain(name)]
+
+
+def cluster_address_faults(spec: Spec) -> list[Cause]:
+    """Every fault of the addresses that a Service asks for."""
+    if spec.get("type") == "ExternalName":
+        return []
+    where, causes = "spec.clusterIPs", []
+    address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    if address and not addresses:
+        causes.append(required(where))
+    elif address and addresses[0] != address:
+        causes.append(invalid(where, addresses, "first value must match `clusterIP`"))
+    elif not address and addresses:
+        causes.append(invalid(where, addresses, "must be empty when `clusterIP` is not specified"))
+    for index, family in enumerate(spec.get("ipFamilies") or []):
+        if family not in ("IPv4", "IPv6"):
+            causes.append(not_supported(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6")))
+    if spec.get("ipFamilyPolicy") not in (None, *_FAMILY_POLICIES):
+        causes.append(not_supported("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], _FAMILY_POLICIES))
+    for index, one in enumerate(addresses):
+        if index == 0 and one == "None":
+            if len(addresses) > 1:
+                causes.append(invalid(where, addresses, "'None' must be the first and only value"))
+            continue
+        causes += [invalid(f"{where}[{index}]", one, fault) for fault in texts.ip_address(one)]
+    if len(addresses) > 2:
+        causes.append(invalid(where, addresses, "may only hold up to 2 values"))
+    return causes
+
+
+def _changed_addresses(spec: Spec, before: Spec) -> list[Cause]:
+    if "ExternalName" in (spec.get("type"), before.get("type")) or (_is_headless(spec) and _is_headless(before)):
+        return []
+    new, old = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
+    where = "spec.clusterIPs"
+    if len(new) == len(old):
+        changed = [index for index, one in enumerate(old) if one != new[index]]
+        return [invalid(f"{where}[{index}]", new, "may not change once set") for index in changed]
+    if old and not new:
+        return [invalid(f"{where}[0]", new, "primary clusterIP can not be unset")]
+    return [invalid(f"{where}[0]", new, "may not change once set")] if old and new[0] != old[0] else []
+
+
+def _node_ports(ports: list[Spec], kind: str | None) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[tuple[Any, Any]] = set()
+    for index, port in enumerate(ports):
+        number, where = port.get("nodePort"), f"spec.ports[{index}].nodePort"
+        if not number:
+            continue
+        if kind == "ClusterIP":
+            causes.append(forbidden(where, "may not be used when `type` is 'ClusterIP'"))
+        if (port.get("protocol"), number) in seen:
+            causes.append(duplicate(where, number))
+        seen.add((port.get("protocol"), number))
+    return causes
+
+
+def _traffic_policies(spec: Spec) -> list[Cause]:
+    causes: list[Cause] = []
+    external, internal = spec.get("externalTrafficPolicy"), spec.get("internalTrafficPolicy")
+    if not _is_reachable(spec):
+        if external:
+            said = "may only be set for externally-accessible services"
+            causes.append(invalid("spec.externalTrafficPolicy", external, said))
+    elif external not in _TRAFFIC_POLICIES:
+        causes.append(not_supported("spec.externalTrafficPolicy", external, _TRAFFIC_POLICIES))
+    if internal is not None and internal not in _TRAFFIC_POLICIES:
+        causes.append(not_supported("spec.internalTrafficPolicy", internal, _TRAFFIC_POLICIES))
+    return causes
+
+
+def _service_ports(ports: list[Spec]) -> list[Cause]:
+    causes: list[Cause] = []
+    seen_names: set[str] = set()
+    seen: set[tuple[Any, Any]] = set()
+    for index, port in enumerate(ports):
+        where = f"spec.ports[{index}]"
+        name = port.get("name", "")
+        if not name:
+            if len(ports) > 1:
+                causes.append(required(f"{where}.name"))
+        else:
+            causes += [invalid(f"{where}.name", name, fault) for fault in texts.dns_label(name)]
+            if name in seen_names:
+                causes.append(duplicate(f"{where}.name", name))
+            seen_names.add(name)
+        causes += [invalid(f"{where}.port", port.get("port", 0), one) for one in texts.port_number(port.get("port", 0))]
+        if port.get("protocol") not in _PROTOCOLS:
+            causes.append(not_supported(f"{where}.protocol", port.get("protocol"), _PROTOCOLS))
+        target = port.get("targetPort")
+        if isinstance(target, int):
+            causes += [invalid(f"{where}.targetPort", target, one) for one in texts.port_number(target)]
+        elif isinstance(target, str):
+            causes += [invalid(f"{where}.targetPort", target, one) for one in texts.port_name(target)]
+        key = (port.get("protocol"), port.get("port"))
+        if key in seen:
+            causes.append(duplicate(where, {"port": port.get("port"), "protocol": port.get("protocol")}))
+        seen.add(key)
+    return causes
+
+
+class EndpointsStrategy(Strategy):
+    def default(self, obj: Object) -> None:
+        for subset in obj.get("subsets") or []:
+            for port in subset.get("ports") or []:
+                port.setdefault("protocol", "TCP")
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        causes: list[Cause] = []
+        for index, subset in enumerate(obj.get("subsets") or []):
+            where = f"subsets[{index}]"
+            for part in ("addresses", "notReadyAddresses"):
+                for position, address in enumerate(subset.get(part) or []):
+                    ip = address.get("ip", "")
+                    causes += [invalid(f"{where}.{part}[{position}].ip", ip, one) for one in texts.ip_address(ip)]
+            for position, port in enumerate(subset.get("ports") or []):
+                number = port.get("port", 0)
+                causes += [invalid(f"{where}.ports[{position}].port", number, one) for one in texts.port_number(number)]
+        return causes
+
+
+class EndpointSliceStrategy(Strategy):
+    has_generation = True
+
+    def default(self, obj: Object) -> None:
+        for port in obj.get("ports") or []:
+            port.setdefault("name", "")
+            port.setdefault("protocol", "TCP")
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        kind = obj.get("addressType", "")
+        if not kind:
+            return [required("addressType")]
+        if kind not in _ADDRESS_TYPES:
+            return [not_supported("addressType", kind, _ADDRESS_TYPES)]
+        causes: list[Cause] = []
+        for index, port in enumerate(obj.get("ports") or []):
+            name = port.get("name", "")
+            if name:
+                causes += [invalid(f"ports[{index}].name", name, fault) for fault in texts.dns_label(name)]
+        for index, endpoint in enumerate(obj.get("endpoints") or []):
+            where = f"endpoints[{index}].addresses"
+            addresses = endpoint.get("addresses") or []
+            if not addresses:
+                causes.append(required(where, "must contain at least 1 address"))
+            if kind != "FQDN":
+                for position, ip in enumerate(addresses):
+                    causes += [invalid(f"{where}[{position}]", ip, one) for one in texts.ip_address(ip)]
+        return causes
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        causes: list[Cause] = []
+        if new.get("addressType") != old.get("addressType"):
+            causes.append(invalid("addressType", new.get("addressType", ""), "field is immutable"))
+        return causes + self.validate_create(new)

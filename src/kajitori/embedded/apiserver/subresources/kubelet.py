@@ -1,0 +1,319 @@
+"""Logs and exec, passed through from the kubelet of the Pod's node; what else a kubelet lets itself be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import aiohttp
+from aiohttp import web
+from cryptography import x509
+
+from kajitori.core.words import names
+from kajitori.embedded.apiserver.certificates import Certificates
+from kajitori.embedded.apiserver.kinds import Object
+from kajitori.embedded.apiserver.objects import Objects
+from kajitori.embedded.apiserver.requests import Target
+from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.fingerprints import fingerprint
+from kajitori.kube import resources
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_LOG_PARAMETERS = (
+    "follow",
+    "tailLines",
+    "sinceSeconds",
+    "sinceTime",
+    "timestamps",
+    "previous",
+    "limitBytes",
+)
+_STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+"""How exec's parameters are called at the kubelet."""
+_CONNECT_SECONDS = 10.0
+_FALSE = ("", "0", "false")
+
+
+class _Way(NamedTuple):
+    """How a kubelet is reached, and by which certificates it is known."""
+
+    url: str
+    tls: ssl.SSLContext
+
+
+class KubeletProxy:
+    """A client of all kubelets. Each shows a certificate of the cluster's authority, or the one that its Node names."""
+
+    def __init__(self, objects: Objects, certificates: Certificates) -> None:
+        self._objects = objects
+        self._certificates = certificates
+        self._session: aiohttp.ClientSession | None = None
+        self._tls: dict[str, ssl.SSLContext] = {}
+        """By the certificate that a Node names; by nothing: that of the cluster's authority."""
+
+    async def close(self) -> None:
+        """Close the connections to the kubelets."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def serve(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Answer a request to `pods/log` or `pods/exec`.
+
+        Raises:
+            StatusError: 400, 404, 405, 500.
+        """
+        if target.subresource == "log":
+            if request.method != "GET":
+                raise StatusError.method_not_allowed()
+            return await self._log(request, target)
+        if request.method not in ("GET", "POST"):
+            raise StatusError.method_not_allowed()
+        return await self._exec(request, target)
+
+    async def of_node(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Answer a GET of `nodes/proxy`, such as `stats/summary`, with the kubelet's own answer.
+
+        Raises:
+            StatusError: 404, 405, 500, 503.
+        """
+        if request.method != "GET":
+            raise StatusError.method_not_allowed()
+        self._objects.get(target.kind, "", target.name)
+        url, tls = await self._way(target.name, f"/{target.below}")
+        headers = {"X-Forwarded-Uri": request.path}  # as kube-apiserver's proxy says it
+        try:
+            query = list(request.query.items())
+            upstream = await self._client().get(url, params=query, headers=headers, ssl=tls)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise StatusError(
+                503, "ServiceUnavailable", f"error trying to reach service: {_reason(error)}", {}
+            ) from error
+        async with upstream:
+            response = web.StreamResponse(status=upstream.status, headers={"Content-Type": upstream.content_type})
+            await response.prepare(request)
+            return await _passed_on(request, upstream, response)
+
+    # --- logs --------------------------------------------------------------------------------------------------------
+
+    async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        pod = self._pod(target)
+        container = _container(pod, request.query.get("container", ""))
+        _check_log(request)
+        node = _node_of(pod)
+        if not node:
+            # Nothing has been written yet.
+            return web.Response(status=204)
+        parameters = [(name, request.query[name]) for name in _LOG_PARAMETERS if request.query.get(name)]
+        path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
+        url, tls = await self._way(node, path)
+        try:
+            upstream = await self._client().get(url, params=parameters, ssl=tls)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise StatusError.internal(f'Get "{url}": {_reason(error)}') from error
+        async with upstream:
+            if upstream.status != 200:
+                raise await _refusal(upstream)
+            response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
+            response.enable_chunked_encoding()
+            await response.prepare(request)
+            return await _passed_on(request, upstream, response)
+
+    # --- exec --------------------------------------------------------------------------------------------------------
+
+    async def _exec(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        query = request.query
+        pod = self._pod(target)
+        container = _container(pod, query.get("container", ""))
+        if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            raise StatusError.bad_request(
+                f"cannot exec into a container in a completed pod; current phase is {pod['status']['phase']}"
+            )
+        if not query.getall("command", []):
+            raise StatusError.bad_request("you must specify at least 1 command for the container")
+        node = _node_of(pod)
+        if not node:
+            raise StatusError.bad_request(f"pod {target.name} does not have a host assigned")
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            raise StatusError.bad_request(
+                "unable to upgrade: exec is served as a WebSocket (v5.channel.k8s.io); SPDY is not served"
+            )
+        offered = [one.strip() for one in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+        protocols = [one for one in PROTOCOLS if one in offered]
+        if not protocols:
+            raise StatusError.bad_request(f"unable to upgrade: none of the protocols {', '.join(PROTOCOLS)} is offered")
+        parameters = [("command", one) for one in query.getall("command", [])]
+        parameters += [(name, "1") for asked, name in _STREAMS.items() if query.get(asked, "").lower() not in _FALSE]
+        url, tls = await self._way(node, f"/exec/{target.namespace}/{target.name}/{container}")
+        try:
+            upstream = await self._client().ws_connect(
+                url, params=parameters, protocols=protocols, max_msg_size=0, compress=0, ssl=tls
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise StatusError.internal(f"error dialing backend: {error.status} {error.message}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise StatusError.internal(f"error dialing backend: {_reason(error)}") from error
+        async with upstream:
+            chosen = (upstream.protocol,) if upstream.protocol else ()
+            downstream = web.WebSocketResponse(protocols=chosen, max_msg_size=0, compress=False)
+            await downstream.prepare(request)
+            await _join(downstream, upstream)
+            return downstream
+
+    # --- both --------------------------------------------------------------------------------------------------------
+
+    def _pod(self, target: Target) -> Object:
+        return self._objects.get(target.kind, target.namespace, target.name).object
+
+    async def _way(self, node: str, path: str) -> _Way:
+        found = self._objects.view.get(resources.NODES, "", node)
+        if found is None:
+            raise StatusError(500, "", f'nodes "{node}" not found')
+        status = found.get("status") or {}
+        addresses = {one.get("type"): one.get("address") for one in status.get("addresses") or []}
+        address = addresses.get("InternalIP") or addresses.get("Hostname")
+        port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
+        if not address or not port:
+            raise StatusError(500, "", f"node {node} has no kubelet endpoint: it serves no logs and no exec")
+        host = f"[{address}]" if ":" in address else address
+        named = (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SERVING_CERTIFICATE) or ""
+        if named not in self._tls:
+            self._tls[named] = await self._trusting(node, named, address, int(port))
+        return _Way(f"https://{host}:{port}{path}", self._tls[named])
+
+    async def _trusting(self, node: str, named: str, address: str, port: int) -> ssl.SSLContext:
+        if not named:
+            context = ssl.create_default_context(cafile=str(self._certificates.ca))
+        else:
+            # Nobody signed it: it is looked at before it is trusted, and from then on it alone is.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.load_verify_locations(cadata=await _shown(node, named, address, port))
+        context.load_cert_chain(self._certificates.client, self._certificates.client_key)
+        return context
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+            connector = aiohttp.TCPConnector(limit=0)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+        return self._session
+
+
+async def _shown(node: str, named: str, address: str, port: int) -> str:
+    """The certificate (PEM) that is shown there.
+
+    Raises:
+        StatusError: 500, there is none, or not the one that the node names.
+    """
+    try:
+        shown = await asyncio.to_thread(ssl.get_server_certificate, (address, port), timeout=_CONNECT_SECONDS)
+    except OSError as error:
+        raise StatusError.internal(f"error dialing the kubelet of node {node}: {_reason(error)}") from error
+    if fingerprint(x509.load_pem_x509_certificate(shown.encode())) != named:
+        what = f"not the one that the Node's annotation {names.ANNOTATION_SERVING_CERTIFICATE} names"
+        raise StatusError.internal(f"the kubelet of node {node} shows a certificate at {address}:{port} that is {what}")
+    return shown
+
+
+def _node_of(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def _container(pod: Object, asked: str) -> str:
+    """The container that is meant.
+
+    Raises:
+        StatusError: 400, there is none of that name, or several and none was named.
+    """
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    main = [one["name"] for one in spec.get("containers") or []]
+    first = [one["name"] for one in spec.get("initContainers") or []]
+    ephemeral = [one["name"] for one in spec.get("ephemeralContainers") or []]
+    if asked:
+        if asked not in (*main, *first, *ephemeral):
+            raise StatusError.bad_request(f"container {asked} is not valid for pod {meta['name']}")
+        return asked
+    preferred = (meta.get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
+    if preferred in main:
+        return str(preferred)
+    if len(main) == 1:
+        return str(main[0])
+    choice = f"choose one of: [{' '.join(main)}]"
+    if first:
+        choice += f" or one of the init containers: [{' '.join(first)}]"
+    raise StatusError.bad_request(f"a container name must be specified for pod {meta['name']}, {choice}")
+
+
+def _check_log(request: web.BaseRequest) -> None:
+    query = request.query
+    for name in ("tailLines", "sinceSeconds", "limitBytes"):
+        value = query.get(name)
+        if value and (not value.isdecimal() or (name != "tailLines" and int(value) < 1)):
+            raise StatusError.bad_request(f"{name} must be a number of at least {0 if name == 'tailLines' else 1}")
+    if query.get("sinceSeconds") and query.get("sinceTime"):
+        raise StatusError.bad_request("at most one of `sinceTime` or `sinceSeconds` may be specified")
+
+
+async def _refusal(upstream: aiohttp.ClientResponse) -> StatusError:
+    text = (await upstream.content.read(4096)).decode(errors="replace").strip()
+    if upstream.status == 404:
+        return StatusError(404, "NotFound", text or "the kubelet does not know this Pod", {})
+    if upstream.status == 400:
+        return StatusError.bad_request(text)
+    return StatusError.internal(f"the kubelet answered {upstream.status}: {text}")
+
+
+async def _passed_on(
+    request: web.BaseRequest, upstream: aiohttp.ClientResponse, response: web.StreamResponse
+) -> web.StreamResponse:
+    """The answer with all of the kubelet's body, each piece as it comes."""
+    try:
+        async for piece in upstream.content.iter_any():
+            await response.write(piece)
+    except (aiohttp.ClientError, TimeoutError):
+        # The kubelet went away in the middle: the client has to see a broken body, not a short log.
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+    await response.write_eof()
+    return response
+
+
+async def _join(downstream: web.WebSocketResponse, upstream: aiohttp.ClientWebSocketResponse) -> None:
+    """Pass messages both ways until either side ends."""
+    tasks = [
+        asyncio.create_task(_pump(downstream, upstream)),
+        asyncio.create_task(_pump(upstream, downstream)),
+    ]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _cancel(tasks)
+        if not downstream.closed:
+            code = upstream.close_code
+            await downstream.close(code=code if code in (1000, 1001, 1011) else 1000)
+
+
+async def _pump(
+    source: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
+    sink: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
+) -> None:
+    async for message in source:
+        if message.type is aiohttp.WSMsgType.BINARY:
+            await sink.send_bytes(message.data)
+        elif message.type is aiohttp.WSMsgType.TEXT:
+            await sink.send_str(message.data)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__

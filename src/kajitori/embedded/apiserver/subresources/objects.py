@@ -1,0 +1,385 @@
+"""Subresources that are more than a part of their object: binding, eviction, scale, finalize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kajitori.core.words.selectors import label_selector_of
+from kajitori.embedded.apiserver.causes import Cause, not_supported, required
+from kajitori.embedded.apiserver.crds import version_of
+from kajitori.embedded.apiserver.kinds import Kind, Object, Strategy
+from kajitori.embedded.apiserver.objects import Caller, Objects, Own
+from kajitori.embedded.apiserver.options import WriteOptions, parse_delete
+from kajitori.embedded.apiserver.patches.managed import manage_scale
+from kajitori.embedded.apiserver.patches.own_metadata import now_text
+from kajitori.embedded.apiserver.patches.preconditions import not_that_uid, not_that_version
+from kajitori.embedded.apiserver.reads.shown import encode_plain, store_key
+from kajitori.embedded.apiserver.requests import Target
+from kajitori.embedded.apiserver.schemas.formats import encode_json
+from kajitori.embedded.apiserver.schemas.go_types import go_type
+from kajitori.embedded.apiserver.schemas.models import model_schema
+from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.upkeep import deletion
+from kajitori.embedded.store import Stale
+from kajitori.kube.resources import Resource
+
+_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+_POD = Resource("", "v1", "Pod", "Pod")
+"""As messages of an eviction name it."""
+_RETRY_SECONDS = 10
+
+
+SCALES = Kind(
+    Resource("autoscaling", "v1", "scales", "Scale"),
+    "scale",
+    Strategy(),
+    verbs=(),
+    virtual=True,
+    custom={
+        "spec": {
+            "versions": [
+                {
+                    "name": "v1",
+                    "additionalPrinterColumns": [
+                        {
+                            "name": "Desired",
+                            "type": "integer",
+                            "jsonPath": ".spec.replicas",
+                            "description": "Number of desired replicas",
+                        },
+                        {
+                            "name": "Available",
+                            "type": "integer",
+                            "jsonPath": ".status.replicas",
+                            "description": "Number of actual replicas",
+                        },
+                        {
+                            "name": "Age",
+                            "type": "date",
+                            "jsonPath": ".metadata.creationTimestamp",
+                            "description": model_schema("meta_v1", "ObjectMeta")
+                            .properties["creationTimestamp"]
+                            .description,
+                        },
+                    ],
+                }
+            ]
+        }
+    },
+)
+"""How a Scale is shown as a Table; not served as a kind of its own."""
+
+
+class Subresources:
+    """What happens on them."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    async def bind(self, target: Target, body: Object, options: WriteOptions) -> bytes:
+        """Put a Pod on a node.
+
+        Raises:
+            StatusError: 404, 409 (it is on one already), 422.
+        """
+        pods, name = target.kind, target.name
+        if (body.get("metadata") or {}).get("name") != name:
+            raise StatusError.bad_request("name in URL does not match name in Binding object")
+        _check_binding(body)
+        node = body["target"]["name"]
+        where = Resource("", "v1", "pods/binding", "Binding")
+        while True:
+            record = self._objects.get(pods, target.namespace, name)
+            pod = record.decode()
+            meta, spec = pod["metadata"], pod["spec"]
+            given = body.get("metadata") or {}
+            uid, version = given.get("uid"), given.get("resourceVersion")
+            if uid and uid != meta["uid"]:
+                raise not_that_uid(pods, target.namespace, name, uid, meta["uid"], dry_run=options.dry_run)
+            if version and version != meta["resourceVersion"]:
+                present = meta["resourceVersion"]
+                raise not_that_version(pods, target.namespace, name, version, present, dry_run=options.dry_run)
+            if meta.get("deletionTimestamp"):
+                raise StatusError.conflict(where, name, f"pod {name} is being deleted, cannot be assigned to a host")
+            if spec.get("nodeName"):
+                why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+                raise StatusError.conflict(where, name, why)
+            if spec.get("schedulingGates"):
+                raise StatusError.conflict(where, name, f"pod {name} has non-empty .spec.schedulingGates")
+            spec["nodeName"] = node
+            for kept in ("annotations", "labels"):
+                given = (body.get("metadata") or {}).get(kept)
+                if given:
+                    meta[kept] = {**(meta.get(kept) or {}), **given}
+            _set_condition(pod, "PodScheduled")
+            if options.dry_run:
+                break
+            try:
+                stored = self._objects.put(pods, record, pod)
+            except Stale:
+                continue
+            await self._objects.durable(stored.revision)
+            break
+        return encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+    async def evict(self, target: Target, body: Object, caller: Caller, options: WriteOptions) -> bytes:
+        """Delete a Pod if its disruption budget allows that now.
+
+        Raises:
+            StatusError: 404, 429 (not now), 500 (two budgets).
+        """
+        name = target.name
+        if (body.get("metadata") or {}).get("name") != name:
+            raise StatusError.bad_request("name in URL does not match name in Eviction object")
+        wanted = {**(body.get("deleteOptions") or {})}
+        if options.dry_run:
+            wanted["dryRun"] = ["All"]
+        pod = self._objects.get(target.kind, target.namespace, name).object
+        if _counts(pod):
+            self._check_budget(target, pod, dry_run=bool(wanted.get("dryRun")))
+        if not wanted.get("dryRun"):
+            version = self._mark_evicted(target, wanted.get("preconditions") or {})
+            if (wanted.get("preconditions") or {}).get("resourceVersion"):
+                wanted["preconditions"] = {**wanted["preconditions"], "resourceVersion": version}
+        # Only now, as a real server does it: who asks for nonsense has marked the Pod all the same.
+        delete = parse_delete({}, wanted)
+        await deletion.delete(self._objects, target.kind, target.namespace, name, caller, delete)
+        return encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+    def _mark_evicted(self, target: Target, preconditions: Object) -> str:
+        """Write on a Pod that it is being evicted; answers its new version.
+
+        Raises:
+            StatusError: 404; 409, it is not the one that is meant.
+        """
+        record = self._objects.get(target.kind, target.namespace, target.name)
+        pod = record.decode()
+        meta = pod["metadata"]
+        for what, name, said in (
+            ("UID", "uid", "deleted and then recreated"),
+            ("ResourceVersion", "resourceVersion", "modified"),
+        ):
+            given = preconditions.get(name)
+            if given and given != meta[name]:
+                why = (
+                    f"the {what} in the precondition ({given}) does not match the {what} in record ({meta[name]}). "
+                    f"The object might have been {said}"
+                )
+                raise StatusError.conflict(_POD, target.name, why)
+        said = "Eviction API: evicting"
+        _set_condition(pod, "DisruptionTarget", reason="EvictionByEvictionAPI", message=said)
+        if pod == record.object:
+            return str(meta["resourceVersion"])
+        return str(self._objects.put(target.kind, record, pod).object["metadata"]["resourceVersion"])
+
+    def _check_budget(self, target: Target, pod: Object, *, dry_run: bool) -> None:
+        budgets = self._objects.registry.find(_BUDGETS.group, _BUDGETS.version, _BUDGETS.plural)
+        if budgets is None:
+            return
+        labels = pod["metadata"].get("labels") or {}
+        found = [
+            record
+            for record in self._objects.store.records(store_key(budgets), target.namespace)
+            if (selector := label_selector_of((record.object.get("spec") or {}).get("selector"))) is not None
+            and selector.matches(labels)
+        ]
+        if not found:
+            return
+        if len(found) > 1:
+            raise StatusError.internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            )
+        record = found[0]
+        budget = record.decode()
+        spec, status = budget.get("spec") or {}, budget.setdefault("status", {})
+        healthy = _is_ready(pod)
+        if not healthy and (spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"):
+            return
+        if not healthy and status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0:
+            return
+        if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+            why = f"The disruption budget {record.name} is still being processed by the server."
+            raise _not_now(why, retry_seconds=_RETRY_SECONDS)
+        if status.get("disruptionsAllowed", 0) <= 0:
+            why = (
+                f"The disruption budget {record.name} needs {status.get('desiredHealthy', 0)} healthy pods and has "
+                f"{status.get('currentHealthy', 0)} currently"
+            )
+            raise _not_now(why)
+        if dry_run:
+            return
+        status["disruptionsAllowed"] -= 1
+        status.setdefault("disruptedPods", {})[pod["metadata"]["name"]] = now_text()
+        self._objects.put(budgets, record, budget)
+
+    async def finalize(self, target: Target, obj: Object, options: WriteOptions, own: Own) -> bytes:
+        """Take a namespace's own finalizers away; the last one lets it go.
+
+        Raises:
+            StatusError: 404, 409.
+        """
+        while True:
+            record = self._objects.get(target.kind, "", target.name)
+            stored = record.decode()
+            version = obj["metadata"].get("resourceVersion")
+            if version and version != stored["metadata"]["resourceVersion"]:
+                raise StatusError.conflict(target.kind.resource, target.name)
+            meta, given = stored["metadata"], obj["metadata"]
+            for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+                if given.get(name):
+                    meta[name] = given[name]
+                else:
+                    meta.pop(name, None)
+            target.kind.strategy.default(stored)
+            stored.setdefault("spec", {})["finalizers"] = (obj.get("spec") or {}).get("finalizers") or []
+            if not stored["spec"]["finalizers"]:
+                del stored["spec"]["finalizers"]
+            own(stored, record.decode())
+            if options.dry_run or (stored == record.object and not self._is_done(stored)):
+                return encode_plain(stored)
+            try:
+                if self._is_done(stored):
+                    self._objects.remove(target.kind, record)
+                else:
+                    stored = self._objects.put(target.kind, record, stored).object
+            except Stale:
+                continue
+            await self._objects.durable(self._objects.store.revision)
+            return encode_plain(stored)
+
+    @staticmethod
+    def _is_done(namespace: Object) -> bool:
+        meta = namespace["metadata"]
+        held = meta.get("finalizers") or (namespace.get("spec") or {}).get("finalizers")
+        return bool(meta.get("deletionTimestamp")) and not held
+
+    # --- scale -------------------------------------------------------------------------------------------------------
+
+    async def scale(self, target: Target) -> bytes:
+        """How many there are to be, and are (autoscaling/v1 Scale).
+
+        Raises:
+            StatusError: 404.
+        """
+        record = self._objects.get(target.kind, target.namespace, target.name)
+        value = encode_plain(_scale_of(target.kind, target.kind.decode(record.decode())))
+        await self._objects.durable(record.revision)
+        return value
+
+    async def rescale(
+        self, target: Target, change: Callable[[Object], Object], caller: Caller, options: WriteOptions
+    ) -> bytes:
+        """Say how many there are to be.
+
+        Raises:
+            StatusError: 404, 409, 422.
+        """
+        kind = target.kind
+        path = _scale_paths(kind)["specReplicasPath"]
+
+        def apply(old: Object) -> Object:
+            scale = change(_scale_of(kind, old))
+            _put_path(old, path, (scale.get("spec") or {}).get("replicas", 0))
+            version = (scale.get("metadata") or {}).get("resourceVersion")
+            if version:
+                old["metadata"]["resourceVersion"] = version
+            return old
+
+        def own(new: Object, old: Object | None) -> None:
+            manager = options.field_manager or caller.manager
+            if old is not None and _at_path(new, path) != _at_path(old, path):
+                manage_scale(kind, new, old, path, manager=manager)
+
+        await self._objects.update(kind, target.namespace, target.name, apply, caller, options, own=own)
+        return await self.scale(target)
+
+
+def scale_fault(scale: Object) -> str:
+    """What is wrong with the number that a Scale asks for, in Go's decoder's words; empty if nothing."""
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if type(replicas) is int or (type(replicas) is float and replicas.is_integer()):
+        return ""
+    found = "number" if type(replicas) is float else go_type(replicas)
+    shown = f" {encode_json(replicas).decode()}" if found == "number" else ""
+    return f"json: cannot unmarshal {found}{shown} into Go struct field ScaleSpec.spec.replicas of type int32"
+
+
+def _check_binding(body: Object) -> None:
+    target = body.get("target")
+    causes: list[Cause] = []
+    if not isinstance(target, dict):
+        target = {}
+    if target.get("kind") not in (None, "", "Node"):
+        causes.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        causes.append(required("target.name"))
+    if causes:
+        texts = [str(one) for one in causes]
+        raise StatusError(500, "", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+
+
+def _set_condition(pod: Object, kind: str, **why: str) -> None:
+    """Write that something holds for a Pod, with reason and message where there are any."""
+    conditions: list[Any] = pod.setdefault("status", {}).setdefault("conditions", [])
+    before: Object = next((one for one in conditions if one.get("type") == kind), {})
+    since = before.get("lastTransitionTime") if before.get("status") == "True" else None
+    now = {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": since or now_text(), **why}
+    if before:
+        conditions[conditions.index(before)] = now
+    else:
+        conditions.append(now)
+
+
+def _counts(pod: Object) -> bool:
+    """Whether evicting it disturbs anything: not what has ended, is ending, or never began."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get("deletionTimestamp")
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _not_now(why: str, *, retry_seconds: int = 0) -> StatusError:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    error = StatusError.too_many_requests(message, retry_seconds=retry_seconds)
+    error.details = {"causes": [{"reason": "DisruptionBudget", "message": why}], **(error.details or {})}
+    return error
+
+
+def _scale_paths(kind: Kind) -> Object:
+    found: Object = (version_of(kind).get("subresources") or {}).get("scale") or {}
+    return found
+
+
+def _scale_of(kind: Kind, obj: Object) -> Object:
+    paths, meta = _scale_paths(kind), obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: Object = {"replicas": _at_path(obj, paths.get("statusReplicasPath", "")) or 0}
+    selector = _at_path(obj, paths.get("labelSelectorPath", ""))
+    if selector:
+        status["selector"] = selector
+    replicas = _at_path(obj, paths.get("specReplicasPath", ""))
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: meta[name] for name in kept if name in meta},
+        "spec": {} if not replicas else {"replicas": replicas},
+        "status": status,
+    }
+
+
+def _at_path(obj: Object, path: str) -> Any:
+    value: Any = obj
+    for name in path.strip(".").split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _put_path(obj: Object, path: str, value: Any) -> None:
+    *parents, last = path.strip(".").split(".")
+    for name in parents:
+        obj = obj.setdefault(name, {})
+    obj[last] = value

@@ -1,0 +1,1 @@
+"""Changes that the server makes itself: deletion, garbage collection, defaults."""

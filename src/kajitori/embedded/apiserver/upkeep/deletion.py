@@ -1,0 +1,245 @@
+"""Deleting: grace, preconditions, finalizers (kube-apiserver's `rest.BeforeDelete` and `Store.Delete`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kajitori.embedded.apiserver.admission import admission
+from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
+from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.objects import Caller, Objects
+from kajitori.embedded.apiserver.options import DeleteOptions
+from kajitori.embedded.apiserver.patches.own_metadata import now_text
+from kajitori.embedded.apiserver.reads.shown import encode_plain
+from kajitori.embedded.apiserver.status import StatusError, qualified
+from kajitori.embedded.store import Record, Stale
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+DEFINITION_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+NAMESPACES = "namespaces"
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+_ANSWERS_OBJECT = frozenset(
+    {
+        "pods",
+        "services",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "serviceaccounts",
+        "resourcequotas",
+        "storageclasses.storage.k8s.io",
+    }
+)
+"""Deleting one of these answers the object itself (ReturnDeletedObject), else a Status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a deletion answers."""
+
+    value: bytes
+    at_once: bool
+    """The object is gone; else it waits for its grace or its finalizers."""
+
+
+async def delete(
+    objects: Objects, kind: Kind, namespace: str, name: str, caller: Caller, options: DeleteOptions
+) -> Deleted:
+    """Delete an object, or mark it as being deleted.
+
+    Raises:
+        StatusError: 404, 409 (a precondition fails), 403.
+    """
+    while True:
+        record = objects.get(kind, namespace, name)
+        obj = record.decode()
+        _check_preconditions(kind, obj, options)
+        request = AdmissionRequest(
+            "DELETE", kind, namespace, name, obj, obj, "", options.dry_run, caller.user, caller.warnings
+        )
+        await admission.admit(request, objects.view)
+        objects.policies.check(request)
+        if objects.find(kind, namespace, name) is not record:
+            continue
+        try:
+            done = delete_record(objects, kind, record, options)
+        except Stale:
+            continue
+        await objects.durable(objects.store.revision)
+        return done
+
+
+def delete_record(objects: Objects, kind: Kind, record: Record, options: DeleteOptions) -> Deleted:
+    """Delete a stored object, or mark it as being deleted, without asking admission. Not durable yet.
+
+    Raises:
+        Stale: it changed meanwhile.
+    """
+    resource = qualified(kind.resource)
+    obj = record.decode()
+    meta = obj["metadata"]
+    if resource == NAMESPACES:
+        if not meta.get("deletionTimestamp"):
+            return _mark_namespace(objects, kind, record, obj, options)
+        if (obj.get("spec") or {}).get("finalizers"):
+            return Deleted(_shown(kind, obj), at_once=False)
+    if resource == DEFINITIONS and not meta.get("deletionTimestamp"):
+        return _mark_definition(objects, kind, record, obj, options)
+    graceful = resource == "pods" and _begin_grace(obj, options)
+    if graceful is None:
+        # It is on its way already; only a shorter grace would change anything.
+        return Deleted(_shown(kind, obj) if resource in _ANSWERS_OBJECT else _success(kind, obj), at_once=False)
+    finalizers = _finalizers(meta.get("finalizers") or [], options)
+    if kind.stored.plural == "events":
+        # Nothing that an Event owned would be looked for: how it goes is not asked.
+        finalizers = meta.get("finalizers") or []
+    changed = finalizers != (meta.get("finalizers") or [])
+    if changed:
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+    if not graceful and finalizers:
+        _mark(obj)
+    if finalizers or (graceful and meta["deletionGracePeriodSeconds"] > 0):
+        if options.dry_run or obj == record.object:
+            return Deleted(_shown(kind, obj), at_once=False)
+        return Deleted(_shown(kind, objects.put(kind, record, obj).object), at_once=False)
+    if not options.dry_run:
+        if graceful:
+            record = objects.put(kind, record, obj)
+        obj = objects.remove(kind, record).object
+    return Deleted(_shown(kind, obj) if resource in _ANSWERS_OBJECT else _success(kind, obj), at_once=True)
+
+
+def _begin_grace(pod: Object, options: DeleteOptions) -> bool | None:
+    """Give a Pod its grace, in place. False: it is to go without; None: it has it already, nothing changes."""
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    if meta.get("deletionTimestamp"):
+        had = meta.get("deletionGracePeriodSeconds")
+        if not had:
+            return False
+        if options.grace_seconds is None or options.grace_seconds >= had:
+            return None
+        begun = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=had)
+        meta["deletionTimestamp"] = _text(begun + timedelta(seconds=options.grace_seconds))
+        meta["deletionGracePeriodSeconds"] = options.grace_seconds
+        return True
+    grace = options.grace_seconds
+    if grace is None:
+        grace = int(spec.get("terminationGracePeriodSeconds", 0))
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        grace = 0
+    grace = max(grace, 1) if grace < 0 else grace
+    meta["deletionTimestamp"] = _text(datetime.now(UTC) + timedelta(seconds=grace))
+    meta["deletionGracePeriodSeconds"] = grace
+    if meta.get("generation"):
+        meta["generation"] += 1
+    return True
+
+
+def _mark(obj: Object) -> None:
+    """Say that it is being deleted, while finalizers hold it."""
+    meta = obj["metadata"]
+    now = now_text()
+    if not meta.get("deletionTimestamp"):
+        if meta.get("generation"):
+            meta["generation"] += 1
+        meta["deletionTimestamp"] = now
+    elif meta["deletionTimestamp"] > now:
+        meta["deletionTimestamp"] = now
+    meta["deletionGracePeriodSeconds"] = 0
+
+
+def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
+    """Who has to be waited for, given how dependents are to be treated (deletionFinalizersForGarbageCollection)."""
+    orphan, foreground = ORPHAN in present, FOREGROUND in present
+    if options.orphan_dependents is not None:
+        orphan, foreground = options.orphan_dependents, False
+    elif options.propagation:
+        orphan, foreground = options.propagation == "Orphan", options.propagation == "Foreground"
+    rest = [one for one in present if one not in (ORPHAN, FOREGROUND)]
+    kept = [one for one in present if (one == ORPHAN and orphan) or (one == FOREGROUND and foreground)]
+    if kept == [one for one in present if one in (ORPHAN, FOREGROUND)] and (orphan, foreground) == (
+        ORPHAN in present,
+        FOREGROUND in present,
+    ):
+        return present
+    return [*rest, *([ORPHAN] if orphan else []), *([FOREGROUND] if foreground else [])]
+
+
+def _mark_namespace(objects: Objects, kind: Kind, record: Record, obj: Object, options: DeleteOptions) -> Deleted:
+    obj["metadata"]["deletionTimestamp"] = now_text()
+    obj.setdefault("status", {})["phase"] = "Terminating"
+    finalizers = _finalizers(obj["metadata"].get("finalizers") or [], options)
+    if finalizers:
+        obj["metadata"]["finalizers"] = finalizers
+    else:
+        obj["metadata"].pop("finalizers", None)
+    if not options.dry_run:
+        obj = objects.put(kind, record, obj).object
+    return Deleted(_shown(kind, obj), at_once=False)
+
+
+def _mark_definition(objects: Objects, kind: Kind, record: Record, obj: Object, options: DeleteOptions) -> Deleted:
+    meta = obj["metadata"]
+    meta["deletionTimestamp"] = now_text()
+    finalizers = meta.setdefault("finalizers", [])
+    if DEFINITION_FINALIZER not in finalizers:
+        finalizers.append(DEFINITION_FINALIZER)
+    conditions: list[Any] = obj.setdefault("status", {}).setdefault("conditions", [])
+    conditions.append(
+        {
+            "type": "Terminating",
+            "status": "True",
+            "lastTransitionTime": now_text(),
+            "reason": "InstanceDeletionPending",
+            "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        }
+    )
+    if not options.dry_run:
+        obj = objects.put(kind, record, obj).object
+    return Deleted(_shown(kind, obj), at_once=False)
+
+
+def _check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None:
+    meta = obj["metadata"]
+    name = meta["name"]
+    if qualified(kind.resource) == NAMESPACES:
+        for what, wanted, present in (
+            ("UID", options.uid, meta["uid"]),
+            ("ResourceVersion", options.resource_version, meta["resourceVersion"]),
+        ):
+            if wanted is not None and wanted != present:
+                why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {present}"
+                raise StatusError.conflict(kind.resource, name, why)
+    if options.uid is not None and options.uid != meta["uid"]:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise StatusError.conflict(kind.stored, name, why, kind=kind.resource.kind)
+    if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+            f"in record ({meta['resourceVersion']}). The object might have been modified"
+        )
+        raise StatusError.conflict(kind.stored, name, why, kind=kind.resource.kind)
+
+
+def _shown(kind: Kind, stored: Object) -> bytes:
+    return encode_plain(kind.decode(stored))
+
+
+def _success(kind: Kind, obj: Object) -> bytes:
+    resource, meta = kind.resource, obj["metadata"]
+    details = {"name": meta["name"]} | ({"group": resource.group} if resource.group else {})
+    details |= {"kind": resource.plural, "uid": meta["uid"]}
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return encode_plain(status)
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,168 @@
+"""The embedded cluster as a whole: store, API server, binder and the small controllers, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from kajitori.embedded.apiserver.addresses import CLUSTER_RANGE
+from kajitori.embedded.apiserver.auth import Authenticator
+from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, ensure_token, write_kubeconfig
+from kajitori.embedded.apiserver.server import ApiServer
+from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.store import Store
+from kajitori.errors import InvalidInput
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.privatefile import write_private
+
+PORTS_FILE = "ports.json"
+OBJECTS = "objects"
+"""The folder of the store, in that of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSettings:
+    """What an embedded cluster may be told."""
+
+    folder: Path
+    """Everything that is kept: objects, certificates, token, volumes, kubeconfig."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: the last one of this folder if it is free, else any."""
+    in_memory: bool = False
+    namespace: str = "default"
+    """What kubectl uses where nothing is said."""
+    cluster_cidr: str = "10.244.0.0/16"
+    """Of IPv4: each node has a range of it for its Pods, `node_prefix` long."""
+    node_prefix: int = 24
+
+
+class EmbeddedCluster:
+    """A small Kubernetes of one's own; an async context manager.
+
+    Raises DataFolderInUse where another process has the folder, and InvalidInput where the port is taken, or Pods would
+    have Services' addresses.
+    """
+
+    def __init__(self, settings: EmbeddedSettings) -> None:
+        self.settings = settings
+        self.kubeconfig = settings.folder / "kubeconfig"
+        self.volumes = settings.folder / "volumes"
+        self.certificates: Certificates
+        self.token = ""
+        self.url = ""
+        self._closing = AsyncExitStack()
+
+    async def __aenter__(self) -> EmbeddedCluster:
+        folder, settings = self.settings.folder, self.settings
+        if IPv4Network(settings.cluster_cidr).overlaps(CLUSTER_RANGE):
+            hint = "choose one beside it, such as 10.244.0.0/16"
+            said = f"Services have their addresses out of {CLUSTER_RANGE}"
+            raise InvalidInput.one("--cluster-cidr", said, value=settings.cluster_cidr, hint=hint)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        async with AsyncExitStack() as closing:
+            store = await Store.open(None if settings.in_memory else folder / OBJECTS)
+            closing.push_async_callback(store.close)
+            self.certificates = await asyncio.to_thread(ensure_certificates, folder / "pki", names=_names(settings))
+            self.token = ensure_token(folder / "token")
+            authenticator = Authenticator()
+            authenticator.add_token(self.token)
+            server = await self._started(store, authenticator)
+            closing.push_async_callback(server.stop)
+            self.url = server.url
+            write_kubeconfig(
+                self.kubeconfig,
+                server=self.url,
+                certificates=self.certificates,
+                token=self.token,
+                namespace=settings.namespace,
+            )
+            self._closing = closing.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._closing.aclose()
+
+    def client_config(self) -> KubeConfig:
+        """How to talk to it as its administrator."""
+        return KubeConfig.from_file(self.kubeconfig)
+
+    async def run_controllers(self, client: KubeClient, stop: asyncio.Event) -> None:
+        """What a cluster needs beside its API server: somebody who binds Pods, judges nodes, makes volumes."""
+        settings = self.settings
+        cluster_cidr = IPv4Network(settings.cluster_cidr)
+        await Manager(client, self.volumes, cluster_cidr=cluster_cidr, node_prefix=settings.node_prefix).run(stop)
+
+    async def _started(self, store: Store, authenticator: Authenticator) -> ApiServer:
+        settings = self.settings
+        for port in _ports_to_try(settings):
+            server = ApiServer(
+                store, certificates=self.certificates, authenticator=authenticator, host=settings.host, port=port
+            )
+            try:
+                await server.start()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+                    hint = "name an address of this machine, such as 127.0.0.1 or 0.0.0.0"
+                    raise InvalidInput.one(
+                        "--host", f"{settings.host}: {why}", value=settings.host, hint=hint
+                    ) from error
+                if settings.port:
+                    hint = "choose another, or leave --kube-port out for a free one"
+                    message = f"port {port} of {settings.host} is in use"
+                    raise InvalidInput.one("--kube-port", message, value=str(port), hint=hint) from error
+                if not port:
+                    raise
+                continue
+            remember_port(settings.folder, "kubernetes", server.port)
+            return server
+        raise AssertionError("the last port to try is 0")
+
+
+def _ports_to_try(settings: EmbeddedSettings) -> list[int]:
+    if settings.port:
+        return [settings.port]
+    last = last_port(settings.folder, "kubernetes")
+    return [last, 0] if last else [0]
+
+
+def _names(settings: EmbeddedSettings) -> tuple[str, ...]:
+    return () if settings.host in ("127.0.0.1", "::1", "localhost") else (settings.host,)
+
+
+def last_port(folder: Path, server: str) -> int:
+    """The port that a server of this folder had last, so that what was told about it stays true; 0 for none. A copy of
+    the folder has none: the ports are the original's."""
+    port = _known_ports(folder).get(server, 0)
+    return port if isinstance(port, int) and 0 < port < 65536 else 0
+
+
+def remember_port(folder: Path, server: str, port: int) -> None:
+    """For the next start in this folder."""
+    known = _known_ports(folder)
+    whose = {"path": str(folder.resolve()), "inode": folder.stat().st_ino}
+    write_private(folder / PORTS_FILE, json.dumps({**known, **whose, server: port}).encode())
+
+
+def _known_ports(folder: Path) -> dict[str, Any]:
+    try:
+        known = json.loads((folder / PORTS_FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    is_copy = "path" in known and known["path"] != str(folder.resolve()) and known.get("inode") != folder.stat().st_ino
+    return {} if is_copy else known

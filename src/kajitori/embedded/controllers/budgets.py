@@ -1,0 +1,122 @@
+"""The status of a PodDisruptionBudget: a function of the budget, the Pods it covers and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from kajitori.core.words.times import format_time, parse_time
+from kajitori.embedded.controllers.node_health import is_ready
+from kajitori.embedded.objects import Condition, LabelSelector, Pod, condition, no_metadata
+from kajitori.kube.objects import ObjectMeta
+
+DISRUPTED_POD_SECONDS = 120
+"""How long an evicted Pod that is still there counts as gone (`DeletionTimeout` of the disruption controller)."""
+
+
+class BudgetSpec(msgspec.Struct, rename="camel"):
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(msgspec.Struct, rename="camel"):
+    observed_generation: int = 0
+    disrupted_pods: dict[str, str | None] | None = None
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    conditions: list[Condition] | None = None
+
+
+class Budget(msgspec.Struct, rename="camel"):
+    metadata: ObjectMeta = msgspec.field(default_factory=no_metadata)
+    spec: BudgetSpec = msgspec.field(default_factory=BudgetSpec)
+    status: BudgetStatus = msgspec.field(default_factory=BudgetStatus)
+
+
+def status(budget: Budget, pods: Sequence[Pod], now: datetime, expected_pods: int | None = None) -> dict[str, Any]:
+    """The status that the budget should have.
+
+    `pods` are those that its selector covers; `expected_pods` is how many their owners want, where somebody knows it:
+    else it is taken to be the number that there are.
+    """
+    disrupted = _still_going(budget, pods, now)
+    living = [p for p in pods if not p.is_finished]
+    healthy = sum(
+        is_ready(p) and not p.metadata.deletion_timestamp and p.metadata.name not in disrupted for p in living
+    )
+    if isinstance(budget.spec.min_available, int):
+        expected = len(pods)  # nobody's wish is asked for then
+    else:
+        expected = len(living) if expected_pods is None else expected_pods
+    desired = desired_healthy(budget.spec, expected)
+    allowed = max(0, healthy - desired) if expected > 0 else 0
+    word = ("True", "SufficientPods") if allowed > 0 else ("False", "InsufficientPods")
+    before = condition(budget.status.conditions, "DisruptionAllowed")
+    kept = before.last_transition_time if before is not None and before.status == word[0] else None
+    return {
+        "observedGeneration": budget.metadata.generation,
+        "disruptedPods": disrupted or None,
+        "disruptionsAllowed": allowed,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "conditions": [
+            {
+                "type": "DisruptionAllowed",
+                "status": word[0],
+                "reason": word[1],
+                "message": "",
+                "observedGeneration": budget.metadata.generation,
+                "lastTransitionTime": kept or format_time(now),
+            }
+        ],
+    }
+
+
+def desired_healthy(spec: BudgetSpec, expected_pods: int) -> int:
+    """How many have to be healthy; shares are rounded up, for and against, as Kubernetes does."""
+    if spec.max_unavailable is not None:
+        return max(0, expected_pods - _scaled(spec.max_unavailable, expected_pods))
+    if spec.min_available is not None:
+        return _scaled(spec.min_available, expected_pods)
+    return max(0, expected_pods - 1)
+
+
+def is_same(budget: Budget, wanted: dict[str, Any]) -> bool:
+    """Whether the status stands there already."""
+    s = budget.status
+    return (
+        s.observed_generation == wanted["observedGeneration"]
+        and (s.disrupted_pods or None) == wanted["disruptedPods"]
+        and s.disruptions_allowed == wanted["disruptionsAllowed"]
+        and s.current_healthy == wanted["currentHealthy"]
+        and s.desired_healthy == wanted["desiredHealthy"]
+        and s.expected_pods == wanted["expectedPods"]
+        and bool(s.conditions)
+    )
+
+
+def _still_going(budget: Budget, pods: Sequence[Pod], now: datetime) -> dict[str, str | None]:
+    """Pods that were evicted and are still there without a deletion time; after a while they count again."""
+    present = {p.metadata.name for p in pods if not p.metadata.deletion_timestamp}
+    going: dict[str, str | None] = {}
+    for name, evicted_at in (budget.status.disrupted_pods or {}).items():
+        moment = parse_time(evicted_at or "")
+        if name in present and moment is not None and now < moment + timedelta(seconds=DISRUPTED_POD_SECONDS):
+            going[name] = evicted_at
+    return going
+
+
+def _scaled(value: int | str, total: int) -> int:
+    if isinstance(value, int):
+        return value
+    percent = value.removesuffix("%")
+    if not percent.isdigit():
+        return total
+    return -(-int(percent) * total // 100)

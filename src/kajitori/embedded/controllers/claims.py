@@ -1,0 +1,248 @@
+"""What has to be done so that claims get volumes and volumes are given back: a function of all of them.
+
+Each action is one write that may be repeated; whoever is killed in between finds the next one when it looks again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kajitori.core.words.quantities import QuantityError, parse_memory_bytes
+from kajitori.embedded.objects import Claim, PersistentVolume, Pod, StorageClass
+
+PROVISIONER = "kajitori.dev/local"
+STORAGE_CLASS = "kajitori-local"
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION = "kubernetes.io/pv-protection"
+
+_OUR_NAME = re.compile(r"pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Do(StrEnum):
+    """The kinds of action; those of a claim name it, those of a volume name the volume, `BIND` names both."""
+
+    PROVISION = "make a folder and a volume for the claim"
+    RESERVE = "write the claim into an existing volume"
+    BIND = "write the volume into the claim"
+    CLAIM_BOUND = "write that the claim is bound"
+    CLAIM_LOST = "write that the claim's volume is gone"
+    CLAIM_PENDING = "write that the claim waits"
+    PROTECT_CLAIM = "hold the claim while Pods use it"
+    RELEASE_CLAIM = "let the claim go"
+    VOLUME_PHASE = "write the volume's phase"
+    DESTROY = "remove the folder and the volume"
+    RELEASE_VOLUME = "let the volume go"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do about a claim or a volume."""
+
+    do: Do
+    claim: Claim | None = None
+    volume: PersistentVolume | None = None
+    text: str = ""
+    """The phase for `VOLUME_PHASE`, why it waits for `CLAIM_PENDING`."""
+
+
+def actions(
+    claims: Mapping[tuple[str, str], Claim],
+    volumes: Mapping[str, PersistentVolume],
+    classes: Mapping[str, StorageClass],
+    pods: Sequence[Pod],
+) -> list[Action]:
+    """Everything that has to be written now, at most one binding step per claim and per volume."""
+    in_use = {
+        (p.metadata.namespace, v.persistent_volume_claim.claim_name)
+        for p in pods
+        if not p.is_finished
+        for v in p.spec.volumes or ()
+        if v.persistent_volume_claim is not None
+    }
+    todo: list[Action] = []
+    taken: set[str] = set()
+    for key, claim in sorted(claims.items()):
+        todo += _protection(claim, key in in_use)
+        if not claim.metadata.deletion_timestamp:
+            todo += _claim(claim, volumes, classes, taken)
+    for _, volume in sorted(volumes.items()):
+        if volume.metadata.name not in taken:
+            todo += _volume(volume, claims)
+    return todo
+
+
+def class_of(claim: Claim, classes: Mapping[str, StorageClass]) -> str:
+    """The name of the claim's class: its own (empty means none), else the default one."""
+    if claim.spec.storage_class_name is not None:
+        return claim.spec.storage_class_name
+    defaults = [n for n, c in classes.items() if (c.metadata.annotations or {}).get(DEFAULT_CLASS) == "true"]
+    return min(defaults, default="")
+
+
+def waits_for_consumer(claim: Claim, classes: Mapping[str, StorageClass]) -> bool:
+    """Whether the claim gets its volume only once a Pod that uses it has a node."""
+    found = classes.get(class_of(claim, classes))
+    return found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
+
+
+def is_bound(claim: Claim) -> bool:
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
+
+
+def volume_name(claim: Claim) -> str:
+    """The volume that is made for a claim: the same name, however often we try."""
+    return f"pvc-{claim.metadata.uid}"
+
+
+def is_ours(volume: PersistentVolume) -> bool:
+    """Whether the volume is a folder that was made here, and may be removed here."""
+    made_by = (volume.metadata.annotations or {}).get(PROVISIONED_BY)
+    return made_by == PROVISIONER and _OUR_NAME.fullmatch(volume.metadata.name) is not None
+
+
+def requested_bytes(claim: Claim) -> int:
+    """The size that the claim asks for; nothing where it can't be read."""
+    asked = (claim.spec.resources.requests if claim.spec.resources else None) or {}
+    return _bytes(asked.get("storage", 0))
+
+
+def _claim(
+    claim: Claim, volumes: Mapping[str, PersistentVolume], classes: Mapping[str, StorageClass], taken: set[str]
+) -> list[Action]:
+    if claim.spec.volume_name:
+        return _named(claim, volumes.get(claim.spec.volume_name), taken)
+    own = [v for v in volumes.values() if _is_claimed_by(v, claim) and not v.metadata.deletion_timestamp]
+    if own:
+        chosen = min(own, key=lambda v: v.metadata.name)
+        taken.add(chosen.metadata.name)
+        if chosen.spec.claim_ref is not None and not chosen.spec.claim_ref.uid:
+            return [Action(Do.RESERVE, claim, chosen)]
+        return [Action(Do.BIND, claim, chosen)]
+    waits = waits_for_consumer(claim, classes) and SELECTED_NODE not in (claim.metadata.annotations or {})
+    if waits:
+        return [_pending(claim, "waiting for first consumer to be created before binding")]
+    fitting = [
+        v for v in volumes.values() if v.metadata.name not in taken and _fits(claim, v, class_of(claim, classes))
+    ]
+    if fitting:
+        chosen = min(fitting, key=lambda v: (_bytes((v.spec.capacity or {}).get("storage", 0)), v.metadata.name))
+        taken.add(chosen.metadata.name)
+        return [Action(Do.RESERVE, claim, chosen)]
+    name = class_of(claim, classes)
+    found = classes.get(name)
+    if found is not None and found.provisioner == PROVISIONER:
+        if claim.spec.selector:
+            return [_pending(claim, "claim.spec.selector is not supported for volumes that are made on demand")]
+        if claim.spec.volume_mode == "Block":
+            return [_pending(claim, "volumes of this class are folders: volumeMode Block is not supported")]
+        return [Action(Do.PROVISION, claim)]
+    if name and found is None:
+        return [_pending(claim, f'storageclass.storage.k8s.io "{name}" not found')]
+    return [_pending(claim, "no persistent volumes available for this claim and no storage class is set")]
+
+
+def _named(claim: Claim, volume: PersistentVolume | None, taken: set[str]) -> list[Action]:
+    """The claim names its volume: because it is bound, or because somebody wrote it there."""
+    bound = is_bound(claim)
+    if volume is None:
+        if bound:
+            return [] if claim.status.phase == "Lost" else [Action(Do.CLAIM_LOST, claim)]
+        return [_pending(claim, f'volume "{claim.spec.volume_name}" not found')]
+    taken.add(volume.metadata.name)
+    reference = volume.spec.claim_ref
+    if reference is None or (_names(reference.namespace, reference.name, claim) and not reference.uid):
+        return [Action(Do.RESERVE, claim, volume)]
+    if reference.uid != claim.metadata.uid:
+        taken.discard(volume.metadata.name)
+        if bound:
+            return [] if claim.status.phase == "Lost" else [Action(Do.CLAIM_LOST, claim)]
+        return [_pending(claim, f'volume "{volume.metadata.name}" already bound to a different claim.')]
+    if not bound:
+        return [Action(Do.BIND, claim, volume)]
+    todo = [] if volume.status.phase == "Bound" else [Action(Do.VOLUME_PHASE, volume=volume, text="Bound")]
+    if claim.status.phase != "Bound":
+        todo.append(Action(Do.CLAIM_BOUND, claim, volume))
+    return todo
+
+
+def _volume(volume: PersistentVolume, claims: Mapping[tuple[str, str], Claim]) -> list[Action]:
+    reference = volume.spec.claim_ref
+    claim = claims.get((reference.namespace, reference.name)) if reference is not None else None
+    owner_lives = claim is not None and reference is not None and reference.uid in ("", claim.metadata.uid)
+    if bool(volume.metadata.deletion_timestamp):
+        held = VOLUME_PROTECTION in (volume.metadata.finalizers or ())
+        if not held or (owner_lives and volume.status.phase == "Bound"):
+            return []
+        return [_end_of(volume)]
+    if reference is None or not reference.uid:
+        return _phase(volume, "Available")
+    if owner_lives:
+        return []
+    if volume.spec.persistent_volume_reclaim_policy == "Delete" and is_ours(volume):
+        return [*_phase(volume, "Released"), Action(Do.DESTROY, volume=volume)]
+    return _phase(volume, "Released")
+
+
+def _end_of(volume: PersistentVolume) -> Action:
+    """A volume that is being deleted: with its folder, where that was made here and the policy says so."""
+    if volume.spec.persistent_volume_reclaim_policy == "Delete" and is_ours(volume):
+        return Action(Do.DESTROY, volume=volume)
+    return Action(Do.RELEASE_VOLUME, volume=volume)
+
+
+def _protection(claim: Claim, in_use: bool) -> list[Action]:
+    held = CLAIM_PROTECTION in (claim.metadata.finalizers or ())
+    if not claim.metadata.deletion_timestamp:
+        return [] if held else [Action(Do.PROTECT_CLAIM, claim)]
+    return [Action(Do.RELEASE_CLAIM, claim)] if held and not in_use else []
+
+
+def _pending(claim: Claim, why: str) -> Action:
+    return Action(Do.CLAIM_PENDING, claim, text=why)
+
+
+def _phase(volume: PersistentVolume, phase: str) -> list[Action]:
+    return [] if volume.status.phase == phase else [Action(Do.VOLUME_PHASE, volume=volume, text=phase)]
+
+
+def _is_claimed_by(volume: PersistentVolume, claim: Claim) -> bool:
+    """The volume was made or reserved for exactly this claim."""
+    reference = volume.spec.claim_ref
+    return (
+        reference is not None
+        and _names(reference.namespace, reference.name, claim)
+        and reference.uid in ("", claim.metadata.uid)
+    )
+
+
+def _names(namespace: str, name: str, claim: Claim) -> bool:
+    return (namespace, name) == (claim.metadata.namespace, claim.metadata.name)
+
+
+def _fits(claim: Claim, volume: PersistentVolume, class_name: str) -> bool:
+    spec = volume.spec
+    if spec.claim_ref is not None or bool(volume.metadata.deletion_timestamp):
+        return False
+    if claim.spec.selector is not None and not claim.spec.selector.matches(volume.metadata.labels):
+        return False
+    return (
+        spec.storage_class_name == class_name
+        and (spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
+        and set(claim.spec.access_modes or ()) <= set(spec.access_modes or ())
+        and _bytes((spec.capacity or {}).get("storage", 0)) >= requested_bytes(claim)
+    )
+
+
+def _bytes(quantity: str | int | float) -> int:
+    try:
+        return parse_memory_bytes(quantity)
+    except QuantityError:
+        return 0

@@ -1,0 +1,53 @@
+"""Everything that makes an API server a cluster, in one place: binder and controllers over one cache."""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from kajitori.embedded.controllers.cache import Cache
+from kajitori.embedded.controllers.controller import Controller
+from kajitori.embedded.controllers.disruption import Disruption
+from kajitori.embedded.controllers.endpoints import Endpoints
+from kajitori.embedded.controllers.lifecycle import QUARANTINE_SECONDS, NodeLifecycle
+from kajitori.embedded.controllers.node_health import GRACE_SECONDS
+from kajitori.embedded.controllers.node_ipam import NodeIpam
+from kajitori.embedded.controllers.volumes import Provisioner
+from kajitori.embedded.scheduler.binder import Binder
+from kajitori.embedded.tasks import run_until
+from kajitori.kube.client import KubeClient
+
+
+class Manager:
+    """Binder, node life cycle, claims, EndpointSlices, disruption budgets, nodes' ranges of Pod addresses; each kind is
+    watched once for all of them.
+
+    volumes: the folder below which claims get theirs; only the cluster's owner should be able to enter it.
+    cluster_cidr: what nodes' ranges of Pod addresses are cut from, each `node_prefix` long; None: nobody gives any.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        volumes: Path,
+        *,
+        grace_seconds: float = GRACE_SECONDS,
+        quarantine_seconds: float = QUARANTINE_SECONDS,
+        cluster_cidr: IPv4Network | None = None,
+        node_prefix: int = 24,
+    ) -> None:
+        self.cache = Cache(client)
+        self.loops: list[Binder | Controller] = [
+            Binder(client, self.cache),
+            NodeLifecycle(client, self.cache, grace_seconds=grace_seconds, quarantine_seconds=quarantine_seconds),
+            Provisioner(client, volumes, self.cache),
+            Endpoints(client, self.cache),
+            Disruption(client, self.cache),
+        ]
+        if cluster_cidr is not None:
+            self.loops.append(NodeIpam(client, cluster_cidr, node_prefix, self.cache))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set. Raises ApiError where the API server refuses for good."""
+        await run_until(stop, self.cache.run(), *(loop.run(stop) for loop in self.loops))

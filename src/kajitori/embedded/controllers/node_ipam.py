@@ -1,0 +1,141 @@
+"""Each node's own range of Pod addresses: what kube-controller-manager does with `--allocate-node-cidrs`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import IPv4Network
+
+from kajitori import errors
+from kajitori.embedded.controllers.cache import Cache
+from kajitori.embedded.controllers.controller import Controller
+from kajitori.embedded.controllers.informer import Key
+from kajitori.embedded.controllers.node_ranges import NodeRanges
+from kajitori.embedded.objects import Node, Pod
+from kajitori.kube.client import KubeClient
+from kajitori.kube.platform.events import About
+from kajitori.kube.resources import NODES, PODS
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Given:
+    """A range that was written, or may have been, and that the watch has not shown yet."""
+
+    uid: str
+    range: IPv4Network
+    written: bool = False
+
+
+class NodeIpam(Controller):
+    """Gives every Node that has none a range out of the cluster's, and takes none away.
+
+    Nothing is kept but what Nodes say: what is given stands in their spec, and is free again once the Node is gone and
+    no Pod lives that has an address of it.
+    """
+
+    name = "node-ipam-controller"
+
+    def __init__(
+        self,
+        client: KubeClient,
+        cluster: IPv4Network,
+        node_prefix: int,
+        cache: Cache | None = None,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__(client, cache, clock=clock)
+        self._ranges = NodeRanges(cluster, node_prefix)
+        self._given: dict[str, _Given] = {}
+        self._without: set[str] = set()
+        """UIDs of nodes that there was none left for."""
+        self._nodes = self.cache.informer(NODES, Node)
+        self._pods = self.cache.informer(PODS, Pod)
+        self._nodes.listen(self._see_node)
+        self._pods.listen(self._see_pod)
+
+    async def reconcile(self) -> None:
+        """One range for each node that has none."""
+        waiting = [node for node in self._nodes.items.values() if not node.spec.pod_cidrs]
+        fresh = [node for node in waiting if node.metadata.name not in self._given]
+        if fresh:
+            pods = (pod for pod in self._pods.items.values() if not (pod.is_finished or pod.spec.host_network))
+            in_use = self._ranges.in_use((pod.spec.node_name, pod.status.pod_ip) for pod in pods)
+            for node in sorted(fresh, key=lambda node: (node.metadata.creation_timestamp or "", node.metadata.name)):
+                given = self._ranges.give(node.metadata.name, in_use)
+                if given is None:
+                    self._say_that_none_is_left(node)
+                else:
+                    self._given[node.metadata.name] = _Given(node.metadata.uid, given)
+        self._without &= {node.metadata.uid for node in waiting}
+        failed: errors.KajitoriError | None = None
+        for name, pending in list(self._given.items()):
+            try:
+                if not pending.written:
+                    await self._write(name, pending)
+            except errors.KajitoriError as cause:
+                # It may be written all the same: it stays this node's, and is written once more.
+                failed = cause
+        if failed is not None:
+            raise failed
+
+    async def _write(self, name: str, given: _Given) -> None:
+        cidr = str(given.range)
+        try:
+            patch = {"metadata": {"uid": given.uid}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
+            await self.client.patch(NODES, name, patch)
+            given.written = True
+        except errors.InvalidInput as cause:  # somebody else gave it one, which nobody may change
+            log.warning("node %s does not take %s: %s", name, cidr, cause)
+            self._take_back(name)
+
+    def _take_back(self, name: str) -> None:
+        self._given.pop(name, None)
+        self._ranges.forget(name)
+
+    def _see_node(self, key: Key, old: Node | None, new: Node | None) -> None:
+        name = key[1]
+        if new is None:
+            self._take_back(name)
+            self.changed()
+        elif new.spec.pod_cidrs:
+            self._given.pop(name, None)
+            if old is None or old.spec.pod_cidrs != new.spec.pod_cidrs:
+                self._ranges.tell(name, new.spec.pod_cidrs)
+                self._look_for_others(new)
+        elif (given := self._given.get(name)) is None or given.uid != new.metadata.uid:
+            self._take_back(name)
+            self.changed()
+
+    def _see_pod(self, _key: Key, _old: Pod | None, new: Pod | None) -> None:
+        if self._without and (new is None or new.is_finished):
+            self.changed()
+
+    def _say_that_none_is_left(self, node: Node) -> None:
+        if node.metadata.uid in self._without:
+            return
+        self._without.add(node.metadata.uid)
+        ranges = self._ranges
+        said = (
+            f"no range of Pod addresses is left: all {ranges.count} of /{ranges.node_prefix} in {ranges.cluster} are "
+            "in use; delete Nodes that are gone for good, or start `kaji up` with another --cluster-cidr"
+        )
+        self._say(node, "CIDRNotAvailable", said)
+
+    def _look_for_others(self, node: Node) -> None:
+        others = sorted(self._ranges.sharing(node.metadata.name))
+        if others:
+            has = ", ".join(node.spec.pod_cidrs or ())
+            said = (
+                f"its addresses for Pods ({has}) are also those of {', '.join(others)}: delete one of these Nodes, and "
+                "start it again without --pod-cidr, or with another"
+            )
+            self._say(node, "CIDRInUse", said)
+
+    def _say(self, node: Node, reason: str, message: str) -> None:
+        log.warning("node %s: %s", node.metadata.name, message)
+        self.events.say(About("Node", node.metadata.name, node.metadata.uid), "Warning", reason, message)

@@ -1,0 +1,274 @@
+"""Gives claims of the class `kajitori-local` a folder each, and takes it back.
+
+What to do says `local.claims`; here it is done. A folder is removed only when the API server itself says that its claim
+is gone, only directly below our root, only under the name that we gave it, and without following links.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kajitori import errors
+from kajitori.embedded.controllers import claims
+from kajitori.embedded.controllers.cache import Cache
+from kajitori.embedded.controllers.claims import Action, Do
+from kajitori.embedded.controllers.controller import Controller
+from kajitori.embedded.objects import Claim, ClaimReference, PersistentVolume, Pod, StorageClass
+from kajitori.kube.client import KubeClient
+from kajitori.kube.platform.events import About
+from kajitori.kube.resources import CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+
+log = logging.getLogger(__name__)
+
+GOING = ".removing-"
+"""What a folder is called while it is being removed, so that it is never taken for a volume again."""
+
+
+class Provisioner(Controller):
+    """Makes volumes below `root`, which only the cluster's owner should be able to enter: the folders in it are open to
+    all, since a Pod may run as anybody."""
+
+    name = "kajitori-local-provisioner"
+
+    def __init__(
+        self,
+        client: KubeClient,
+        root: Path,
+        cache: Cache | None = None,
+        *,
+        waits_for_consumer: bool = True,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__(client, cache, clock=clock)
+        self.root = root
+        self._mode = "WaitForFirstConsumer" if waits_for_consumer else "Immediate"
+        self._claims = self.cache.informer(CLAIMS, Claim)
+        self._volumes = self.cache.informer(PERSISTENT_VOLUMES, PersistentVolume)
+        self._classes = self.cache.informer(STORAGE_CLASSES, StorageClass)
+        self._pods = self.cache.informer(PODS, Pod)
+        for informer in (self._claims, self._volumes, self._classes):
+            informer.listen(self.changed)
+        self._pods.listen(self._see_pod)
+        self._told: dict[str, str] = {}
+
+    async def prepare(self) -> None:
+        """The root folder, the default class, and the rest of removals that were cut off."""
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in self.root.glob(f"{GOING}*"):
+            await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)
+        body = {
+            "apiVersion": STORAGE_CLASSES.api_version,
+            "kind": STORAGE_CLASSES.kind,
+            "metadata": {"name": claims.STORAGE_CLASS, "annotations": {claims.DEFAULT_CLASS: "true"}},
+            "provisioner": claims.PROVISIONER,
+            "reclaimPolicy": "Delete",
+            "volumeBindingMode": self._mode,
+        }
+        with contextlib.suppress(errors.AlreadyExists):
+            await self.client.create(STORAGE_CLASSES, body)
+
+    async def reconcile(self) -> None:
+        """Do what is to be done now; each write brings the next look."""
+        found = claims.actions(
+            self._claims.items,
+            {name: volume for (_, name), volume in self._volumes.items.items()},
+            self._storage_classes(),
+            list(self._pods.items.values()),
+        )
+        failure: errors.KajitoriError | None = None
+        for action in found:
+            try:
+                await self._do(action)
+            except (errors.NotFound, errors.Conflict) as cause:
+                log.debug("%s: overtaken by another change: %s", action.do, cause)
+            except errors.KajitoriError as cause:
+                log.warning("%s failed: %s", action.do, cause)
+                failure = cause
+        self._told = {uid: text for uid, text in self._told.items() if uid in self._uids()}
+        if failure is not None:
+            raise failure
+
+    async def _do(self, action: Action) -> None:
+        claim, volume = action.claim, action.volume
+        if claim is not None and volume is not None:
+            await self._do_with_both(action, claim, volume)
+        elif claim is not None:
+            await self._do_with_claim(action, claim)
+        elif volume is not None:
+            await self._do_with_volume(action, volume)
+
+    async def _do_with_both(self, action: Action, claim: Claim, volume: PersistentVolume) -> None:
+        match action.do:
+            case Do.RESERVE:
+                version = {"resourceVersion": volume.metadata.resource_version}
+                patch = {"metadata": version, "spec": {"claimRef": _reference(claim)}}
+                await self.client.patch(PERSISTENT_VOLUMES, volume.metadata.name, patch)
+            case Do.BIND:
+                notes = {claims.BIND_COMPLETED: "yes"}
+                if not claim.spec.volume_name:
+                    notes[claims.BOUND_BY_CONTROLLER] = "yes"
+                meta = {"resourceVersion": claim.metadata.resource_version, "annotations": notes}
+                await self._patch(claim, {"metadata": meta, "spec": {"volumeName": volume.metadata.name}})
+            case Do.CLAIM_BOUND:
+                status = {
+                    "phase": "Bound",
+                    "accessModes": volume.spec.access_modes,
+                    "capacity": volume.spec.capacity,
+                }
+                await self._patch(claim, {"status": status}, "status")
+
+    async def _do_with_claim(self, action: Action, claim: Claim) -> None:
+        match action.do:
+            case Do.PROVISION:
+                await self._provision(claim)
+            case Do.CLAIM_LOST:
+                await self._patch(claim, {"status": {"phase": "Lost"}}, "status")
+                self._tell(claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data is lost!")
+            case Do.CLAIM_PENDING:
+                reason = "WaitForFirstConsumer" if "first consumer" in action.text else "FailedBinding"
+                self._tell(claim, "Normal", reason, action.text)
+            case Do.PROTECT_CLAIM:
+                await self._set_finalizers(claim, [*(claim.metadata.finalizers or ()), claims.CLAIM_PROTECTION])
+            case Do.RELEASE_CLAIM:
+                kept = [f for f in claim.metadata.finalizers or () if f != claims.CLAIM_PROTECTION]
+                await self._set_finalizers(claim, kept)
+
+    async def _do_with_volume(self, action: Action, volume: PersistentVolume) -> None:
+        match action.do:
+            case Do.VOLUME_PHASE:
+                patch = {"status": {"phase": action.text}}
+                await self.client.patch(PERSISTENT_VOLUMES, volume.metadata.name, patch, subresource="status")
+            case Do.RELEASE_VOLUME:
+                await self._let_go(volume)
+            case Do.DESTROY:
+                if await self._is_claimed(volume):
+                    return
+                await asyncio.to_thread(remove_folder, self.root, volume.metadata.name)
+                await self._let_go(volume)
+                with contextlib.suppress(errors.NotFound):
+                    await self.client.delete(PERSISTENT_VOLUMES, volume.metadata.name)
+
+    async def _provision(self, claim: Claim) -> None:
+        """The folder first: a volume that exists can be used at once."""
+        name = claims.volume_name(claim)
+        folder = self.root / name
+        try:
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o777)
+        except OSError as cause:
+            text = f"the folder of the volume can't be made: {cause.strerror} ({folder})"
+            self._tell(claim, "Warning", "ProvisioningFailed", text)
+            raise errors.Unavailable(text) from cause
+        found = self._storage_classes()[claims.class_of(claim, self._storage_classes())]
+        body = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {
+                "name": name,
+                "annotations": {claims.PROVISIONED_BY: claims.PROVISIONER},
+                "finalizers": [claims.VOLUME_PROTECTION],
+            },
+            "spec": {
+                "capacity": {"storage": _size(claim)},
+                "accessModes": claim.spec.access_modes or ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": found.reclaim_policy or "Delete",
+                "storageClassName": found.metadata.name,
+                "volumeMode": "Filesystem",
+                "hostPath": {"path": str(folder), "type": ""},
+                "claimRef": _reference(claim),
+            },
+        }
+        with contextlib.suppress(errors.AlreadyExists):
+            await self.client.create(PERSISTENT_VOLUMES, body)
+        self._tell(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+
+    async def _is_claimed(self, volume: PersistentVolume) -> bool:
+        """Asks the API server itself: what is removed does not come back."""
+        reference: ClaimReference | None = volume.spec.claim_ref
+        if reference is None:
+            return False
+        try:
+            claim = await self.client.get(CLAIMS, reference.name, reference.namespace, type=Claim)
+        except errors.NotFound:
+            return False
+        return claim.metadata.uid == reference.uid
+
+    async def _let_go(self, volume: PersistentVolume) -> None:
+        held = volume.metadata.finalizers
+        if claims.VOLUME_PROTECTION in held:
+            kept = [f for f in held if f != claims.VOLUME_PROTECTION]
+            patch = {"metadata": {"finalizers": kept or None}}
+            with contextlib.suppress(errors.NotFound):
+                await self.client.patch(PERSISTENT_VOLUMES, volume.metadata.name, patch)
+
+    async def _set_finalizers(self, claim: Claim, finalizers: list[str]) -> None:
+        version = claim.metadata.resource_version
+        await self._patch(claim, {"metadata": {"resourceVersion": version, "finalizers": finalizers or None}})
+
+    async def _patch(self, claim: Claim, patch: Mapping[str, Any], subresource: str = "") -> None:
+        meta = claim.metadata
+        await self.client.patch(CLAIMS, meta.name, patch, meta.namespace, subresource=subresource)
+
+    def _tell(self, claim: Claim, kind: str, reason: str, text: str) -> None:
+        """An event, unless the same was the last thing said about the claim."""
+        meta = claim.metadata
+        if self._told.get(meta.uid) != text:
+            self._told[meta.uid] = text
+            self.events.say(About("PersistentVolumeClaim", meta.name, meta.uid, meta.namespace), kind, reason, text)
+
+    def _storage_classes(self) -> dict[str, StorageClass]:
+        return {name: found for (_, name), found in self._classes.items.items()}
+
+    def _uids(self) -> set[str]:
+        return {claim.metadata.uid for claim in self._claims.items.values()}
+
+    def _see_pod(self, _key: object, old: Pod | None, new: Pod | None) -> None:
+        """Only Pods with claims matter, when they end."""
+        last = new or old
+        if last is not None and last.spec.volumes and (new is None or new.is_finished):
+            self.changed()
+
+
+def remove_folder(root: Path, name: str) -> None:
+    """Remove the volume `root/name` with all that is in it. Links in it are removed, not followed.
+
+    It is renamed first: what is cut off half-way is finished at the next start, and never mounted again. Raises
+    Unavailable where it can't be removed, and ValueError for a name that is not that of a folder right below the root.
+    """
+    if name in ("", ".", "..") or "/" in name:
+        raise ValueError(f"{name!r} is not the name of a volume")
+    folder, going = root / name, root / f"{GOING}{name}"
+    try:
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            folder.rename(going)
+        if going.exists():
+            shutil.rmtree(going)
+    except OSError as cause:
+        raise errors.Unavailable(f"the folder of volume {name} can't be removed: {cause}") from cause
+
+
+def _reference(claim: Claim) -> dict[str, str]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.metadata.namespace,
+        "name": claim.metadata.name,
+        "uid": claim.metadata.uid,
+    }
+
+
+def _size(claim: Claim) -> str:
+    asked = (claim.spec.resources.requests if claim.spec.resources else None) or {}
+    size: str = msgspec.convert(asked.get("storage", "0"), str, strict=False)
+    return size

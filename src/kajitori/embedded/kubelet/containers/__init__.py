@@ -1,0 +1,1 @@
+"""One container: environment, mounts, limits, start, and its log."""

@@ -1,0 +1,257 @@
+"""Where this kubelet may make control groups: version 2, version 1, hybrid machines, or nowhere."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kajitori.embedded.kubelet.shim.cgroups import Cgroup
+
+CPU_PERIOD_MICROSECONDS = 100_000
+MIN_CPU_SHARES = 2
+_USED = frozenset({"memory", "cpu", "pids"})
+TRIAL = "trial"
+"""The group below our own in which is tried what containers will do; it is gone again at once."""
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """One hierarchy in which we own a directory. `controllers` are those that can set limits there."""
+
+    version: int
+    path: Path
+    controllers: frozenset[str]
+
+
+@dataclass(frozen=True)
+class CgroupLayout:
+    """The hierarchies that may be used; none where nothing may be written. `why_not` says what stood in the way."""
+
+    hierarchies: tuple[Hierarchy, ...] = ()
+    why_not: str = ""
+
+    @property
+    def limits_memory(self) -> bool:
+        return any("memory" in hierarchy.controllers for hierarchy in self.hierarchies)
+
+    def for_container(
+        self,
+        container_id: str,
+        *,
+        cpu_request_millis: int,
+        cpu_limit_millis: int,
+        memory_limit_bytes: int,
+        most_processes: int = 0,
+    ) -> list[Cgroup]:
+        """The groups that the container's processes join, one in every hierarchy. A limit of 0 means none."""
+        return [
+            Cgroup(
+                str(hierarchy.path / container_id),
+                hierarchy.version,
+                "memory" in hierarchy.controllers,
+                [
+                    *_memory_writes(hierarchy, memory_limit_bytes),
+                    *_cpu_writes(hierarchy, cpu_request_millis, cpu_limit_millis),
+                    *_pids_writes(hierarchy, most_processes),
+                ],
+            )
+            for hierarchy in self.hierarchies
+        ]
+
+    def remove(self) -> None:
+        """Takes away our own directories where no container is left in them."""
+        for hierarchy in self.hierarchies:
+            with contextlib.suppress(OSError):
+                hierarchy.path.rmdir()
+
+
+def _memory_writes(hierarchy: Hierarchy, limit_bytes: int) -> list[tuple[str, str, bool]]:
+    if "memory" not in hierarchy.controllers or limit_bytes <= 0:
+        return []
+    if hierarchy.version == 2:
+        return [
+            ("memory.max", str(limit_bytes), True),
+            ("memory.swap.max", "0", False),
+            ("memory.oom.group", "1", False),
+        ]
+    return [
+        ("memory.limit_in_bytes", str(limit_bytes), True),
+        ("memory.memsw.limit_in_bytes", str(limit_bytes), False),
+        ("memory.swappiness", "0", False),
+    ]
+
+
+def _cpu_writes(hierarchy: Hierarchy, request_millis: int, limit_millis: int) -> list[tuple[str, str, bool]]:
+    if "cpu" not in hierarchy.controllers:
+        return []
+    shares = max(MIN_CPU_SHARES, request_millis * 1024 // 1000)
+    quota = limit_millis * CPU_PERIOD_MICROSECONDS // 1000
+    if hierarchy.version == 2:
+        # From shares (2..262144) to weight (1..10000) as in KEP-2254.
+        writes = [("cpu.weight", str(1 + (shares - 2) * 9999 // 262142), False)]
+        return [*writes, ("cpu.max", f"{quota} {CPU_PERIOD_MICROSECONDS}", False)] if quota else writes
+    writes = [("cpu.shares", str(shares), False)]
+    return [*writes, ("cpu.cfs_quota_us", str(quota), False)] if quota else writes
+
+
+def _pids_writes(hierarchy: Hierarchy, most: int) -> list[tuple[str, str, bool]]:
+    return [("pids.max", str(most), False)] if "pids" in hierarchy.controllers and most > 0 else []
+
+
+def group_name(root: Path) -> str:
+    """Names the containers' control groups: the same for every kubelet of this root folder, and no other's."""
+    return f"kajitori-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]}"
+
+
+def groups_called(name: str, proc: Path = Path("/proc")) -> list[Path]:
+    """All groups of that name, in whatever group they are: that depends on who started the kubelet."""
+    found = {
+        Path(folder, name)
+        for _, _, mount_point, _ in _mounts(proc)
+        for folder, below, _ in os.walk(mount_point)
+        if name in below
+    }
+    return sorted(found)
+
+
+def detect(name: str, may_move: Callable[[Path], bool], proc: Path = Path("/proc")) -> CgroupLayout:
+    """Finds the hierarchies below which a directory `name` can be made, and makes it.
+
+    `may_move(path)` tries whether a process of ours may enter that group. Nothing outside of our own group is
+    touched, so that limits set around us keep holding.
+    """
+    own = _own_groups(proc)
+    found: list[Hierarchy] = []
+    refusals: list[str] = []
+    for version, controllers, mount_point, mount_root in _mounts(proc):
+        if version == 1 and not controllers & _USED:
+            continue
+        path = own.get(",".join(sorted(controllers)) if version == 1 else "")
+        if path is None:
+            continue
+        inside = os.path.relpath(path, mount_root) if path.startswith(mount_root) else "."
+        base = Path(os.path.normpath(mount_point / inside))
+        try:
+            hierarchy = _prepare_v2(base, name) if version == 2 else _prepare_v1(base, name, controllers)
+        except OSError as error:
+            refusals.append(f"{base}: {error.strerror}")
+            continue
+        if _lets_in(hierarchy, may_move):
+            found.append(hierarchy)
+        else:
+            refusals.append(f"{hierarchy.path}: no process may be moved in")
+            with contextlib.suppress(OSError):
+                hierarchy.path.rmdir()
+    return CgroupLayout(tuple(found), "; ".join(refusals) or ("" if found else "no control groups are mounted"))
+
+
+def _lets_in(hierarchy: Hierarchy, may_move: Callable[[Path], bool]) -> bool:
+    """Tried in a group below, as containers get theirs: one that hands on controllers takes no process (version 2)."""
+    trial = Cgroup(str(hierarchy.path / TRIAL), hierarchy.version, counts_memory=False)
+    try:
+        trial.create()
+        return may_move(Path(trial.path))
+    except OSError:
+        return False
+    finally:
+        trial.remove()
+
+
+def _own_groups(proc: Path) -> dict[str, str]:
+    """Our own group in each hierarchy: by its controllers (sorted, with commas) for version 1, by `""` for version
+    2.
+    """
+    found = {}
+    with contextlib.suppress(OSError):
+        for line in (proc / "self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            found[",".join(sorted(filter(None, controllers.split(","))))] = path
+    return found
+
+
+def _mounts(proc: Path) -> list[tuple[int, frozenset[str], Path, str]]:
+    """(version, controllers, mount point, root of the mount inside the hierarchy)."""
+    found = []
+    with contextlib.suppress(OSError):
+        for line in (proc / "self/mountinfo").read_text().splitlines():
+            fields, _, rest = line.partition(" - ")
+            kind, _, options = rest.split(" ", 2)
+            root, mount_point = fields.split(" ")[3:5]
+            if kind == "cgroup2":
+                found.append((2, frozenset[str](), Path(mount_point), root))
+            elif kind == "cgroup":
+                known = {"memory", "cpu", "cpuacct", "cpuset", "pids", "freezer", "blkio", "devices"}
+                controllers = frozenset(options.split()[-1].split(",")) & known
+                found.append((1, controllers, Path(mount_point), root))
+    return found
+
+
+def _prepare_v1(base: Path, name: str, controllers: frozenset[str]) -> Hierarchy:
+    path = base / name
+    path.mkdir(exist_ok=True)
+    # Of several controllers that are mounted together all are set.
+    return Hierarchy(1, path, controllers)
+
+
+def _prepare_v2(base: Path, name: str) -> Hierarchy:
+    """Our own group if it may be divided, else beside it (a user's session: systemd delegates the folder above)."""
+    last: OSError = OSError(0, "no group may be divided")
+    best: Hierarchy | None = None
+    for candidate in (base, base.parent):
+        if not (candidate / "cgroup.controllers").exists():
+            continue
+        try:
+            path = candidate / name
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            last = error
+            continue
+        offered = frozenset((candidate / "cgroup.controllers").read_text().split()) & _USED
+        enabled = frozenset(c for c in offered if _enable(candidate, c) and _enable(path, c))
+        hierarchy = Hierarchy(2, path, enabled)
+        if "memory" in enabled:
+            if best is not None:
+                best.path.rmdir()
+            return hierarchy
+        if best is None:
+            best = hierarchy
+        else:
+            path.rmdir()
+    if best is None:
+        raise last
+    return best  # without limits, but everything inside can be killed at once
+
+
+def _enable(group: Path, controller: str) -> bool:
+    control = group / "cgroup.subtree_control"
+    if controller in control.read_text().split():
+        return True
+    try:
+        control.write_text(f"+{controller}")
+    except OSError:
+        if not _leave(group):
+            return False
+        try:
+            control.write_text(f"+{controller}")
+        except OSError:
+            return False
+    return True
+
+
+def _leave(group: Path) -> bool:
+    """Moves ourselves into a leaf of our own group: a group with processes may not be divided. Only if nobody else
+    is in it.
+    """
+    try:
+        if [int(line) for line in (group / "cgroup.procs").read_text().split()] != [os.getpid()]:
+            return False
+        leaf = group / "kubelet"
+        leaf.mkdir(exist_ok=True)
+        (leaf / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,166 @@
+"""One container of a Pod through all its attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kajitori.embedded.kubelet.containers.container import Container, ContainerState, Launch
+from kajitori.embedded.kubelet.containers.logs import last_text
+from kajitori.embedded.kubelet.pods import manifest as pods
+from kajitori.embedded.kubelet.pods import messages
+from kajitori.embedded.kubelet.pods.probes import ContainerProbes
+from kajitori.embedded.kubelet.pods.records import PodFolders
+from kajitori.embedded.kubelet.pods.status import ContainerView
+from kajitori.embedded.kubelet.pods.steps import Observed
+from kajitori.embedded.kubelet.shim import main as shim
+
+KEPT_ATTEMPTS = 2
+"""The current one and the one before it: what `kubectl logs --previous` reads."""
+TERMINATION_MESSAGE_BYTES = 2048
+
+
+class Slot:
+    """A container as the Pod's spec has it, its present attempt, and the one before."""
+
+    def __init__(self, spec: dict[str, Any], pod_uid: str, folders: PodFolders, *, is_init: bool = False) -> None:
+        self.spec = spec
+        self.is_init = is_init
+        self.name = str(spec["name"])
+        self._pod_uid = pod_uid
+        self._folders = folders
+        self.attempt = -1
+        self.container: Container | None = None
+        self.previous: ContainerState | None = None
+        self.probes: ContainerProbes | None = None
+        self.waiting_reason = ""
+        self.waiting_message = ""
+        self.stopping: asyncio.Task[None] | None = None
+        self.stop_deadline = float("inf")
+
+    @property
+    def running(self) -> bool:
+        """Whether its present attempt runs, or ends."""
+        return self.container is not None and not self.container.ended.is_set()
+
+    @property
+    def state(self) -> ContainerState | None:
+        """What is known of its present attempt; None before the first."""
+        return self.container.state if self.container is not None else None
+
+    def container_id(self, attempt: int) -> str:
+        """Names one attempt everywhere: in its control groups, in its processes' environment, in the status."""
+        return hashlib.sha256(f"{self._pod_uid}/{self.name}/{attempt}".encode()).hexdigest()
+
+    async def adopt(self, on_ended: Callable[[], None]) -> None:
+        """Takes over what an earlier kubelet left: the newest attempt that was really started, and the end of the
+        one before.
+        """
+        for attempt in reversed(self._folders.attempts(self.name)):
+            container = self._container(attempt)
+            if not await container.adopt():
+                continue
+            if self.container is None:
+                self.attempt, self.container = attempt, container
+                container.on_ended = on_ended
+            else:
+                self.previous = container.state
+                break
+
+    async def launch(self, launch: Launch, on_ended: Callable[[], None]) -> ContainerState:
+        """Starts the next attempt. Raises OSError where not even the shim could be started: all is as before then."""
+        before = (self.attempt, self.container, self.previous)
+        container = self._container(self.attempt + 1)
+        shutil.rmtree(container.directory, ignore_errors=True)  # of a start that a crash cut off
+        self.previous = self.container.state if self.container is not None else None
+        self.attempt, self.container = self.attempt + 1, container
+        self.stopping, self.stop_deadline = None, float("inf")
+        container.on_ended = on_ended
+        try:
+            state = await container.launch(launch)
+        except OSError:
+            self.attempt, self.container, self.previous = before
+            raise
+        self._forget_old()
+        return state
+
+    def end_probes(self) -> None:
+        """Whoever is about to stop it, or starts it anew, wants no more of the old probes."""
+        if self.probes is not None:
+            self.probes.stop()
+            self.probes = None
+
+    def close(self) -> None:
+        """Looks away; what runs goes on by itself."""
+        self.end_probes()
+        if self.stopping is not None:
+            self.stopping.cancel()
+        if self.container is not None:
+            self.container.close()
+
+    def observed(self, restarts_in_a_row: int) -> Observed:
+        """What the next steps are decided by."""
+        state = self.state
+        if state is None:
+            return Observed()
+        return Observed(
+            attempt=self.attempt,
+            running=self.running,
+            exit_code=None if self.running else state.exit_code,
+            started_at=state.started_at,
+            finished_at=state.finished_at,
+            restarts_in_a_row=restarts_in_a_row,
+            started=self.probes is None or self.probes.started,
+        )
+
+    def view(self) -> ContainerView:
+        """What the Pod's status says of it."""
+        state = self.state
+        running = self.running and state is not None and state.running
+        if pods.is_sidecar(self.spec) or not self.is_init:
+            ready = running and self.stopping is None and (self.probes is None or self.probes.ready)
+        else:
+            ready = state is not None and not running and state.exit_code == 0
+        return ContainerView(
+            name=self.name,
+            attempt=self.attempt,
+            container_id=f"process://{self.container_id(self.attempt)}" if self.attempt >= 0 else "",
+            state=state if not (state is not None and self.running and not state.running) else None,
+            previous=self.previous,
+            previous_id=f"process://{self.container_id(self.attempt - 1)}" if self.attempt > 0 else "",
+            waiting_reason="" if running else self.waiting_reason,
+            waiting_message=self.waiting_message,
+            termination_message=self._termination_message(state),
+            ready=ready,
+            started=running and (self.probes is None or self.probes.started),
+        )
+
+    def _container(self, attempt: int) -> Container:
+        return Container(self._folders.container(self.name, attempt), self.container_id(attempt))
+
+    def _termination_message(self, state: ContainerState | None) -> str:
+        if state is None or state.running:
+            return ""
+        said = messages.read(self._folders.message(self.name, self.attempt))
+        if said or self.spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return said
+        if state.exit_code == 0 or state.status == shim.FAILED:
+            return ""
+        return last_text(self._folders.log(self.name, self.attempt), TERMINATION_MESSAGE_BYTES)
+
+    def _forget_old(self) -> None:
+        for attempt in self._folders.attempts(self.name)[:-KEPT_ATTEMPTS]:
+            shutil.rmtree(self._folders.container(self.name, attempt), ignore_errors=True)
+            self._folders.message(self.name, attempt).unlink(missing_ok=True)
+            for file in self._log_files(attempt):
+                with contextlib.suppress(OSError):
+                    file.unlink()
+
+    def _log_files(self, attempt: int) -> list[Path]:
+        log = self._folders.log(self.name, attempt)
+        return [log, *log.parent.glob(f"{log.name}.*")]

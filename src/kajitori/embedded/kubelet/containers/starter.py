@@ -1,0 +1,214 @@
+"""Everything between "start this container" and the shim: volumes, configuration, environment, mounts, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+import pwd
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kajitori.embedded.kubelet.containers import environment as environments
+from kajitori.embedded.kubelet.containers import first_step
+from kajitori.embedded.kubelet.containers.container import Launch
+from kajitori.embedded.kubelet.containers.mount_plan import plan_mounts
+from kajitori.embedded.kubelet.containers.slot import Slot
+from kajitori.embedded.kubelet.context import Context
+from kajitori.embedded.kubelet.network import peers
+from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
+from kajitori.embedded.kubelet.pods import admission, messages
+from kajitori.embedded.kubelet.pods import manifest as pods
+from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
+from kajitori.embedded.kubelet.pods.volumes import Volume
+from kajitori.errors import KajitoriError, NotFound
+from kajitori.kube import resources
+
+log = logging.getLogger(__name__)
+
+
+class WaitingForPeer(KajitoriError):
+    """A fellow member that the environment names has no address yet."""
+
+    code = "WaitingForPeer"
+
+
+class Starter:
+    """Makes the launches of one Pod's containers."""
+
+    def __init__(self, context: Context, folders: PodFolders) -> None:
+        self._context = context
+        self._folders = folders
+        self._volumes: dict[str, Volume] | None = None
+
+    async def refresh_volumes(self, pod: Manifest, record: PodRecord) -> None:
+        """Sets up the Pod's volumes, or brings what they hold up to date. Raises VolumeNotReady."""
+        facts = self._context.facts(record.pod_ip)
+        self._volumes = await self._context.volumes.prepare(pod, self._folders.volumes, facts)
+
+    def check_mounts(self, pod: Manifest) -> list[str]:
+        """What is to be known about the Pod's mounts. Raises MountsUnavailable before anything of the Pod was
+        started.
+        """
+        notes: list[str] = []
+        own = first_step.own_folders(pod)
+        for spec in pods.all_containers(pod):
+            ability = self._context.machine.mounts
+            plan = plan_mounts(spec, self._volumes or {}, ability, Path("/"), {}, own_folders=own)
+            notes += plan.notes
+        return list(dict.fromkeys(notes))
+
+    async def launch(self, pod: Manifest, record: PodRecord, slot: Slot) -> Launch:
+        """The launch of the container's next attempt.
+
+        Raises VolumeNotReady, ConfigError, MountsUnavailable, NetworkError or WaitingForPeer: nothing was started.
+        """
+        context, spec, settings = self._context, slot.spec, self._context.settings
+        if self._volumes is None:
+            await self.refresh_volumes(pod, record)
+        mounts, own = context.machine.mounts, first_step.own_folders(pod)
+        begins = first_step.is_first_step(pod, spec)
+        # Our own program on this machine: what it is made of may be readable for the kubelet's user alone.
+        uid, gid = (None, None) if begins else admission.identity(pod, spec)
+        if uid is not None and gid is None:
+            gid = _primary_group(uid)
+        base = environments.base_environment(settings.inherited_variables, uid) | dict(settings.extra_env)
+        configs = await self._configs(pod, spec)
+        environment = environments.container_environment(pod, spec, base, configs, context.facts(record.pod_ip))
+        if pods.container_request(spec).gpus or not record.gpus:
+            environment |= context.gpus.environment(record.gpus)
+        else:
+            environment |= context.gpus.environment([])
+        if begins:
+            environment = first_step.environment(environment, *admission.identity(pod, spec))
+        working_dir = spec.get("workingDir") or _home(environment)
+        if not mounts.possible:
+            environment = first_step.without_mounts(environment, spec, self._volumes or {}, own)
+            working_dir = first_step.working_dir(working_dir, spec, self._volumes or {}, own)
+        argv = first_step.command() if begins else environments.command_line(spec, environment)
+        resolves = mounts.possible and first_step.mounts_etc_hosts(spec)
+        named = {} if resolves else peers.named_peers(pod, environment)
+        addresses = await self._addresses(pod, record, set(named.values()))
+        environment = peers.substitute(pod, environment, addresses, named)
+
+        network_namespace = ""
+        if not pod["spec"].get("hostNetwork"):
+            network_namespace, _ = await context.network.attach(pods.uid(pod))
+        attempt_folder = self._folders.container(slot.name, slot.attempt + 1)
+        scratch = self._folders.own / "scratch"
+        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        plan = plan_mounts(
+            spec,
+            self._volumes or {},
+            mounts,
+            scratch,
+            environment,
+            self._hosts_file(pod, record, addresses) if mounts.possible else None,
+            own,
+        )
+        limit, request = pods.container_limit(spec), pods.container_request(spec)
+        groups = context.machine.cgroups.for_container(
+            slot.container_id(slot.attempt + 1),
+            cpu_request_millis=request.cpu_millis,
+            # A tenth of a second of our own would take seconds in a small member's share of a core.
+            cpu_limit_millis=0 if begins else limit.cpu_millis,
+            memory_limit_bytes=limit.memory_bytes,
+            most_processes=context.most_processes,
+        )
+        if not network_namespace:
+            await self._tell_groups(pod, [group.path for group in groups if group.version == 2])
+        supplemental = (pod["spec"].get("securityContext") or {}).get("supplementalGroups") or []
+        fs_group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+        changes_user = (uid, gid) != (None, None) and os.geteuid() == 0
+        owner = (uid, gid) if changes_user and uid is not None and gid is not None else None
+        message = self._folders.message(slot.name, slot.attempt + 1)
+        environment = messages.told(environment, spec, message, owner)
+        return Launch(
+            argv=argv,
+            environment=environment,
+            working_dir=working_dir,
+            log_path=self._folders.log(slot.name, int(attempt_folder.name)),
+            log_max_bytes=settings.log_max_bytes,
+            log_max_files=settings.log_max_files,
+            uid=uid if changes_user else None,
+            gid=gid if changes_user else None,
+            groups=[int(group) for group in (*supplemental, *([fs_group] if fs_group is not None else ()))],
+            open_files=settings.open_files,
+            oom_score_adjustment=_oom_score(pod, spec, context.capacity.memory_bytes),
+            memory_limit_bytes=limit.memory_bytes,
+            cgroups=groups,
+            mount_namespace=plan.namespace,
+            network_namespace=network_namespace,
+            host_name=pods.hostname(pod),
+            tty=bool(spec.get("tty")),
+            stdin=bool(spec.get("stdin")),
+        )
+
+    async def _tell_groups(self, pod: Manifest, groups: list[str]) -> None:
+        told = NetworkPods(self._context.settings.root_dir)
+        try:
+            await asyncio.to_thread(told.tell_groups, pod, groups)
+        except OSError as error:  # nobody waits for being counted
+            log.warning("traffic of Pod %s counts as the node's: %s", pod["metadata"]["name"], error)
+
+    async def _configs(self, pod: Manifest, spec: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, str] | None]:
+        found: dict[tuple[str, str], dict[str, str] | None] = {}
+        namespace = pod["metadata"].get("namespace", "default")
+        for kind, name in environments.referenced_configs(spec):
+            resource = resources.CONFIG_MAPS if kind == "ConfigMap" else resources.SECRETS
+            try:
+                data = (await self._context.cluster.get(resource, name, namespace)).get("data") or {}
+            except NotFound:
+                found[kind, name] = None
+                continue
+            if kind == "Secret":
+                data = {key: base64.b64decode(value).decode(errors="replace") for key, value in data.items()}
+            found[kind, name] = data
+        return found
+
+    async def _addresses(self, pod: Manifest, record: PodRecord, hosts: set[str]) -> dict[str, str]:
+        found = {}
+        for host in sorted(hosts):
+            address = await peers.find_address(self._context.cluster, pod, host, record.pod_ip)
+            if address is None:
+                raise WaitingForPeer(f"waits for the address of {host}, which its environment names")
+            found[host] = address
+        return found
+
+    def _hosts_file(self, pod: Manifest, record: PodRecord, addresses: Mapping[str, str]) -> Path:
+        path = self._folders.own / "hosts"
+        try:
+            machine_hosts = Path("/etc/hosts").read_text()
+        except OSError:
+            machine_hosts = "127.0.0.1\tlocalhost\n"
+        path.write_text(peers.hosts_text(pod, record.pod_ip, addresses, machine_hosts))
+        path.chmod(0o644)
+        return path
+
+
+def _home(environment: Mapping[str, str]) -> str:
+    home = environment.get("HOME", "/")
+    return home if Path(home).is_dir() else "/"
+
+
+def _primary_group(uid: int) -> int:
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return uid
+
+
+def _oom_score(pod: Manifest, spec: Mapping[str, Any], node_bytes: int) -> int | None:
+    """Whom the machine's own OOM killer takes first, as Kubernetes sets it; guaranteed Pods keep the kubelet's
+    value.
+    """
+    quality = pods.qos_class(pod)
+    if quality == "Guaranteed":
+        return None
+    if quality == "BestEffort":
+        return 1000
+    asked = pods.container_request(spec).memory_bytes
+    return min(max(3, 1000 - 1000 * asked // max(1, node_bytes)), 999)

@@ -1,0 +1,95 @@
+"""What all Pods of one kubelet share: the machine, the cluster, and who holds how much of the node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kajitori.embedded.kubelet.cluster import Cluster
+from kajitori.embedded.kubelet.containers.environment import PodFacts
+from kajitori.embedded.kubelet.events import EventRecorder
+from kajitori.embedded.kubelet.machine import Machine
+from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
+from kajitori.embedded.kubelet.pods import admission
+from kajitori.embedded.kubelet.pods import manifest as pods
+from kajitori.embedded.kubelet.pods.admission import Refusal
+from kajitori.embedded.kubelet.pods.gpus import GpuLedger
+from kajitori.embedded.kubelet.pods.manifest import Manifest, Request
+from kajitori.embedded.kubelet.pods.volumes import Volumes
+from kajitori.embedded.kubelet.settings import MOST_PROCESSES_SHARE, KubeletSettings
+
+
+@dataclass
+class Context:
+    settings: KubeletSettings
+    cluster: Cluster
+    machine: Machine
+    events: EventRecorder
+    volumes: Volumes
+    gpus: GpuLedger
+    address: str
+    network: PodNetwork
+    clock: Callable[[], float] = time.time
+    """Seconds since 1970."""
+    admitted: dict[str, Request] = field(default_factory=dict)
+    """By UID: what those Pods hold that were let in and have not ended."""
+    node_labels: dict[str, str] = field(default_factory=dict)
+    """As they stand on the Node, foreign ones too."""
+    draining: bool = False
+    """Nothing is started any more: this kubelet is about to end everything."""
+
+    @property
+    def capacity(self) -> Request:
+        """What this node has to give to Pods."""
+        settings, machine = self.settings, self.machine
+        return Request(
+            machine.cpu_millis if settings.cpu_millis is None else settings.cpu_millis,
+            machine.memory_bytes if settings.memory_bytes is None else settings.memory_bytes,
+            len(machine.gpus),
+            machine.ephemeral_bytes,
+        )
+
+    @property
+    def most_processes(self) -> int:
+        """Of each container; 0: no limit."""
+        wanted = self.settings.most_processes
+        return int(self.machine.most_processes * MOST_PROCESSES_SHARE) if wanted is None else wanted
+
+    @property
+    def used(self) -> Request:
+        """What Pods that were let in hold of it."""
+        return sum(self.admitted.values(), Request())
+
+    def admit(self, pod: Manifest) -> tuple[Refusal | None, list[str]]:
+        """Lets a Pod in: None and its GPUs. Or says why not; then nothing is held."""
+        uid = pods.uid(pod)
+        used = sum((held for owner, held in self.admitted.items() if owner != uid), Request())
+        count = sum(owner != uid for owner in self.admitted)
+        labels = {"kubernetes.io/hostname": self.settings.node_name, **self.node_labels}
+        refused = admission.refusal(
+            pod, self.capacity, used, count, self.settings.max_pods, self.settings.node_name, labels
+        )
+        if refused is not None:
+            return refused, []
+        asked = pods.pod_request(pod)
+        identifiers = self.gpus.take(uid, asked.gpus) if asked.gpus else []
+        if identifiers is None:
+            return Refusal("OutOfnvidia.com/gpu", "the node's GPUs are all in use"), []
+        self.admitted[uid] = asked
+        return None, identifiers
+
+    def release(self, uid: str) -> None:
+        """What the Pod held is free again."""
+        self.admitted.pop(uid, None)
+        self.gpus.release(uid)
+
+    def facts(self, pod_ip: str) -> PodFacts:
+        """What a Pod's programs may be told of the Pod and its node."""
+        return PodFacts(
+            pod_ip=pod_ip,
+            host_ip=self.address,
+            node_name=self.settings.node_name,
+            allocatable_cpu_millis=self.capacity.cpu_millis,
+            allocatable_memory_bytes=self.capacity.memory_bytes,
+        )

@@ -1,0 +1,203 @@
+"""The kubelet's own HTTPS API: logs, exec, statistics. The API server is its client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from kajitori.embedded.kubelet.containers.execution import flag
+from kajitori.embedded.kubelet.containers.logs import LogOptions, read_log
+from kajitori.embedded.kubelet.containers.slot import Slot
+from kajitori.embedded.kubelet.http import resource_metrics
+from kajitori.embedded.kubelet.http.authentication import Gate
+from kajitori.embedded.kubelet.http.remote import serve_exec
+from kajitori.embedded.kubelet.http.tls import server_context, trust_clients
+from kajitori.embedded.kubelet.pods.worker import PodWorker
+from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
+from kajitori.kube import resources
+
+if TYPE_CHECKING:
+    from kajitori.embedded.kubelet.kubelet import Kubelet
+
+log = logging.getLogger(__name__)
+
+AUTHENTICATION, AUTHENTICATION_NAMESPACE = "extension-apiserver-authentication", "kube-system"
+"""The ConfigMap in which an API server says by which certificates it knows its clients."""
+
+HUNG_UP = 499
+"""Not a code of HTTP's; web servers log it for a client that went away before the answer."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class KubeletServer:
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+        settings = kubelet.settings
+        self._gate = Gate(kubelet.cluster, settings.server, settings.node_name)
+        self._runner: web.AppRunner | None = None
+        self._tls: ssl.SSLContext
+        self.fingerprint = ""
+        """Of the certificate, once started, if nobody else signed it."""
+
+    async def start(self) -> int:
+        """Listens; answers the port."""
+        settings, address = self._kubelet.settings, self._kubelet.context.address
+        app = web.Application(middlewares=[_errors])
+        app.router.add_get("/healthz", _healthy)
+        app.router.add_get("/pods", self._guarded(self._pods, "get", "proxy"))
+        app.router.add_get("/stats/summary", self._guarded(self._stats, "get", "stats"))
+        app.router.add_get("/metrics/resource", self._guarded(self._resources, "get", "metrics"))
+        log = self._guarded(self._log, "get", "proxy")
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", log)
+        execute = self._guarded(self._exec, "create", "proxy")
+        for path in ("/exec/{namespace}/{pod}/{container}", "/exec/{namespace}/{pod}/{uid}/{container}"):
+            app.router.add_route("GET", path, execute)
+            app.router.add_route("POST", path, execute)
+        # Streams end when their containers do, not when the kubelet is asked to stop.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        self._tls, self.fingerprint = server_context(settings.server, settings.root_dir, settings.node_name, address)
+        site = web.TCPSite(
+            self._runner, settings.server.address or address, settings.server.port, ssl_context=self._tls
+        )
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def trust_api_server(self) -> None:
+        """Unless the settings name an authority, that of the API server's clients is believed, where it tells which
+        that is and lets this node know. Raises Unavailable.
+        """
+        if self._kubelet.settings.server.client_ca is not None:
+            return
+        try:
+            told = await self._kubelet.cluster.get(resources.CONFIG_MAPS, AUTHENTICATION, AUTHENTICATION_NAMESPACE)
+        except (NotFound, Forbidden):
+            return
+        authority = (told.get("data") or {}).get("client-ca-file")
+        if not authority:
+            return
+        try:
+            trust_clients(self._tls, authority)
+        except ssl.SSLError as error:
+            log.warning("ConfigMap %s names no authority: %s", AUTHENTICATION, error)
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _guarded(self, handler: Handler, verb: str, subresource: str) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            await self._gate.check(request, verb, subresource)
+            return await handler(request)
+
+        return guarded
+
+    # What it serves
+
+    async def _pods(self, request: web.Request) -> web.Response:
+        items = [worker.pod for worker in self._kubelet.workers.values()]
+        return web.json_response({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items})
+
+    async def _stats(self, request: web.Request) -> web.Response:
+        return web.json_response(await asyncio.to_thread(self._kubelet.summary))
+
+    async def _resources(self, request: web.Request) -> web.Response:
+        body = await asyncio.to_thread(self._kubelet.resources)
+        return web.Response(body=body, headers={"Content-Type": resource_metrics.CONTENT_TYPE})
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        worker, slot = self._find(request)
+        attempt = slot.attempt
+        previous = flag(request.query, "previous")
+        if previous:
+            attempt -= 1
+        if attempt < 0:
+            what = "previous terminated container" if previous else "container"
+            raise InvalidInput.one("", f"{what} {slot.name!r} in pod {request.match_info['pod']!r} not found")
+        container = None if previous else slot.container
+        options = _log_options(request)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        path = worker.folders.log(slot.name, attempt)
+        pieces = read_log(path, options, lambda: container is None or container.ended.is_set())
+        async with aclosing(pieces):  # what is not read to its end stays locked against rotation until it is closed
+            async for piece in pieces:
+                await response.write(piece)
+        await response.write_eof()
+        return response
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        _, slot = self._find(request)
+        container = slot.container
+        if container is None or not slot.running:
+            raise NotFound(f"container {slot.name!r} is not running")
+        argv = request.query.getall("command", [])
+        if not argv:
+            raise InvalidInput.one("command", "you must specify at least 1 command")
+        return await serve_exec(request, container, argv)
+
+    def _find(self, request: web.Request) -> tuple[PodWorker, Slot]:
+        info = request.match_info
+        worker = self._kubelet.find(info["namespace"], info["pod"])
+        if worker is None or ("uid" in info and info["uid"] != worker.uid):
+            raise NotFound(f'pod "{info["pod"]}" does not exist on this node')
+        slot = worker.slots.get(info["container"])
+        if slot is None:
+            raise NotFound(f'container "{info["container"]}" not found in pod "{info["pod"]}"')
+        if not worker.is_adopted:  # else a log that is there would be said not to be
+            raise Unavailable(f'this kubelet has just started and does not know the containers of "{info["pod"]}" yet')
+        return worker, slot
+
+
+def _log_options(request: web.Request) -> LogOptions:
+    query = request.query
+
+    def number(name: str) -> int | None:
+        text = query.get(name)
+        if text is None:
+            return None
+        if not text.isdigit():
+            raise InvalidInput.one(name, "must be a number that is not negative", value=text)
+        return int(text)
+
+    since = ""
+    seconds = number("sinceSeconds")
+    if seconds is not None:
+        since = (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+    elif query.get("sinceTime"):
+        try:
+            moment = datetime.fromisoformat(query["sinceTime"]).astimezone(UTC)
+        except ValueError:
+            raise InvalidInput.one("sinceTime", "is not an RFC 3339 time", value=query["sinceTime"]) from None
+        since = moment.strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+    return LogOptions(
+        follow=flag(query, "follow"),
+        tail_lines=number("tailLines"),
+        since=since,
+        timestamps=flag(query, "timestamps"),
+        limit_bytes=number("limitBytes"),
+    )
+
+
+async def _healthy(request: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Any) -> web.StreamResponse:
+    try:
+        return await handler(request)  # type: ignore[no-any-return]
+    except KajitoriError as error:
+        status = 400 if isinstance(error, InvalidInput) else error.http_status
+        return web.Response(status=status, text=f"{error.message}\n")
+    except ConnectionError:
+        return web.Response(status=HUNG_UP)  # which nobody reads: the client has gone

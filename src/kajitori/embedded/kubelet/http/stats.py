@@ -1,0 +1,90 @@
+"""What Pods use: memory now and at most, for eviction and `/stats/summary`; and processors, for `/metrics/resource`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from kajitori.core.words.times import format_time
+from kajitori.embedded.kubelet.containers.slot import Slot
+from kajitori.embedded.kubelet.eviction import ContainerUse
+from kajitori.embedded.kubelet.pods.manifest import container_request
+from kajitori.embedded.kubelet.pods.worker import PodWorker
+from kajitori.embedded.kubelet.shim import tree
+
+
+def container_usage_bytes(slot: Slot) -> int:
+    """What the container's processes hold: from its control group, else summed up proportionally."""
+    if slot.container is None or not slot.running:
+        return 0
+    group = slot.container.memory_cgroup()
+    return group.usage_bytes() if group is not None else tree.memory_bytes(slot.container.pids())
+
+
+def container_cpu_seconds(slot: Slot) -> float:
+    """What the container has computed since it was started: from a control group, else summed up over its processes."""
+    if slot.container is None or not slot.running:
+        return 0.0
+    for group in slot.container.cgroups():
+        if (used := group.cpu_seconds()) is not None:
+            return used
+    return tree.cpu_seconds(slot.container.state.shim_pid, slot.container.pids())
+
+
+class Statistics:
+    """Remembers the peaks of those containers for which the kernel keeps none."""
+
+    def __init__(self) -> None:
+        self._peaks: dict[tuple[str, str], int] = {}
+
+    def container_uses(self, worker: PodWorker) -> tuple[ContainerUse, ...]:
+        """Blocks for as long as the kernel counts pages."""
+        uses = []
+        for slot in worker.slots.values():
+            used = container_usage_bytes(slot)
+            key = (worker.uid, slot.name)
+            self._peaks[key] = max(self._peaks.get(key, 0), used)
+            uses.append(ContainerUse(slot.name, used, container_request(slot.spec).memory_bytes))
+        return tuple(uses)
+
+    def peak_bytes(self, worker: PodWorker, slot: Slot) -> int:
+        """The most that the container was seen to hold; more exactly once it has ended."""
+        ended = slot.state.peak_bytes if slot.state else 0
+        return max(ended, self._peaks.get((worker.uid, slot.name), 0))
+
+    def forget(self, uid: str) -> None:
+        self._peaks = {key: peak for key, peak in self._peaks.items() if key[0] != uid}
+
+    def summary(self, node_name: str, workers: Iterable[PodWorker], node_bytes: int, available: int) -> dict[str, Any]:
+        """The `/stats/summary` document, as far as this kubelet knows it; `peakBytes` is an addition of ours."""
+        now = format_time(datetime.now(UTC))
+        shown = []
+        for worker in workers:
+            if not worker.active:
+                continue
+            uses = self.container_uses(worker)
+            metadata = worker.pod["metadata"]
+            shown.append(
+                {
+                    "podRef": {
+                        "name": metadata["name"],
+                        "namespace": metadata.get("namespace", "default"),
+                        "uid": worker.uid,
+                    },
+                    "memory": {"time": now, "workingSetBytes": sum(use.usage_bytes for use in uses)},
+                    "containers": [
+                        {
+                            "name": use.name,
+                            "memory": {
+                                "time": now,
+                                "workingSetBytes": use.usage_bytes,
+                                "peakBytes": self.peak_bytes(worker, worker.slots[use.name]),
+                            },
+                        }
+                        for use in uses
+                    ],
+                }
+            )
+        memory = {"time": now, "availableBytes": available, "workingSetBytes": max(0, node_bytes - available)}
+        return {"node": {"nodeName": node_name, "memory": memory}, "pods": shown}

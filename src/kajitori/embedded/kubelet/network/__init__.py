@@ -1,0 +1,1 @@
+"""Addresses and network namespaces of Pods on this machine."""

@@ -1,0 +1,1 @@
+"""One Pod on this node: admission, status, volumes, probes, and the worker that drives it."""

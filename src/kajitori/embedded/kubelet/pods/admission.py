@@ -1,0 +1,95 @@
+"""Whether this node takes a Pod: does it fit, and does it ask for what plain processes can't have?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from kajitori.embedded import objects
+from kajitori.embedded.kubelet.pods import manifest as pods
+from kajitori.embedded.kubelet.pods.manifest import Manifest, Request
+from kajitori.embedded.kubelet.pods.volumes import SUPPORTED, kind_of
+from kajitori.embedded.scheduler import fit
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a Pod is failed before anything of it was started: what stands in its status."""
+
+    reason: str
+    message: str
+
+
+def refusal(
+    pod: Manifest, capacity: Request, used: Request, pod_count: int, max_pods: int, node: str, labels: Mapping[str, str]
+) -> Refusal | None:
+    """None where the Pod may run here. Reasons and wording follow Kubernetes' kubelet (`OutOfcpu`, `NodeAffinity`)."""
+    faults = list(unsupported(pod))
+    if faults:
+        return Refusal("Unsupported", f"the process kubelet runs plain processes and can't give: {'; '.join(faults)}")
+    demand = fit.demand_of(msgspec.convert(pod, objects.Pod))
+    if not fit.matches_node(demand, node, labels):
+        return Refusal(
+            "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+        )
+    if pod_count >= max_pods:
+        return Refusal(
+            "OutOfpods",
+            f"Node didn't have enough resource: pods, requested: 1, used: {pod_count}, capacity: {max_pods}",
+        )
+    asked = pods.pod_request(pod)
+    for resource, wanted, taken, all_of_it in (
+        ("cpu", asked.cpu_millis, used.cpu_millis, capacity.cpu_millis),
+        ("memory", asked.memory_bytes, used.memory_bytes, capacity.memory_bytes),
+        ("nvidia.com/gpu", asked.gpus, used.gpus, capacity.gpus),
+        ("ephemeral-storage", asked.ephemeral_bytes, used.ephemeral_bytes, capacity.ephemeral_bytes),
+    ):
+        if wanted and taken + wanted > all_of_it:
+            return Refusal(f"OutOf{resource}", _too_little(resource, wanted, taken, all_of_it))
+    return None
+
+
+def _too_little(resource: str, requested: int, used: int, capacity: int) -> str:
+    return f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+
+
+def unsupported(pod: Manifest) -> Iterable[str]:
+    """Everything that a plain process of this machine can't have, each with its field."""
+    root = os.geteuid() == 0
+    for volume in pod["spec"].get("volumes") or ():
+        if kind_of(volume) not in SUPPORTED:
+            yield f"volume {volume['name']!r} of kind {kind_of(volume)} (it knows {', '.join(SUPPORTED)})"
+    if pod["spec"].get("resourceClaims"):
+        yield "spec.resourceClaims"
+    for container in pods.all_containers(pod):
+        where = f"container {container['name']!r}"
+        context = container.get("securityContext") or {}
+        if context.get("privileged"):
+            yield f"{where}: securityContext.privileged"
+        if (context.get("capabilities") or {}).get("add") and not root:
+            yield f"{where}: securityContext.capabilities.add (this kubelet is not root)"
+        if container.get("volumeDevices"):
+            yield f"{where}: volumeDevices"
+        uid, gid = identity(pod, container)
+        for field, wanted, own in (("runAsUser", uid, os.geteuid()), ("runAsGroup", gid, os.getegid())):
+            if wanted is not None and wanted != own and not root:
+                yield f"{where}: {field} {wanted} (this kubelet runs as {own} and is not root)"
+        if effective(pod, container, "runAsNonRoot") and (os.geteuid() if uid is None else uid) == 0:
+            yield f"{where}: runAsNonRoot, but it would run as root; give runAsUser"
+
+
+def identity(pod: Manifest, container: Mapping[str, object]) -> tuple[int | None, int | None]:
+    """User and group that the container asks for; None means the kubelet's own."""
+    uid, gid = effective(pod, container, "runAsUser"), effective(pod, container, "runAsGroup")
+    return (int(str(uid)) if uid is not None else None, int(str(gid)) if gid is not None else None)
+
+
+def effective(pod: Manifest, container: Mapping[str, object], field: str) -> object:
+    """A field of the security context: the container's, else the Pod's."""
+    own = container.get("securityContext")
+    if isinstance(own, Mapping) and own.get(field) is not None:
+        return own[field]
+    return (pod["spec"].get("securityContext") or {}).get(field)

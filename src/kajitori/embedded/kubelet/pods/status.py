@@ -1,0 +1,196 @@
+"""A Pod's status as the kubelet reports it, made from what is known of its containers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kajitori.core.words import names
+from kajitori.core.words.times import format_time
+from kajitori.embedded.kubelet.containers.container import ContainerState
+from kajitori.embedded.kubelet.pods import manifest as pods
+from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.shim import main as shim
+
+IMAGE_ID = "process://this-machine"
+
+
+@dataclass(frozen=True)
+class ContainerView:
+    """One container as its status shows it."""
+
+    name: str
+    attempt: int = -1
+    container_id: str = ""
+    state: ContainerState | None = None
+    """Of the current attempt; None before the first."""
+    previous: ContainerState | None = None
+    previous_id: str = ""
+    waiting_reason: str = ""
+    waiting_message: str = ""
+    """Where there is a waiting reason it stands in place of a state that has ended (CrashLoopBackOff)."""
+    termination_message: str = ""
+    ready: bool = False
+    started: bool = False
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that it held, in this attempt and in the one before."""
+        return max((each.peak_bytes for each in (self.state, self.previous) if each is not None), default=0)
+
+
+def build_status(
+    pod: Manifest,
+    *,
+    phase: str,
+    containers: Mapping[str, ContainerView],
+    initialized: bool,
+    host_ip: str,
+    pod_ip: str,
+    started_at: float,
+    now: datetime,
+    reason: str = "",
+    message: str = "",
+) -> dict[str, Any]:
+    """The whole status to be patched in. Conditions keep their transition time as long as they stay the same."""
+    final = phase in pods.FINAL_PHASES
+    mains = [containers[one["name"]] for one in pods.main_containers(pod)]
+    inits = [containers[one["name"]] for one in pods.init_containers(pod)]
+    unready = [view.name for view in mains if not view.ready]
+    done = phase == "Succeeded"
+    gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
+    known = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
+    gates_open = all((known.get(gate) or {}).get("status") == "True" for gate in gates)
+    not_ready_reason = "PodCompleted" if done else "PodFailed" if final else "ContainersNotReady"
+    not_ready_message = "" if final else f"containers with unready status: [{' '.join(unready)}]"
+    uninitialized = [view.name for view in inits if not view.ready]
+
+    wanted: list[tuple[str, bool, str, str]] = [
+        ("PodScheduled", True, "", ""),
+        (
+            "Initialized",
+            initialized or done,
+            "PodCompleted" if done else "" if initialized else "ContainersNotInitialized",
+            "" if initialized or done else f"containers with incomplete status: [{' '.join(uninitialized)}]",
+        ),
+        ("ContainersReady", not unready and not final, not_ready_reason, not_ready_message),
+        (
+            "Ready",
+            not unready and gates_open and not final,
+            not_ready_reason if unready or final else "ReadinessGatesNotReady",
+            not_ready_message,
+        ),
+    ]
+    status: dict[str, Any] = {
+        "phase": phase,
+        "conditions": [_condition(known, *one, now) for one in wanted],
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
+        "startTime": _time(started_at),
+        "containerStatuses": _statuses(pods.main_containers(pod), containers, phase),
+        "reason": reason or None,
+        "message": message or None,
+    }
+    if inits:
+        status["initContainerStatuses"] = _statuses(pods.init_containers(pod), containers, phase)
+    peaks = ",".join(f"{view.name}={view.peak_bytes}" for view in mains if view.peak_bytes)
+    if final and peaks:
+        status["conditions"].append(_peak_condition(known, peaks, now))
+    return status
+
+
+def rejected_status(pod: Manifest, reason: str, message: str, started_at: float) -> dict[str, Any]:
+    """Of a Pod of which nothing was ever started."""
+    return {
+        "phase": "Failed",
+        "reason": reason,
+        "message": f"Pod was rejected: {message}",
+        "startTime": _time(started_at),
+    }
+
+
+def terminated(state: ContainerState, container_id: str, termination_message: str = "") -> dict[str, Any]:
+    """The `terminated` part of a container's state."""
+    if state.status == shim.FAILED:
+        reason, message = "StartError", state.message
+    elif state.lost:
+        reason, message = "ContainerStatusUnknown", state.message
+    elif state.oom_killed:
+        reason, message = "OOMKilled", ""
+    else:
+        reason, message = ("Completed" if state.exit_code == 0 else "Error"), ""
+    return {
+        "exitCode": state.exit_code if state.exit_code is not None else 137,
+        "reason": reason,
+        "startedAt": _time(state.started_at or state.finished_at),
+        "finishedAt": _time(state.finished_at),
+        "containerID": container_id,
+    } | ({"message": message or termination_message} if message or termination_message else {})
+
+
+def _statuses(specs: Sequence[Manifest], containers: Mapping[str, ContainerView], phase: str) -> list[dict[str, Any]]:
+    return [_container_status(spec, containers[spec["name"]], phase) for spec in specs]
+
+
+def _container_status(spec: Manifest, view: ContainerView, phase: str) -> dict[str, Any]:
+    state, last = view.state, None
+    if state is not None and state.running:
+        shown: dict[str, Any] = {"running": {"startedAt": _time(state.started_at)}}
+    elif state is not None and not view.waiting_reason:
+        shown = {"terminated": terminated(state, view.container_id, view.termination_message)}
+    else:
+        reason = view.waiting_reason or "ContainerCreating"
+        shown = {"waiting": {"reason": reason} | ({"message": view.waiting_message} if view.waiting_message else {})}
+        if state is not None:
+            last = terminated(state, view.container_id, view.termination_message)
+    if last is None and view.previous is not None:
+        last = terminated(view.previous, view.previous_id)
+    running = "running" in shown
+    return {
+        "name": spec["name"],
+        "image": spec.get("image", ""),
+        "imageID": IMAGE_ID if view.attempt >= 0 else "",
+        "containerID": view.container_id,
+        "state": shown,
+        "lastState": {"terminated": last} if last else {},
+        "restartCount": max(0, view.attempt),
+        "ready": view.ready,
+        "started": running and view.started,
+    }
+
+
+def _condition(
+    known: Mapping[str, Mapping[str, Any]], kind: str, holds: bool, reason: str, message: str, now: datetime
+) -> dict[str, Any]:
+    status = "True" if holds else "False"
+    old = known.get(kind) or {}
+    same = old.get("status") == status and old.get("lastTransitionTime")
+    keeps_reason = not holds or kind == "Initialized"
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": old["lastTransitionTime"] if same else format_time(now),
+        "lastProbeTime": None,
+        "reason": reason if reason and keeps_reason else None,
+        "message": message if message and not holds else None,
+    }
+
+
+def _peak_condition(known: Mapping[str, Mapping[str, Any]], peaks: str, now: datetime) -> dict[str, Any]:
+    """Said with the end itself, so that nobody has to ask in time."""
+    old = known.get(names.CONDITION_MEMORY_PEAK) or {}
+    return {
+        "type": names.CONDITION_MEMORY_PEAK,
+        "status": "True",
+        "lastTransitionTime": old.get("lastTransitionTime") or format_time(now),
+        "reason": "Counted",
+        "message": peaks,
+    }
+
+
+def _time(seconds: float) -> str | None:
+    return format_time(datetime.fromtimestamp(seconds, UTC)) if seconds else None

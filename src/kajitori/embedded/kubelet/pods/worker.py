@@ -1,0 +1,446 @@
+"""One Pod, from its admission to the moment when nothing of it is left: a loop that compares what is with what
+should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from datetime import UTC, datetime
+from typing import Any
+
+from kajitori.embedded.kubelet.containers.environment import ConfigError
+from kajitori.embedded.kubelet.containers.mount_plan import MountsUnavailable
+from kajitori.embedded.kubelet.containers.slot import Slot
+from kajitori.embedded.kubelet.containers.starter import Starter, WaitingForPeer
+from kajitori.embedded.kubelet.context import Context
+from kajitori.embedded.kubelet.network.links import NetworkError
+from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
+from kajitori.embedded.kubelet.pods import manifest as pods
+from kajitori.embedded.kubelet.pods.admission import Refusal
+from kajitori.embedded.kubelet.pods.care import Care
+from kajitori.embedded.kubelet.pods.gpus import ANNOTATION
+from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
+from kajitori.embedded.kubelet.pods.reporting import Reporter
+from kajitori.embedded.kubelet.pods.status import build_status, rejected_status
+from kajitori.embedded.kubelet.pods.steps import Backoff, Steps, next_steps
+from kajitori.embedded.kubelet.pods.volumes import VolumeNotReady
+from kajitori.embedded.kubelet.shim import main as shim
+from kajitori.errors import Conflict, KajitoriError, NotFound
+from kajitori.kube import resources
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 2.0
+PEER_RETRY_SECONDS = 0.5
+FORCED_GRACE_SECONDS = 2.0
+"""For a Pod that vanished from the API server: somebody deleted it with force."""
+
+
+class PodWorker:
+    """Sees to one Pod. Others tell it what changed; `run` does all the rest."""
+
+    def __init__(self, context: Context, pod: Manifest, record: PodRecord | None = None) -> None:
+        self.context = context
+        self.pod = pod
+        self.uid = pods.uid(pod)
+        self.folders = PodFolders(context.settings.root_dir, pod)
+        self.restored = record is not None
+        self.record = record or PodRecord(pod=pod)
+        self.slots = {one["name"]: Slot(one, self.uid, self.folders, is_init=True) for one in pods.init_containers(pod)}
+        self.slots |= {one["name"]: Slot(one, self.uid, self.folders) for one in pods.main_containers(pod)}
+        self._to_adopt = list(self.slots.values()) if record is not None else []
+        self._starter = Starter(context, self.folders)
+        self._care = Care(context.events, self.record, lambda: self.pod, self.wake)
+        self._network_pods = NetworkPods(context.settings.root_dir)
+        self._gone = False
+        self._wake = asyncio.Event()
+        self._reporter = Reporter(context.cluster)
+        self._resync_at = 0.0
+        self._mounts_checked = False
+        self._told_system_oom: set[int] = set()
+        self._taken_down = False
+        self._backoff = Backoff(
+            context.settings.backoff_initial_seconds,
+            context.settings.backoff_max_seconds,
+            context.settings.backoff_reset_seconds,
+        )
+
+    # ------------------------------------------------------------------------------------------ what others tell it
+
+    def update(self, pod: Manifest) -> None:
+        """The Pod as the API server has it now; what is older than what is known is dropped."""
+        if self._take(pod):
+            self.wake()
+
+    def listed(self, pod: Manifest) -> None:
+        """The Pod as it stands in a list of all: so it is, however old. An API server that was given a backup's data
+        does not know what was reported since: that is reported again. (If an answer was quicker than the list, the
+        watch tells it at once, too.)"""
+        if _version(pod) < _version(self.pod):
+            self.pod = pod
+            self._reporter.forget()
+            self.wake()
+        else:
+            self.update(pod)
+
+    def _take(self, pod: Manifest) -> bool:
+        """Whether it is not older than what is known: an answer may come after the news of what happened since."""
+        if _version(pod) < _version(self.pod):
+            return False
+        self.pod = pod
+        return True
+
+    def removed(self) -> None:
+        """The API server has no such Pod any more."""
+        self._gone = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Has it look at everything anew."""
+        self._wake.set()
+
+    def fail(self, reason: str, message: str) -> None:
+        """The kubelet's own decision: everything of the Pod is ended, and it is Failed."""
+        if not self.record.failed_reason and not self.record.final_phase:
+            self.record.failed_reason, self.record.failed_message = reason, message
+            self._save()
+            self.context.events.record(self.pod, reason, message, warning=True)
+            self.wake()
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether it is known what an earlier kubelet left of its containers."""
+        return not self._to_adopt
+
+    @property
+    def active(self) -> bool:
+        """Something of it runs, or may still be started."""
+        return not self.record.final_phase
+
+    # ------------------------------------------------------------------------------------------ the loop
+
+    async def run(self) -> None:
+        """Ends when nothing of the Pod is left on this machine and the API server has let it go."""
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    wait_seconds = await self._sync()
+                except KajitoriError as error:
+                    # The API server is away: containers run on, the report comes later.
+                    log.info("%s: %s", pods.key(self.pod), error.message)
+                    wait_seconds = RETRY_SECONDS
+                except Exception:
+                    # Whatever it is (a full disk, a fault of ours): the Pod still runs, and is still looked after.
+                    log.exception("%s could not be brought up to date", pods.key(self.pod))
+                    wait_seconds = RETRY_SECONDS
+                if wait_seconds is None:
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_seconds):
+                        await self._wake.wait()
+        finally:
+            for slot in self.slots.values():
+                slot.close()
+
+    async def _sync(self) -> float | None:
+        """One comparison; answers when to look again at the latest, None when all is done."""
+        while self._to_adopt:
+            slot = self._to_adopt[-1]
+            await slot.adopt(self.wake)
+            self._to_adopt.pop()
+            if slot.running:
+                self._care.begin_probes(slot)
+        if self.record.final_phase or self._gone:
+            return await self._end()
+        if not self.restored and not await self._admit():
+            return await self._end()
+        self._check_deadline()
+        if self.record.failed_reason or pods.is_being_deleted(self.pod):
+            return await self._end()
+        return await self._advance()
+
+    async def _admit(self) -> bool:
+        pod, status = self.pod, self.pod.get("status") or {}
+        if pods.is_final(pod):
+            self.record.final_phase = str(status["phase"])
+            return False
+        self.record.started_at = self.context.clock()
+        self.record.pod_ip = self.context.address
+        if pods.is_being_deleted(pod):
+            self.record.final_phase = "Failed"
+            return False
+        if status.get("phase") == "Running" and pods.restart_policy(pod) == "Never":
+            said = "it ran before, but this node knows nothing of its containers any more"
+            return self._refuse(Refusal("ContainerStatusUnknown", said))
+        refused, identifiers = self.context.admit(pod)
+        if refused is not None:
+            return self._refuse(refused)
+        self.record.gpus = identifiers
+        try:
+            await self._attach()
+        except NetworkError as error:
+            self.context.events.record(pod, error.code, error.message, warning=True)
+            raise
+        self._save()
+        self.restored = True
+        if identifiers:
+            patch = {"metadata": {"uid": self.uid, "annotations": {ANNOTATION: ",".join(identifiers)}}}
+            with contextlib.suppress(KajitoriError):  # the record is what counts
+                name, namespace = pods.name_and_namespace(pod)
+                await self.context.cluster.patch(resources.PODS, name, patch, namespace)
+        return True
+
+    def _refuse(self, refused: Refusal) -> bool:
+        self.record.failed_reason, self.record.failed_message = refused.reason, refused.message
+        self.context.events.record(self.pod, refused.reason, refused.message, warning=True)
+        self._conclude("Failed")
+        self.restored = True
+        return False
+
+    def _check_deadline(self) -> None:
+        seconds = self.pod["spec"].get("activeDeadlineSeconds")
+        if seconds and self.context.clock() >= self.record.started_at + float(seconds):
+            self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+
+    async def _advance(self) -> float | None:
+        now = self.context.clock()
+        self._tell_system_oom()
+        await self._refresh(now)
+        steps = self._steps(now)
+        waits = [max(0.05, self._resync_at - now)]
+        while steps.start and not self.context.draining:
+            pause = 0.0
+            for name in steps.start:
+                pause = max(pause, await self._start(self.slots[name]))
+            if self.record.failed_reason:
+                return await self._end()
+            if pause:
+                waits.append(pause)
+                break
+            steps = self._steps(self.context.clock())
+        for name, seconds in steps.backing_off.items():
+            self._back_off(self.slots[name], seconds)
+        for name in steps.stop:
+            self._care.stop(self.slots[name], pods.grace_seconds(self.pod), "Stopping sidecar")
+        if steps.phase in pods.FINAL_PHASES:
+            self._conclude(steps.phase)
+            return await self._end()
+        await self._report(steps.phase, steps.initialized)
+        if steps.wake_at is not None:
+            waits.append(max(0.05, steps.wake_at - now))
+        if self.pod["spec"].get("activeDeadlineSeconds"):
+            ends_at = self.record.started_at + float(self.pod["spec"]["activeDeadlineSeconds"])
+            waits.append(max(0.05, ends_at - now))
+        return min(waits)
+
+    def _tell_system_oom(self) -> None:
+        """Before the status that says no more than OOMKilled, so that the victim can be told from a culprit."""
+        for slot in self.slots.values():
+            state = slot.state
+            if state is not None and not slot.running and state.within_limit and state.pid not in self._told_system_oom:
+                self._told_system_oom.add(state.pid)
+                self.context.events.record_system_oom(state.pid)
+
+    def _steps(self, now: float) -> Steps:
+        observed = {name: slot.observed(self.record.rows.get(name, 0)) for name, slot in self.slots.items()}
+        return next_steps(self.pod, observed, self._backoff, now)
+
+    async def _refresh(self, now: float) -> None:
+        """Now and then: ConfigMaps, Secrets and tokens in volumes follow what the API server has."""
+        if now < self._resync_at:
+            return
+        if self._resync_at and self.pod["spec"].get("volumes"):
+            with contextlib.suppress(KajitoriError):
+                await self._starter.refresh_volumes(self.pod, self.record)
+        self._resync_at = now + self.context.settings.resync_seconds
+
+    # ------------------------------------------------------------------------------------------ starting
+
+    async def _attach(self) -> bool:
+        """Whether its address is another one than before: so it is where its network had to be made anew, and its node
+        has another range."""
+        if self.pod["spec"].get("hostNetwork"):
+            return False
+        _, address = await self.context.network.attach(self.uid)
+        if address == self.record.pod_ip:
+            return False
+        self.record.pod_ip = address
+        self._network_pods.tell(self.pod, self.context.network.interface(self.uid), address)
+        return True
+
+    async def _start(self, slot: Slot) -> float:
+        """Starts the container's next attempt; answers how long to wait before the next try, 0 if it was made."""
+        try:
+            launch = await self._prepare(slot)
+        except WaitingForPeer as error:
+            if self.context.clock() > self.record.started_at + self.context.settings.peer_wait_seconds:
+                self.fail("PeerUnavailable", f"{error.message}, for {self.context.settings.peer_wait_seconds:g} s")
+            return self._waits(slot, error.code, error.message, PEER_RETRY_SECONDS)
+        except VolumeNotReady as error:
+            self.context.events.record(self.pod, "FailedMount", error.message, warning=True)
+            return self._waits(slot, "ContainerCreating", error.message, RETRY_SECONDS)
+        except NetworkError as error:
+            self.context.events.record(self.pod, error.code, error.message, warning=True)
+            return self._waits(slot, "ContainerCreating", error.message, RETRY_SECONDS)
+        except ConfigError as error:
+            said = f"{error.message}. {error.hint}".removesuffix(". ")
+            if error.code == "NoCommand":
+                self.fail(error.code, said)
+            self.context.events.record(self.pod, "Failed", f"Error: {said}", warning=True)
+            return self._waits(slot, ConfigError.code, said, RETRY_SECONDS)
+        except MountsUnavailable as error:
+            self.fail(error.code, f"{error.message}. {error.hint}")
+            return self._waits(slot, ConfigError.code, error.message, RETRY_SECONDS)
+        except OSError as error:
+            return self._waits(slot, "CreateContainerError", str(error), RETRY_SECONDS)
+        if slot.attempt >= 0:
+            observed = slot.observed(self.record.rows.get(slot.name, 0))
+            self.record.rows[slot.name] = self._backoff.next_row(observed)
+            self._save()
+        else:
+            image = slot.spec.get("image", "")
+            self.context.events.record(
+                self.pod,
+                "Pulled",
+                f'Image "{image}" is taken by its name: this node runs plain processes of its own software',
+            )
+        slot.waiting_reason = slot.waiting_message = ""
+        slot.end_probes()
+        try:
+            state = await slot.launch(launch, self.wake)
+        except OSError as error:
+            return self._waits(slot, "CreateContainerError", str(error), RETRY_SECONDS)
+        if state.status == shim.FAILED:
+            self.context.events.record(self.pod, "Failed", f"Error: {state.message}", warning=True)
+        else:
+            self.context.events.record(self.pod, "Started", f"Started container {slot.name}")
+            self._care.begin_probes(slot)
+            self._care.run_start_hook(slot)
+        return 0.0
+
+    async def _prepare(self, slot: Slot) -> Any:
+        if not self._mounts_checked:
+            await self._starter.refresh_volumes(self.pod, self.record)
+            for note in self._starter.check_mounts(self.pod):
+                self.context.events.record(self.pod, "MountNote", note)
+            self._mounts_checked = True
+        if await self._attach():
+            self._save()
+        return await self._starter.launch(self.pod, self.record, slot)
+
+    def _waits(self, slot: Slot, reason: str, message: str, seconds: float) -> float:
+        slot.waiting_reason, slot.waiting_message = reason, message
+        return seconds
+
+    def _back_off(self, slot: Slot, seconds: float) -> None:
+        if slot.waiting_reason != "CrashLoopBackOff":
+            self.context.events.record(
+                self.pod, "BackOff", f"Back-off restarting failed container {slot.name}", warning=True
+            )
+        slot.waiting_reason = "CrashLoopBackOff"
+        slot.waiting_message = f"back-off {seconds:g}s restarting failed container={slot.name} pod={pods.key(self.pod)}"
+
+    # ------------------------------------------------------------------------------------------ ending
+
+    async def _end(self) -> float | None:
+        """Brings everything to its end, reports it, and lets the Pod go once it is to be deleted."""
+        running = [slot for slot in self.slots.values() if slot.running]
+        if running:
+            grace = FORCED_GRACE_SECONDS if self._gone else pods.grace_seconds(self.pod)
+            if self.record.failed_reason == "Evicted":
+                grace = 0.0
+            sidecars = [slot for slot in running if slot.is_init and pods.is_sidecar(slot.spec)]
+            first = [slot for slot in running if slot not in sidecars] or sidecars
+            for slot in first:
+                self._care.stop(slot, grace, f"Stopping container {slot.name}")
+            if not self._gone:
+                begun = any(slot.attempt >= 0 for slot in self.slots.values() if not slot.is_init)
+                await self._report("Running" if begun else "Pending", begun)
+            return self.context.settings.resync_seconds
+        if not self.record.final_phase:
+            codes = [slot.state.exit_code if slot.state else None for slot in self.slots.values() if not slot.is_init]
+            done = not self.record.failed_reason and all(code == 0 for code in codes)
+            self._conclude("Succeeded" if done else "Failed")
+        self.context.release(self.uid)
+        if self._gone:
+            await self.context.network.detach(self.uid)
+            self._network_pods.forget(self.uid)
+            await self._clean_up()
+            return None
+        if not self._taken_down:
+            await asyncio.to_thread(self.context.volumes.remove, self.pod, self.folders.volumes)
+            await self.context.network.detach(self.uid)
+            self._network_pods.forget(self.uid)
+            self._taken_down = True
+        if not await self._report(self.record.final_phase, True):
+            self._gone = True
+            return 0.0
+        if pods.is_being_deleted(self.pod):
+            with contextlib.suppress(NotFound, Conflict):
+                name, namespace = pods.name_and_namespace(self.pod)
+                await self.context.cluster.remove(resources.PODS, name, namespace, uid=self.uid)
+            await self._clean_up()
+            return None
+        return self.context.settings.resync_seconds
+
+    def _conclude(self, phase: str) -> None:
+        self.record.final_phase = phase
+        for slot in self.slots.values():
+            slot.waiting_reason = slot.waiting_message = ""
+        self._save()
+
+    async def _clean_up(self) -> None:
+        """Nothing of the Pod stays on this machine. In a thread: it may have left a million files."""
+
+        def remove() -> None:
+            self.context.volumes.remove(self.pod, self.folders.volumes)
+            shutil.rmtree(self.folders.logs, ignore_errors=True)
+            self.folders.remove_messages()
+            shutil.rmtree(self.folders.own, ignore_errors=True)  # last: the record in it is how a next kubelet goes on
+
+        await asyncio.to_thread(remove)
+
+    # ------------------------------------------------------------------------------------------ reporting
+
+    async def _report(self, phase: str, initialized: bool) -> bool:
+        """Writes the status if it says anything new. False where the API server has no such Pod any more."""
+        if self.record.failed_reason and all(slot.attempt < 0 for slot in self.slots.values()):
+            status = rejected_status(
+                self.pod, self.record.failed_reason, self.record.failed_message, self.record.started_at
+            )
+        elif pods.is_final(self.pod) and not self.restored:
+            return True  # it ended before this kubelet knew it: its status is not ours
+        else:
+            status = build_status(
+                self.pod,
+                phase=phase,
+                containers={name: slot.view() for name, slot in self.slots.items()},
+                initialized=initialized,
+                host_ip=self.context.address,
+                pod_ip=self.record.pod_ip,
+                started_at=self.record.started_at,
+                now=datetime.now(UTC),
+                reason=self.record.failed_reason,
+                message=self.record.failed_message,
+            )
+        answer = await self._reporter.tell(self.pod, status)
+        if answer is None:
+            return False
+        if pods.uid(answer) == self.uid:
+            self._take(answer)
+        return True
+
+    def _save(self) -> None:
+        self.record.pod = self.pod
+        self.folders.save(self.record)
+
+
+def _version(pod: Manifest) -> int:
+    """Resource versions of one server grow; where they are not numbers nothing is older than anything."""
+    said = str(pod["metadata"].get("resourceVersion") or "")
+    return int(said) if said.isdigit() else 0

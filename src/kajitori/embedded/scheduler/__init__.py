@@ -1,0 +1,1 @@
+"""The embedded cluster's scheduler: filters, scores, and binding."""

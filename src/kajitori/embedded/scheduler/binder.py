@@ -1,0 +1,202 @@
+"""The embedded cluster's scheduler: gives Pods that name no node a node, or says why there is none.
+
+It decides with `local.ledger` and writes Bindings. Where a Pod does not fit it sets `PodScheduled=False` with
+kube-scheduler's kind of message, and looks again when something changed that may help. There is no preemption.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from kajitori import errors
+from kajitori.core.words.times import format_time
+from kajitori.embedded.controllers import claims
+from kajitori.embedded.controllers.cache import Cache
+from kajitori.embedded.controllers.informer import Key
+from kajitori.embedded.objects import Claim, Node, PersistentVolume, Pod, StorageClass, condition
+from kajitori.embedded.scheduler.fit import Term, term
+from kajitori.embedded.scheduler.ledger import NO_STORAGE, SCHEDULER_NAME, Decision, Ledger, Storage
+from kajitori.embedded.tasks import Background, run_until
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.platform.events import EventRecorder
+from kajitori.kube.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+"""Pause before a Pod is judged again whose Binding failed."""
+
+REPEAT_SECONDS = 10.0
+"""How often a Pod that still does not fit is told a new reason: not at each move of the cluster."""
+
+
+class Binder:
+    """Binds waiting Pods of `default-scheduler`. One at a time may run against an API server."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        cache: Cache | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.client = client
+        self.events = EventRecorder(client, SCHEDULER_NAME, clock=clock)
+        self._monotonic, self._clock = monotonic, clock
+        self._ledger = Ledger()
+        self._wake = asyncio.Event()
+        self._background = Background()
+        self._told_at: dict[str, float] = {}
+        self._held_back: set[str] = set()
+        self._own_cache = None if cache is not None else Cache(client)
+        self._cache = cache or self._own_cache or Cache(client)
+        self._claims = self._cache.informer(CLAIMS, Claim)
+        self._volumes = self._cache.informer(PERSISTENT_VOLUMES, PersistentVolume)
+        self._classes = self._cache.informer(STORAGE_CLASSES, StorageClass)
+        self._cache.informer(NODES, Node).listen(self._see_node)
+        self._cache.informer(PODS, Pod).listen(self._see_pod)
+        for informer in (self._claims, self._volumes, self._classes):
+            informer.listen(self._see_storage)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Bind Pods until `stop` is set."""
+        loops = [self.events.run(), self._decide_forever()]
+        if self._own_cache is not None:
+            loops.append(self._own_cache.run())
+        try:
+            await run_until(stop, *loops)
+        finally:
+            await self._background.cancel()
+
+    async def _decide_forever(self) -> None:
+        await self._cache.wait_synced()
+        while True:
+            self._wake.clear()
+            while decisions := self._ledger.decide(self._storage_of):
+                for decision in decisions:
+                    self._carry_out(decision)
+                await asyncio.sleep(0)
+            await self._wake.wait()
+
+    def _carry_out(self, decision: Decision) -> None:
+        if not decision.choice.node:
+            self._background.start(self._refuse(decision))
+        elif decision.to_select:
+            self._background.start(self._select(decision))
+        else:
+            self._background.start(self._bind(decision))
+
+    async def _bind(self, decision: Decision) -> None:
+        pod, node = decision.pod, decision.choice.node
+        namespace, name = pod.key
+        try:
+            await self.client.bind(name, namespace, node)
+        except (errors.NotFound, errors.Conflict) as cause:
+            # Deleted, or bound by somebody else meanwhile: the watch will say which.
+            log.debug("binding %s/%s to %s: %s", namespace, name, node, cause)
+            await self._judge_again(pod)
+        except errors.KajitoriError as cause:
+            log.warning("binding %s/%s to %s failed, trying again: %s", namespace, name, node, cause)
+            await self._judge_again(pod)
+        else:
+            self._told_at.pop(pod.metadata.uid, None)
+            self.events.pod(pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
+
+    async def _judge_again(self, pod: Pod) -> None:
+        await asyncio.sleep(RETRY_SECONDS)
+        self._ledger.confirm_failed(pod)
+        self._wake.set()
+
+    async def _select(self, decision: Decision) -> None:
+        """Tell the claims which node was chosen; the Pod is judged again once they are bound."""
+        namespace = decision.pod.metadata.namespace
+        patch = {"metadata": {"annotations": {claims.SELECTED_NODE: decision.choice.node}}}
+        for name in decision.to_select:
+            try:
+                await self.client.patch(CLAIMS, name, patch, namespace)
+            except errors.KajitoriError as cause:
+                log.warning("choosing a node for claim %s/%s failed, trying again: %s", namespace, name, cause)
+                await self._judge_again(decision.pod)
+                return
+
+    async def _refuse(self, decision: Decision) -> None:
+        pod, message = decision.pod, decision.choice.message
+        before = condition(pod.status.conditions, "PodScheduled")
+        if before is not None and before.reason == "Unschedulable" and before.message == message:
+            return
+        now = self._monotonic()
+        told_at = self._told_at.get(pod.metadata.uid)
+        uid = pod.metadata.uid
+        if told_at is not None and now - told_at < REPEAT_SECONDS:
+            if uid not in self._held_back:
+                self._held_back.add(uid)
+                await asyncio.sleep(REPEAT_SECONDS - (now - told_at))
+                self._held_back.discard(uid)
+                await self._judge_again(pod)
+            return
+        self._told_at[uid] = now
+        written = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": format_time(self._clock()),
+        }
+        if before is not None and before.status == "False" and before.last_transition_time:
+            written["lastTransitionTime"] = before.last_transition_time
+        patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [written]}}
+        namespace, name = pod.key
+        try:
+            await self.client.patch(PODS, name, patch, namespace, kind=PatchKind.STRATEGIC, subresource="status")
+        except (errors.NotFound, errors.Conflict):
+            return
+        except errors.KajitoriError as cause:
+            log.warning("telling %s/%s why it waits failed: %s", namespace, name, cause)
+            return
+        self.events.pod(pod, "Warning", "FailedScheduling", message)
+
+    def _storage_of(self, pod: Pod) -> Storage:
+        names = [v.persistent_volume_claim.claim_name for v in pod.spec.volumes or () if v.persistent_volume_claim]
+        if not names:
+            return NO_STORAGE
+        to_select: list[str] = []
+        volumes: list[tuple[Term, ...]] = []
+        for name in names:
+            claim = self._claims.items.get((pod.metadata.namespace, name))
+            if claim is None:
+                return Storage(waits_for=f'persistentvolumeclaim "{name}" not found')
+            if bool(claim.metadata.deletion_timestamp):
+                return Storage(waits_for=f'persistentvolumeclaim "{name}" is being deleted')
+            if claim.status.phase == "Lost":
+                return Storage(waits_for=f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume')
+            if claims.is_bound(claim):
+                volume = self._volumes.items.get(("", claim.spec.volume_name))
+                if volume is None:
+                    return Storage(waits_for=f'persistentvolume "{claim.spec.volume_name}" not found')
+                if volume.spec.node_affinity is not None and volume.spec.node_affinity.required is not None:
+                    terms = volume.spec.node_affinity.required.node_selector_terms
+                    volumes.append(tuple(term(t) for t in terms))
+            elif claims.waits_for_consumer(claim, {n: c for (_, n), c in self._classes.items.items()}):
+                to_select.append(name)
+            else:
+                return Storage(waits_for="pod has unbound immediate PersistentVolumeClaims")
+        return Storage(to_select=tuple(to_select), volumes=tuple(volumes))
+
+    def _see_node(self, key: Key, _old: Node | None, new: Node | None) -> None:
+        self._ledger.see_node(key[1], new)
+        self._wake.set()
+
+    def _see_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        self._ledger.see_pod(key, new)
+        if new is None and old is not None:
+            self._told_at.pop(old.metadata.uid, None)
+        self._wake.set()
+
+    def _see_storage(self, _key: Key, old: object, new: object) -> None:
+        self._ledger.helped()
+        self._wake.set()

@@ -1,0 +1,337 @@
+"""Which node a Pod fits on: kube-scheduler's filters and scores, as functions of the state.
+
+Left out, and refused by name: required affinity between Pods, topology spread that must hold, dynamic resource claims.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kajitori.core.placement import snapshot
+from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
+from kajitori.core.words.selectors import holds
+from kajitori.embedded.objects import Container, Node, NodeSelectorTerm, Pod, PodSpec, Requirement, condition
+
+NOT_READY = snapshot.Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+UNSCHEDULABLE = snapshot.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+HARD_EFFECTS = ("NoSchedule", "NoExecute")
+
+ENOUGH_CANDIDATES = 100
+"""Feasible nodes after which no more are looked at, as kube-scheduler does (`minFeasibleNodesToFind`)."""
+
+Amounts = dict[str, int]
+HostPort = tuple[str, str, int]
+"""Protocol, address of the host, port."""
+Expression = tuple[str, str, tuple[str, ...]]
+"""Key, operator, values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    expressions: tuple[Expression, ...]
+    fields: tuple[Expression, ...]
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        if not self.expressions and not self.fields:
+            return False
+        return all(holds(*e, labels) for e in self.expressions) and all(
+            holds(*f, {"metadata.name": name}) for f in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a Pod asks of a node. Hashable: Pods with equal demands get equal answers.
+
+    `amounts` are in millicores for `cpu`, bytes for `memory`, counts for the rest.
+    """
+
+    amounts: tuple[tuple[str, int], ...] = ()
+    ports: frozenset[HostPort] = frozenset()
+    selector: tuple[tuple[str, str], ...] = ()
+    required: tuple[Term, ...] | None = None
+    preferred: tuple[tuple[int, Term], ...] = ()
+    tolerations: tuple[snapshot.Toleration, ...] = ()
+    volumes: tuple[tuple[Term, ...], ...] = ()
+    """Node affinity of each volume that the Pod's claims are bound to."""
+    unsupported: str = ""
+    """What the Pod asks that nothing here honours; empty where all is understood."""
+
+    @property
+    def pinned_to(self) -> frozenset[str] | None:
+        """The only node names that can fit, where required affinity on `metadata.name` says so."""
+        if self.required is None:
+            return None
+        names: set[str] = set()
+        for term in self.required:
+            allowed = [set(values) for key, op, values in term.fields if key == "metadata.name" and op == "In"]
+            if not allowed:
+                return None
+            names |= set.intersection(*allowed)
+        return frozenset(names)
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node and what is taken on it."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[snapshot.Taint, ...]
+    unschedulable: bool
+    allocatable: Amounts
+    max_pods: int
+    used: Amounts = field(default_factory=dict)
+    pods: int = 0
+    ports: Counter[HostPort] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, node: Node) -> NodeState:
+        """An empty node. One that is not ready counts as tainted so, whether or not somebody wrote the taint yet."""
+        taints = [snapshot.Taint(t.key, t.value, t.effect) for t in node.spec.taints or ()]
+        ready = condition(node.status.conditions, "Ready")
+        if (ready is None or ready.status != "True") and not any(t.key == NOT_READY.key for t in taints):
+            taints.append(NOT_READY)
+        allocatable = allocatable_of(node)
+        return cls(
+            name=node.metadata.name,
+            labels=node.metadata.labels or {},
+            taints=tuple(taints),
+            unschedulable=node.spec.unschedulable,
+            allocatable=allocatable,
+            max_pods=allocatable.pop("pods", 0),
+        )
+
+    def take(self, demand: Demand) -> None:
+        """Count a Pod as placed here."""
+        self.pods += 1
+        self.ports.update(demand.ports)
+        for resource, quantity in demand.amounts:
+            self.used[resource] = self.used.get(resource, 0) + quantity
+
+    def give_back(self, demand: Demand) -> None:
+        """Undo `take`."""
+        self.pods -= 1
+        self.ports -= Counter(demand.ports)
+        for resource, quantity in demand.amounts:
+            self.used[resource] = self.used.get(resource, 0) - quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A node, or why there is none, in kube-scheduler's words."""
+
+    node: str = ""
+    message: str = ""
+
+
+def amount(resource: str, quantity: str | int | float) -> int:
+    """A quantity as an integer: millicores for `cpu`, bytes or a count for everything else. Raises QuantityError."""
+    return parse_cpu_millis(quantity) if resource == "cpu" else parse_memory_bytes(quantity)
+
+
+def allocatable_of(node: Node) -> Amounts:
+    """What Pods can have on the node, `pods` included; what can't be read counts as nothing."""
+    amounts = {}
+    for resource, quantity in (node.status.allocatable or node.status.capacity or {}).items():
+        try:
+            amounts[resource] = amount(resource, quantity)
+        except QuantityError:
+            continue
+    return amounts
+
+
+def requests(spec: PodSpec) -> Amounts:
+    """What the scheduler counts for a Pod.
+
+    The larger of what its containers ask together and what any step of its start asks (init containers run one by one,
+    beside those that restart always), or what the Pod asks as a whole, plus overhead. From KEP-753 and KEP-2837.
+    Raises QuantityError.
+    """
+    total: Amounts = {}
+    for container in spec.containers:
+        _add(total, _requests(container))
+    beside: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.init_containers or ():
+        asked = _requests(container)
+        if container.restart_policy == "Always":
+            _add(beside, asked)
+            asked = {}
+        step = dict(beside)
+        _add(step, asked)
+        for resource, quantity in step.items():
+            peak[resource] = max(peak.get(resource, 0), quantity)
+    _add(total, beside)
+    for resource, quantity in peak.items():
+        total[resource] = max(total.get(resource, 0), quantity)
+    if spec.resources is not None:
+        total.update({k: amount(k, v) for k, v in (spec.resources.requests or {}).items()})
+    _add(total, {k: amount(k, v) for k, v in (spec.overhead or {}).items()})
+    return total
+
+
+def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = ()) -> Demand:
+    """What the Pod asks; `volumes` is the node affinity of the volumes it has."""
+    spec = pod.spec
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required if affinity else None
+    unsupported = _unsupported(spec)
+    try:
+        amounts = requests(spec)
+    except QuantityError as fault:
+        amounts, unsupported = {}, f"a request can't be read: {fault.message}"
+    return Demand(
+        amounts=tuple((k, v) for k, v in sorted(amounts.items()) if v > 0),
+        ports=_host_ports(spec),
+        selector=tuple(sorted((spec.node_selector or {}).items())),
+        required=None if required is None else tuple(term(t) for t in required.node_selector_terms),
+        preferred=tuple((p.weight, term(p.preference)) for p in (affinity.preferred if affinity else ())),
+        tolerations=tuple(
+            snapshot.Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in spec.tolerations or ()
+        ),
+        volumes=tuple(volumes),
+        unsupported=unsupported,
+    )
+
+
+def term(written: NodeSelectorTerm) -> Term:
+    """A node selector term in a hashable form."""
+    return Term(
+        tuple(_expression(e) for e in written.match_expressions), tuple(_expression(f) for f in written.match_fields)
+    )
+
+
+def choose_node(demand: Demand, nodes: Mapping[str, NodeState], order: Sequence[str] = (), offset: int = 0) -> Choice:
+    """The node for a Pod: the best score among those that pass every filter.
+
+    `order` and `offset` say where to begin to look; on a large cluster the search ends after enough feasible nodes, so
+    that it has to begin elsewhere each time. A Pod that names its nodes is judged on these alone.
+    """
+    if demand.unsupported:
+        return Choice(message=f"0/{len(nodes)} nodes are available: {demand.unsupported}.")
+    if not nodes:
+        return Choice(message="no nodes available to schedule pods")
+    reasons: Counter[str] = Counter()
+    feasible: list[NodeState] = []
+    pinned = demand.pinned_to
+    if pinned is not None:
+        names: Sequence[str] = [name for name in sorted(pinned) if name in nodes]
+        if elsewhere := len(nodes) - len(names):
+            reasons["node(s) didn't match Pod's node affinity/selector"] = elsewhere
+        offset = 0
+    else:
+        names = order or list(nodes)
+    for i in range(len(names)):
+        node = nodes[names[(i + offset) % len(names)]]
+        faults = misfits(demand, node)
+        reasons.update(faults)
+        if not faults:
+            feasible.append(node)
+            if len(feasible) >= ENOUGH_CANDIDATES:
+                break
+    if not feasible:
+        counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+        return Choice(message=f"0/{len(nodes)} nodes are available: {counted}.")
+    if len(feasible) == 1:
+        return Choice(feasible[0].name)
+    return Choice(min(feasible, key=lambda node: (_score(demand, node), node.name)).name)
+
+
+def misfits(demand: Demand, node: NodeState) -> list[str]:
+    """Why the Pod does not fit on the node; empty where it does.
+
+    As in kube-scheduler the first failing kind of filter speaks alone, except that every missing resource is named.
+    """
+    if node.unschedulable and not _tolerated(UNSCHEDULABLE, demand.tolerations):
+        return ["node(s) were unschedulable"]
+    for taint in node.taints:
+        if (
+            taint.effect in HARD_EFFECTS
+            and taint.key != UNSCHEDULABLE.key
+            and not _tolerated(taint, demand.tolerations)
+        ):
+            return [f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"]
+    if not matches_node(demand, node.name, node.labels):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    for terms in demand.volumes:
+        if not any(t.matches(node.name, node.labels) for t in terms):
+            return ["node(s) didn't match PersistentVolume's node affinity"]
+    if any(_collides(wanted, taken) for wanted in demand.ports for taken in node.ports):
+        return ["node(s) didn't have free ports for the requested pod ports"]
+    faults = ["Too many pods"] if node.pods + 1 > node.max_pods else []
+    for resource, quantity in demand.amounts:
+        if quantity > node.allocatable.get(resource, 0) - node.used.get(resource, 0):
+            faults.append(f"Insufficient {resource}")
+    return faults
+
+
+def matches_node(demand: Demand, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether node selector and required node affinity hold."""
+    if any(labels.get(key) != value for key, value in demand.selector):
+        return False
+    return demand.required is None or any(t.matches(name, labels) for t in demand.required)
+
+
+def _score(demand: Demand, node: NodeState) -> tuple[int, int, float]:
+    """Smaller is better: soft taints, preferred affinity, then the share of what is taken."""
+    soft = sum(t.effect == "PreferNoSchedule" and not _tolerated(t, demand.tolerations) for t in node.taints)
+    preferred = sum(weight for weight, wanted in demand.preferred if wanted.matches(node.name, node.labels))
+    shares = [
+        node.used.get(resource, 0) / node.allocatable[resource]
+        for resource in ("cpu", "memory")
+        if node.allocatable.get(resource)
+    ]
+    return soft, -preferred, sum(shares)
+
+
+def _tolerated(taint: snapshot.Taint, tolerations: Sequence[snapshot.Toleration]) -> bool:
+    return any(t.tolerates(taint) for t in tolerations)
+
+
+def _collides(wanted: HostPort, taken: HostPort) -> bool:
+    if wanted[0] != taken[0] or wanted[2] != taken[2]:
+        return False
+    return wanted[1] == taken[1] or "0.0.0.0" in (wanted[1], taken[1])
+
+
+def _host_ports(spec: PodSpec) -> frozenset[HostPort]:
+    ports = set()
+    for container in (*spec.containers, *(c for c in spec.init_containers or () if c.restart_policy == "Always")):
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                ports.add((port.protocol or "TCP", port.host_ip or "0.0.0.0", number))
+    return frozenset(ports)
+
+
+def _unsupported(spec: PodSpec) -> str:
+    asked = []
+    if spec.affinity and spec.affinity.pod_affinity and spec.affinity.pod_affinity.required:
+        asked.append("required pod affinity (spec.affinity.podAffinity)")
+    if spec.affinity and spec.affinity.pod_anti_affinity and spec.affinity.pod_anti_affinity.required:
+        asked.append("required pod anti-affinity (spec.affinity.podAntiAffinity)")
+    if any(c.when_unsatisfiable != "ScheduleAnyway" for c in spec.topology_spread_constraints or ()):
+        asked.append("topology spread that must hold (spec.topologySpreadConstraints)")
+    if spec.resource_claims:
+        asked.append("dynamic resource claims (spec.resourceClaims)")
+    return f"the embedded cluster's binder does not support {', '.join(asked)}" if asked else ""
+
+
+def _requests(container: Container) -> Amounts:
+    """A limit without a request counts as the request, as the API server's defaulting says."""
+    if container.resources is None:
+        return {}
+    asked = {**(container.resources.limits or {}), **(container.resources.requests or {})}
+    return {k: amount(k, v) for k, v in asked.items()}
+
+
+def _add(total: Amounts, more: Mapping[str, int]) -> None:
+    for resource, quantity in more.items():
+        total[resource] = total.get(resource, 0) + quantity
+
+
+def _expression(requirement: Requirement) -> Expression:
+    return requirement.key, requirement.operator, tuple(requirement.values)

@@ -1,0 +1,189 @@
+"""What the binder knows: what is free on each node, who waits, who was placed but is not confirmed yet.
+
+Level-triggered and without a clock: the binder tells it the newest Node or Pod, it says what can be decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kajitori.embedded.objects import Node, Pod
+from kajitori.embedded.scheduler.fit import Choice, Demand, NodeState, Term, choose_node, demand_of
+
+SCHEDULER_NAME = "default-scheduler"
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What a Pod's claims mean for its place.
+
+    waits_for: why the Pod can't be placed yet, in kube-scheduler's words; empty where nothing stands against it.
+    to_select: names of claims that wait for a node to be chosen. volumes: node affinity of the bound volumes.
+    """
+
+    waits_for: str = ""
+    to_select: tuple[str, ...] = ()
+    volumes: tuple[tuple[Term, ...], ...] = ()
+
+
+NO_STORAGE = Storage()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """For one Pod: a node to bind it to, a node to tell its claims about first, or why there is none."""
+
+    pod: Pod
+    choice: Choice
+    to_select: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Placed:
+    """A Pod that counts on a node; `assumed` until the API server shows it there."""
+
+    uid: str
+    node: str
+    demand: Demand
+    assumed: bool = False
+
+
+@dataclass(slots=True)
+class Ledger:
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    waiting: dict[Key, Pod] = field(default_factory=dict)
+    placed: dict[Key, Placed] = field(default_factory=dict)
+    generation: int = 0
+    """Grows whenever something changed that may help a Pod that did not fit."""
+    _on_node: dict[str, dict[Key, Placed]] = field(default_factory=dict)
+    _order: list[str] = field(default_factory=list)
+    _offset: int = 0
+    _judged: dict[Key, int] = field(default_factory=dict)
+    _refused: dict[Demand, Choice] = field(default_factory=dict)
+    _refused_at: int = -1
+
+    def see_node(self, name: str, node: Node | None) -> None:
+        """The newest state of a node; None where it is gone."""
+        old = self.nodes.get(name)
+        if node is None:
+            if self.nodes.pop(name, None) is not None:
+                self._order = sorted(self.nodes)
+                self.helped()
+            return
+        new = NodeState.of(node)
+        if old is not None and _same(old, new):
+            return
+        for placed in self._on_node.get(name, {}).values():
+            new.take(placed.demand)
+        self.nodes[name] = new
+        if old is None:
+            self._order = sorted(self.nodes)
+        self.helped()
+
+    def see_pod(self, key: Key, pod: Pod | None) -> None:
+        """The newest state of a Pod; None where it is gone."""
+        if pod is None or pod.is_finished:
+            self._forget(key)
+        elif pod.spec.node_name:
+            self.waiting.pop(key, None)
+            self._judged.pop(key, None)
+            before = self.placed.get(key)
+            if before is None or (before.uid, before.node) != (pod.metadata.uid, pod.spec.node_name):
+                self._remove(key)
+                self._put(key, Placed(pod.metadata.uid, pod.spec.node_name, demand_of(pod)))
+            else:
+                before.assumed = False
+        elif bool(pod.metadata.deletion_timestamp) or not _is_ours(pod):
+            self._forget(key)
+        else:
+            former, placed = self.waiting.get(key), self.placed.get(key)
+            if placed is not None and placed.uid != pod.metadata.uid:
+                self._forget(key)
+            elif former is not None and former.spec != pod.spec:
+                self._judged.pop(key, None)
+            self.waiting[key] = pod
+
+    def helped(self) -> None:
+        """Something changed that may help a Pod that did not fit."""
+        self.generation += 1
+
+    def decide(self, storage_of: Callable[[Pod], Storage], limit: int = 256) -> list[Decision]:
+        """Decide on up to `limit` waiting Pods that were not judged in this state yet: high priority first, then the
+        oldest. Those that got a node count there from now on, until `confirm_failed` or a newer Pod says otherwise."""
+        if self._refused_at != self.generation:
+            self._refused, self._refused_at = {}, self.generation
+        due = [
+            (key, pod)
+            for key, pod in self.waiting.items()
+            if key not in self.placed and self._judged.get(key) != self.generation
+        ]
+        due.sort(key=lambda entry: _turn(entry[1]))
+        return [self._decide(key, pod, storage_of(pod)) for key, pod in due[:limit]]
+
+    def confirm_failed(self, pod: Pod) -> None:
+        """A decision about this Pod could not be carried out: it is taken back, and the Pod is judged again."""
+        placed = self.placed.get(pod.key)
+        if placed is not None and placed.assumed and placed.uid == pod.metadata.uid:
+            self._remove(pod.key)
+        self._judged.pop(pod.key, None)
+
+    def _decide(self, key: Key, pod: Pod, storage: Storage) -> Decision:
+        self._judged[key] = self.generation
+        if storage.waits_for:
+            return Decision(pod, Choice(message=f"0/{len(self.nodes)} nodes are available: {storage.waits_for}."))
+        demand = demand_of(pod, storage.volumes)
+        refused = self._refused.get(demand)
+        if refused is not None:
+            return Decision(pod, refused)
+        self._offset += 1
+        choice = choose_node(demand, self.nodes, self._order, self._offset)
+        if not choice.node:
+            self._refused[demand] = choice
+        elif not storage.to_select:
+            self._put(key, Placed(pod.metadata.uid, choice.node, demand, assumed=True))
+        return Decision(pod, choice, storage.to_select)
+
+    def _put(self, key: Key, placed: Placed) -> None:
+        self.placed[key] = placed
+        self._on_node.setdefault(placed.node, {})[key] = placed
+        if placed.node in self.nodes:
+            self.nodes[placed.node].take(placed.demand)
+
+    def _remove(self, key: Key) -> None:
+        placed = self.placed.pop(key, None)
+        if placed is None:
+            return
+        there = self._on_node[placed.node]
+        del there[key]
+        if not there:
+            del self._on_node[placed.node]
+        if placed.node in self.nodes:
+            self.nodes[placed.node].give_back(placed.demand)
+        self.helped()
+
+    def _forget(self, key: Key) -> None:
+        self.waiting.pop(key, None)
+        self._judged.pop(key, None)
+        self._remove(key)
+
+
+def _is_ours(pod: Pod) -> bool:
+    return pod.spec.scheduler_name in ("", SCHEDULER_NAME) and not pod.spec.scheduling_gates
+
+
+def _turn(pod: Pod) -> tuple[int, str, str, str]:
+    meta = pod.metadata
+    return -(pod.spec.priority or 0), meta.creation_timestamp or "", meta.namespace, meta.name
+
+
+def _same(old: NodeState, new: NodeState) -> bool:
+    return (
+        old.labels == new.labels
+        and old.taints == new.taints
+        and old.unschedulable == new.unschedulable
+        and old.allocatable == new.allocatable
+        and old.max_pods == new.max_pods
+    )

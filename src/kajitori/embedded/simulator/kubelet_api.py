@@ -1,0 +1,156 @@
+"""The kubelet's own API, as far as a simulation can answer: one HTTPS port for all simulated nodes.
+
+`kubectl logs` gets a line that says that nothing really ran; exec, attach and port forwarding are refused. Which node
+is asked for its statistics stands in what the API server's proxy says of a request that it passes on (X-Forwarded-Uri).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import re
+import ssl
+import tempfile
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from kajitori.core.words.times import format_time
+from kajitori.embedded.fingerprints import fingerprint
+from kajitori.embedded.simulator.behaviour import SimPod
+from kajitori.embedded.simulator.memory import summary
+
+FOLLOW_POLL_SECONDS = 0.5
+
+_NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy/")
+
+
+class KubeletApi:
+    """Serves on one address; `find_pod` answers for namespace and name, `pods_of` for a node.
+
+    `serving` is certificate and key (PEM files) that somebody else signed; without it one is made here.
+    """
+
+    def __init__(
+        self,
+        find_pod: Callable[[str, str], SimPod | None],
+        pods_of: Callable[[str], Iterable[SimPod]],
+        serving: tuple[Path, Path] | None = None,
+    ) -> None:
+        self._find_pod = find_pod
+        self._pods_of = pods_of
+        self._serving = serving
+        self._runner: web.AppRunner | None = None
+        self.fingerprint = ""
+        """Of the certificate, once started, if it was made here."""
+
+    async def start(self, address: str) -> int:
+        """The port that it listens on."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/stats/summary", self._stats)
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        for path in ("exec", "attach", "run"):
+            app.router.add_route("*", f"/{path}/{{namespace}}/{{pod}}/{{rest:.*}}", self._refuse)
+        app.router.add_route("*", "/portForward/{namespace}/{pod}", self._refuse)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, address, 0, ssl_context=self._tls(address))
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _tls(self, address: str) -> ssl.SSLContext:
+        if self._serving is None:
+            context, self.fingerprint = _self_signed(address)
+            return context
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self._serving)
+        return context
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _stats(self, request: web.Request) -> web.Response:
+        asked = _NODE.match(request.headers.get("X-Forwarded-Uri", ""))
+        if asked is None:
+            text = "simulated nodes share this address: ask by the API server, /api/v1/nodes/NAME/proxy/stats/summary\n"
+            return web.Response(status=400, text=text)
+        node = asked[1]
+        return web.json_response(summary(node, self._pods_of(node), datetime.now(UTC)))
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        namespace, name = request.match_info["namespace"], request.match_info["pod"]
+        container = request.match_info["container"]
+        pod = self._find_pod(namespace, name)
+        if pod is None:
+            return web.Response(status=404, text=f'pod "{name}" not found\n')
+        spec = pod.spec
+        if container not in {c.name for c in (*spec.containers, *(spec.init_containers or ()))}:
+            return web.Response(status=404, text=f'container "{container}" not found in pod "{name}"\n')
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+        with contextlib.suppress(ConnectionError):  # who asked may go away at any moment
+            await self._say_nothing_runs(request, response, pod, container)
+        return response
+
+    async def _say_nothing_runs(
+        self, request: web.Request, response: web.StreamResponse, pod: SimPod, container: str
+    ) -> None:
+        namespace, name = request.match_info["namespace"], request.match_info["pod"]
+        await response.prepare(request)
+        line = f"simulated: no program runs in container {container} of {namespace}/{name} on {pod.spec.node_name}\n"
+        if request.query.get("timestamps") == "true":
+            line = f"{pod.status.start_time or format_time(datetime.now(UTC))} {line}"
+        if request.query.get("tailLines") != "0":
+            await response.write(line.encode())
+        while request.query.get("follow") == "true":
+            await asyncio.sleep(FOLLOW_POLL_SECONDS)
+            latest = self._find_pod(namespace, name)
+            if latest is None or latest.is_finished or latest.metadata.uid != pod.metadata.uid:
+                break
+        await response.write_eof()
+
+    async def _refuse(self, request: web.Request) -> web.Response:
+        name = request.match_info["pod"]
+        return web.Response(status=501, text=f"pod {name} is simulated: it has no processes to work with\n")
+
+
+def _self_signed(address: str) -> tuple[ssl.SSLContext, str]:
+    """A certificate for this address that lives as long as this process, and its fingerprint. Its key is on disk only
+    while it is loaded."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kajitori simulated nodes")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=3650))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory(prefix="kajitori-sim-") as folder:
+        path = Path(folder) / "both.pem"
+        path.touch(mode=0o600)
+        path.write_bytes(
+            certificate.public_bytes(serialization.Encoding.PEM)
+            + key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        context.load_cert_chain(path)
+    return context, fingerprint(certificate)

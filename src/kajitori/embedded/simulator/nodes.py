@@ -1,0 +1,259 @@
+"""Thousands of nodes that exist on paper only, in one process, against any API server.
+
+`SimulatedNodes` creates its Nodes (or adopts those that it finds), keeps them Ready and plays the kubelet of each: one
+watch on Pods serves all of them. Killed and started again it goes on where it was; Pods that run are not started twice.
+
+A Node with the annotation `sim.kajitori.dev/silent: "true"` stops answering until the annotation is taken away. One
+that somebody deletes is gone until the simulator starts again; one that an API server with the data of a backup does
+not know comes back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kajitori import errors
+from kajitori.core.words.names import ANNOTATION_SERVING_CERTIFICATE
+from kajitori.embedded.controllers.informer import Informer, Key
+from kajitori.embedded.controllers.node_health import NOT_READY, is_node_ready
+from kajitori.embedded.objects import Node, condition
+from kajitori.embedded.simulator import manifest
+from kajitori.embedded.simulator.behaviour import PREFIX, SimPod
+from kajitori.embedded.simulator.kubelet_api import KubeletApi
+from kajitori.embedded.simulator.pods import SimulatedPods
+from kajitori.embedded.simulator.settings import SimSettings
+from kajitori.embedded.tasks import after, run_until
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.resources import LEASES, NODES, PODS
+
+log = logging.getLogger(__name__)
+
+NodeAction = Callable[[str], Awaitable[None]]
+
+SILENT = f"{PREFIX}silent"
+AT_ONCE = 32
+TICK_SECONDS = 0.1
+RETRY_SECONDS = 1.0
+
+
+class SimulatedNodes:
+    """A pool of simulated nodes; `run` plays them until it is told to stop.
+
+    `serving` is the certificate and key (PEM files, for the settings' address) of their kubelet API; without it one is
+    made, which the Nodes name.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        settings: SimSettings,
+        *,
+        serving: tuple[Path, Path] | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client = client
+        self.settings = settings
+        self._serving = serving
+        self.numbers = {settings.name(number): number for number in settings.numbers}
+        self.ready = asyncio.Event()
+        """Set once all nodes are there and Pods are looked at."""
+        self._registered = asyncio.Event()
+        self._clock, self._monotonic = clock, monotonic
+        self._port = 0
+        self._fingerprint = ""
+        self._silent: set[str] = set()
+        self._uids: dict[str, str] = {}
+        self._forgotten: set[str] = set()
+        """Nodes that nobody deleted, and that are there no more."""
+        self._repair: dict[str, None] = {}
+        self._repair_wake = asyncio.Event()
+        self._limit = asyncio.Semaphore(AT_ONCE)
+        self._sim = SimulatedPods(client, settings, self.numbers, clock)
+        self._pods = Informer(client, PODS, SimPod, field_selector="spec.nodeName!=", keep=self._is_ours)
+        self._pods.listen(self._see_pod)
+        self._pods.listen_to_lists(lambda: self._sim.listed(self._pods.items))
+        selector = f"{manifest.LABEL_POOL}={manifest.pool_label(settings)}"
+        self._nodes = Informer(client, NODES, Node, label_selector=selector)
+        self._nodes.listen(self._see_node)
+        self._nodes.listen_to_lists(self._see_nodes_listed)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Play the nodes until `stop` is set."""
+        api = KubeletApi(
+            lambda namespace, name: self._sim.pods.get((namespace, name)), self._sim.of_node, self._serving
+        )
+        self._port = await api.start(self.settings.address)
+        self._fingerprint = api.fingerprint
+        try:
+            await run_until(
+                stop,
+                self._start(),
+                after(self._registered, self._nodes.run),
+                after(self._nodes.synced, self._pods.run),
+                after(self._pods.synced, self._sim.work),
+                after(self._nodes.synced, self._repair_forever),
+                after(self._registered, lambda: self._in_turn(self.settings.status_seconds, self._write_status)),
+                after(self._registered, lambda: self._in_turn(self.settings.heartbeat_seconds, self._renew)),
+            )
+            if self.settings.delete_nodes_at_stop:
+                await self._each(self.numbers, self._delete)
+        finally:
+            await api.stop()
+
+    async def _start(self) -> None:
+        await self._each(self.numbers, self._register)
+        self._registered.set()
+        await self._pods.synced.wait()
+        self.ready.set()
+        log.info("%d simulated nodes are ready", len(self.numbers))
+
+    # --- Nodes -------------------------------------------------------------------------------------------------------
+
+    async def _register(self, name: str) -> None:
+        """Create or adopt a Node, and write that it is ready."""
+        body = manifest.node(self.settings, self.numbers[name], self._fingerprint)
+        while True:
+            try:
+                with contextlib.suppress(errors.AlreadyExists):
+                    await self.client.create(NODES, body)
+                certificate = {ANNOTATION_SERVING_CERTIFICATE: self._fingerprint or None}
+                adopted = {"metadata": {"labels": body["metadata"]["labels"], "annotations": certificate}}
+                found = await self.client.patch(NODES, name, adopted)
+                self._uids[name] = found["metadata"]["uid"]
+                if (found["metadata"].get("annotations") or {}).get(SILENT) != "true":
+                    await self._write_status(name)
+                return
+            except (errors.Unavailable, errors.Conflict, errors.NotFound) as cause:
+                log.warning("node %s could not be registered, trying again: %s", name, cause)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _delete(self, name: str) -> None:
+        with contextlib.suppress(errors.KajitoriError):
+            await self.client.delete(NODES, name)
+
+    async def _write_status(self, name: str) -> None:
+        if name in self._silent:
+            return
+        status = manifest.node_status(self.settings, self.numbers[name], self._port, self._clock())
+        node = self._nodes.items.get(("", name))
+        if node is not None:
+            for written in status["conditions"]:
+                before = condition(node.status.conditions, written["type"])
+                if before is not None and before.status == written["status"] and before.last_transition_time:
+                    written["lastTransitionTime"] = before.last_transition_time
+        await self.client.patch(NODES, name, {"status": status}, kind=PatchKind.STRATEGIC, subresource="status")
+
+    async def _renew(self, name: str) -> None:
+        if name in self._silent:
+            return
+        lease = manifest.lease(name, self._uids.get(name, ""), self._clock())
+        try:
+            await self.client.patch(LEASES, name, {"spec": lease["spec"]}, manifest.LEASE_NAMESPACE)
+        except errors.NotFound:
+            with contextlib.suppress(errors.AlreadyExists):
+                await self.client.create(LEASES, lease, manifest.LEASE_NAMESPACE)
+
+    async def _remove_taint(self, name: str) -> None:
+        """Take the not-ready taint away, if nobody changed the node meanwhile."""
+        node = self._nodes.items.get(("", name))
+        if node is None:
+            return
+        kept = [taint.document() for taint in node.spec.taints or () if taint.key != NOT_READY]
+        patch = {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": kept or None}}
+        await self.client.patch(NODES, name, patch)
+
+    async def _repair_forever(self) -> None:
+        """Nodes that somebody declared dead though they live, that kept the taint of the new, or that are forgotten."""
+        while True:
+            await self._repair_wake.wait()
+            self._repair_wake.clear()
+            names, self._repair = list(self._repair), {}
+            if failed := await self._each(names, self._repair_one):
+                await asyncio.sleep(RETRY_SECONDS)
+                self._repair.update(dict.fromkeys(failed))
+                self._repair_wake.set()
+
+    async def _repair_one(self, name: str) -> None:
+        node = self._nodes.items.get(("", name))
+        if node is None and name in self._forgotten:
+            log.info("node %s is not in the data that the API server came back with: it joins again", name)
+            await self._register(name)
+        if node is None or name in self._silent:
+            return
+        if is_node_ready(node):
+            if self.settings.remove_not_ready_taint and _is_tainted(node):
+                await self._remove_taint(name)
+        else:
+            await self._write_status(name)
+
+    async def _in_turn(self, interval_seconds: float, act: NodeAction) -> None:
+        """Act on each node once per interval, evenly spread over it; never where the interval is 0."""
+        if not interval_seconds:
+            return
+        names, position, owed = list(self.numbers), 0, 0.0
+        last = self._monotonic()
+        while True:
+            await asyncio.sleep(max(TICK_SECONDS, interval_seconds / len(names)))
+            now = self._monotonic()
+            owed = min(owed + (now - last) * len(names) / interval_seconds, len(names))
+            last = now
+            turn = [names[(position + i) % len(names)] for i in range(int(owed))]
+            position, owed = (position + len(turn)) % len(names), owed % 1.0
+            await self._each(turn, act)
+
+    async def _each(self, names: Iterable[str], act: NodeAction) -> list[str]:
+        """Act on several nodes at once; those that failed, which was logged."""
+        failed: list[str] = []
+
+        async def one(name: str) -> None:
+            async with self._limit:
+                try:
+                    await act(name)
+                except errors.KajitoriError as cause:
+                    log.warning("node %s: %s", name, cause)
+                    failed.append(name)
+
+        await asyncio.gather(*(one(name) for name in names))
+        return failed
+
+    # --- what the watches say ----------------------------------------------------------------------------------------
+
+    def _is_ours(self, pod: SimPod) -> bool:
+        return pod.spec.node_name in self.numbers
+
+    def _see_pod(self, key: Key, _old: SimPod | None, new: SimPod | None) -> None:
+        self._sim.see(key, new)
+
+    def _see_node(self, key: Key, _old: Node | None, new: Node | None) -> None:
+        name = key[1]
+        if name not in self.numbers:
+            return
+        silent = new is None or (new.metadata.annotations or {}).get(SILENT) == "true"
+        was_silent = name in self._silent
+        (self._silent.add if silent else self._silent.discard)(name)
+        self._sim.set_silent(name, silent)
+        if new is None:
+            return
+        self._forgotten.discard(name)
+        self._uids[name] = new.metadata.uid
+        self._sim.labels[name] = new.metadata.labels or {}
+        needs_taint = self.settings.remove_not_ready_taint and _is_tainted(new)
+        if not silent and (was_silent or not is_node_ready(new) or needs_taint):
+            self._repair[name] = None
+            self._repair_wake.set()
+
+    def _see_nodes_listed(self) -> None:
+        self._forgotten |= {name for _, name in self._nodes.missed if name in self.numbers}
+        self._repair.update(dict.fromkeys(self._forgotten))
+        self._repair_wake.set()
+
+
+def _is_tainted(node: Node) -> bool:
+    return any(taint.key == NOT_READY for taint in node.spec.taints or ())

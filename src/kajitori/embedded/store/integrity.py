@@ -1,0 +1,102 @@
+"""How damage to the store's file is told: bytes that a disk, a copy or somebody's editor changed.
+
+SQLite knows the structure of its pages, but not what stands in them, so each object has a checksum beside it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from kajitori.embedded.store.errors import StoreDamaged
+
+DAMAGE = frozenset(
+    {
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_INTERNAL,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_FORMAT,
+        sqlite3.SQLITE_SCHEMA,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+    }
+)
+"""What SQLite says of bytes that it did not write; other errors say that a file is out of reach, or a disk full."""
+_NAMED = 3
+
+
+def checksum(resource: str, namespace: str, name: str, revision: int, value: bytes) -> int:
+    """Of an object as it is stored."""
+    return zlib.crc32(value, zlib.crc32(f"{resource}\0{namespace}\0{name}\0{revision}\0".encode(errors="replace")))
+
+
+def named(resource: str, namespace: str, name: str) -> str:
+    """An object as messages name it: `pods default/bert-1-0`."""
+    return f"{resource.removeprefix('/')} {f'{namespace}/' if namespace else ''}{name}"
+
+
+def is_sound(row: Sequence[object]) -> bool:
+    """Whether a row of `objects` (resource, namespace, name, revision, value, checksum) is what was written."""
+    resource, namespace, name, revision, value, found = row
+    if not isinstance(resource, str) or not isinstance(namespace, str) or not isinstance(name, str):
+        return False
+    if not isinstance(revision, int) or not isinstance(value, bytes):
+        return False
+    if found is not None:
+        return found == checksum(resource, namespace, name, revision, value)
+    try:  # an earlier version of Kajitori wrote it, without a checksum
+        meta = msgspec.json.decode(value)["metadata"]
+        said = (meta["name"], meta.get("namespace") or "", meta["resourceVersion"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+    return said == (name, namespace, str(revision))
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether an error of SQLite says that the file is damaged, rather than out of reach or out of room."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    return code in DAMAGE
+
+
+def check_head(path: Path, folder: Path) -> None:
+    """Look at what SQLite takes for a file of another version, rather than a damaged one.
+
+    Raises:
+        StoreDamaged: it is not what SQLite writes.
+        OSError: it can't be read.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        head = file.read(20)
+    if head and (head[:16] != b"SQLite format 3\0" or not set(head[18:20]) <= {1, 2}):
+        raise StoreDamaged(folder, f"{path.name} does not begin as it should")
+
+
+def check_structure(database: sqlite3.Connection, folder: Path) -> None:
+    """Look at all pages of the file.
+
+    Raises:
+        StoreDamaged: some are not as SQLite left them.
+        sqlite3.Error: they can't be read.
+    """
+    found = [" ".join(str(row[0]).split()) for row in database.execute(f"PRAGMA integrity_check({_NAMED})")]
+    if found != ["ok"]:
+        raise StoreDamaged(folder, "; ".join(found))
+
+
+def check_none_bad(objects: Sequence[str], folder: Path) -> None:
+    """
+    Raises:
+        StoreDamaged: some objects are not what was written.
+    """
+    if objects:
+        more = f" and {len(objects) - _NAMED} more" if len(objects) > _NAMED else ""
+        raise StoreDamaged(
+            folder, f"{', '.join(objects[:_NAMED])}{more} {'is' if len(objects) == 1 else 'are'} not what was written"
+        )

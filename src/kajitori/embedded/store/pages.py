@@ -1,0 +1,263 @@
+"""Rows out of the pages of a damaged SQLite file, whatever became of what leads to them.
+
+After https://www.sqlite.org/fileformat2.html. Nothing here trusts a number that it reads: what does not fit is passed
+over. Which rows are what was written is for others to judge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kajitori.embedded.store.files import FILE, LOG
+from kajitori.embedded.store.wal import WriteAheadLog
+
+INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 0x02, 0x05, 0x0A, 0x0D
+_KINDS = frozenset({INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF})
+_MOST_VALUES = 32
+_MOST_BYTES = 1 << 30
+_INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
+
+Value = int | float | str | bytes | None
+
+
+class Row(NamedTuple):
+    """What a cell holds: of a table with its rowid; of an index the rowid is its last value."""
+
+    rowid: int
+    values: tuple[Value, ...]
+
+
+class Rows(NamedTuple):
+    """What was found in all pages."""
+
+    of_tables: list[Row]
+    of_indexes: list[Row]
+    likely_of_tables: list[Row]
+    """Out of pages that are damaged: some may be of what was deleted or changed since."""
+    likely_of_indexes: list[Row]
+    damaged_pages: int
+    are_present: bool
+    """Whether no page is of the past: the list of those in no use was whole, and so was the log."""
+
+
+class _Unreadable(Exception):
+    """A cell or page is not what SQLite writes."""
+
+
+def read_rows(folder: Path) -> Rows:
+    """All rows of the store in a folder, with what its log says.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    return _Pages((folder / FILE).read_bytes() if (folder / FILE).exists() else b"", _log(folder)).rows()
+
+
+def _log(folder: Path) -> WriteAheadLog:
+    path = folder / LOG
+    return WriteAheadLog(path.read_bytes() if path.exists() else b"")
+
+
+class _Pages:
+    def __init__(self, content: bytes, log: WriteAheadLog) -> None:
+        self._size = self._page_size(content, log)
+        self._pages = {
+            start // self._size + 1: content[start : start + self._size]
+            for start in range(0, len(content) - self._size + 1, self._size)
+        }
+        self._damaged: set[int] = set()
+        """Pages whose newest state is not what was written."""
+        self._log_is_whole = not log.head_is_bad
+        if log.page_size == self._size:
+            for frame, (number, is_sound) in enumerate(zip(log.pages, log.sound(), strict=True), 1):
+                if frame > (log.commits or [0])[-1]:
+                    break
+                self._pages[number] = log.page(frame)
+                (self._damaged.discard if is_sound else self._damaged.add)(number)
+                self._log_is_whole = self._log_is_whole and is_sound
+        reserved = self._pages[1][20] if 1 in self._pages else 0
+        self._usable = self._size - (reserved if reserved < 32 else 0)
+        self._overflow: set[int] = set()
+        """Pages that were read as the rest of some row."""
+
+    @staticmethod
+    def _page_size(content: bytes, log: WriteAheadLog) -> int:
+        said = int.from_bytes(content[16:18], "big")
+        said = 65536 if said == 1 else said
+        if 512 <= said <= 65536 and not said & (said - 1) and not len(content) % said:
+            return said
+        return log.page_size or 4096
+
+    def rows(self) -> Rows:
+        """What all pages hold that are in use."""
+        free, is_whole = self._free()
+        tables: list[Row] = []
+        indexes: list[Row] = []
+        damaged = list(self._damaged)
+        for number, page in self._pages.items():
+            if number in free or number in self._damaged:
+                continue
+            kind = page[_head(number)]
+            try:
+                if kind not in _KINDS:
+                    raise _Unreadable
+                found = [self._cell(page, kind, start) for start in self._cells(page, number, kind)]
+            except _Unreadable:
+                damaged.append(number)
+                continue
+            if kind == TABLE_LEAF:
+                tables += found
+            elif kind != TABLE_INTERIOR:
+                indexes += found
+        damaged = [number for number in damaged if number not in self._overflow]
+        pages = [self._pages[number] for number in damaged]
+        likely_of_tables = [row for page in pages for row in self._any_cells(page, TABLE_LEAF)]
+        likely_of_indexes = [row for page in pages for row in self._any_cells(page, INDEX_LEAF)]
+        return Rows(tables, indexes, likely_of_tables, likely_of_indexes, len(damaged), is_whole and self._log_is_whole)
+
+    def _free(self) -> tuple[set[int], bool]:
+        """Pages that are in no use, and whether these are all."""
+        found: set[int] = set()
+        if 1 not in self._pages:
+            return found, False
+        trunk, total = struct.unpack_from(">2I", self._pages[1], 32)
+        while trunk in self._pages and trunk not in found:
+            found.add(trunk)
+            page = self._pages[trunk]
+            after, count = struct.unpack_from(">2I", page)
+            if count > self._usable // 4 - 2:
+                break
+            found.update(struct.unpack_from(f">{count}I", page, 8))
+            trunk = after
+        return found, not trunk and len(found) == total
+
+    def _cells(self, page: bytes, number: int, kind: int) -> list[int]:
+        """Where the cells of a page begin."""
+        head = _head(number)
+        (count,) = struct.unpack_from(">H", page, head + 3)
+        first = head + (12 if kind in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
+        if first + 2 * count > self._size:
+            raise _Unreadable
+        starts = list(struct.unpack_from(f">{count}H", page, first))
+        if any(start < first + 2 * count for start in starts) or len(set(starts)) < count:
+            raise _Unreadable
+        return starts
+
+    def _any_cells(self, page: bytes, kind: int) -> Iterator[Row]:
+        """Whatever reads as a cell, of a page whose own list of them is damaged, or some of its cells."""
+        for start in range(8, self._size - 8):
+            if not page[start] or not _begins_row(page, start, skip=2 if kind == TABLE_LEAF else 1):
+                continue
+            with contextlib.suppress(_Unreadable):
+                yield self._cell(page, kind, start)
+
+    def _cell(self, page: bytes, kind: int, at: int) -> Row:
+        try:
+            if kind == TABLE_INTERIOR:
+                return Row(_varint(page, at + 4)[0], ())
+            if kind == INDEX_INTERIOR:
+                at += 4
+            length, at = _varint(page, at)
+            rowid = 0
+            if kind == TABLE_LEAF:
+                rowid, at = _varint(page, at)
+            payload = self._payload(page, at, length, of_table=kind == TABLE_LEAF)
+            values = tuple(_values(payload))
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise _Unreadable from error
+        if kind != TABLE_LEAF:
+            last = values[-1] if values else None
+            if not isinstance(last, int):
+                raise _Unreadable
+            rowid = last
+        return Row(rowid - (1 << 64) if rowid >= 1 << 63 else rowid, values)
+
+    def _payload(self, page: bytes, at: int, length: int, *, of_table: bool) -> bytes:
+        """A row's bytes: what does not fit on its page is on a chain of others."""
+        if not 0 < length < min(_MOST_BYTES, self._size * len(self._pages)):
+            raise _Unreadable
+        usable = self._usable
+        most = usable - 35 if of_table else (usable - 12) * 64 // 255 - 23
+        local = length
+        if length > most:
+            least = (usable - 12) * 32 // 255 - 23
+            local = least + (length - least) % (usable - 4)
+            local = local if local <= most else least
+        pieces = [page[at : at + local]]
+        if len(pieces[0]) < local:
+            raise _Unreadable
+        left, chain = length - local, []
+        following = int.from_bytes(page[at + local : at + local + 4], "big") if left else 0
+        while left:
+            rest = self._pages.get(following)
+            if rest is None or following in chain:
+                raise _Unreadable
+            chain.append(following)
+            pieces.append(rest[4 : 4 + min(left, usable - 4)])
+            left -= len(pieces[-1])
+            following = int.from_bytes(rest[:4], "big")
+        self._overflow.update(chain)
+        return b"".join(pieces)
+
+
+def _head(number: int) -> int:
+    """Where a page's own header begins: the first one holds the file's before it."""
+    return 100 if number == 1 else 0
+
+
+def _begins_row(page: bytes, at: int, *, skip: int) -> bool:
+    """Whether a row that begins with texts may follow the first `skip` numbers: most bytes are passed over by this."""
+    for _ in range(skip):
+        for _ in range(9):
+            at += 1
+            if page[at - 1] < 0x80:
+                break
+        if at >= len(page) - 4:
+            return False
+    return 4 < page[at] < 2 * _MOST_VALUES and page[at + 1] > 12 and page[at + 1] % 2 == 1
+
+
+def _values(payload: bytes) -> Iterator[Value]:
+    """The values of a row."""
+    end, at = _varint(payload, 0)
+    kinds = []
+    while at < end:
+        kind, at = _varint(payload, at)
+        kinds.append(kind)
+    if at != end or not kinds or len(kinds) > _MOST_VALUES:
+        raise _Unreadable
+    for kind in kinds:
+        size = _INTEGERS.get(kind, 0) if kind < 12 else (kind - 12) // 2
+        piece = payload[at : at + (8 if kind == 7 else size)]
+        if len(piece) < (8 if kind == 7 else size):
+            raise _Unreadable
+        at += len(piece)
+        if kind == 0:
+            yield None
+        elif kind in _INTEGERS:
+            yield int.from_bytes(piece, "big", signed=True)
+        elif kind == 7:
+            yield float(struct.unpack(">d", piece)[0])
+        elif kind in (8, 9):
+            yield kind - 8
+        elif kind >= 12:
+            yield piece.decode() if kind % 2 else piece
+        else:
+            raise _Unreadable
+    if at != len(payload):
+        raise _Unreadable
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of one to nine bytes, and where it ends."""
+    value = 0
+    for position in range(8):
+        byte = data[at + position]
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, at + position + 1
+    return value << 8 | data[at + 8], at + 9

@@ -1,0 +1,426 @@
+"""Objects with one global revision, changed by compare-and-swap, listed at a revision, watched without gaps.
+
+Everything lives in memory; a journal makes it durable. A change is applied at once for those who change further, but it
+is published to watchers, and acknowledged, only when it is on disk: `await store.durable(revision)`. Readers wait
+likewise for the revision that they have read, so nobody ever sees what a power failure takes back. Between a call that
+changes or reads and its `durable` nothing may be awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from kajitori.embedded.store.collection import Collection
+from kajitori.embedded.store.database import Whole
+from kajitori.embedded.store.errors import Compacted, KeyTaken, NotStored, Stale, StoreDamaged
+from kajitori.embedded.store.journal import Journal
+from kajitori.embedded.store.records import ADDED, DELETED, MODIFIED, Event, EventType, Object, Record, encode
+from kajitori.embedded.store.watcher import Watcher
+
+log = logging.getLogger(__name__)
+
+HISTORY_SECONDS = 300.0
+"""How long old revisions are kept, as kube-apiserver compacts etcd."""
+HISTORY_BYTES = 256 << 20
+WRITE_ANEW_SECONDS = 3600.0
+"""A file that is found damaged again within this time is left as it is: so is its disk, and there would soon be no room
+for what is kept of it."""
+
+
+class Store:
+    """All objects of one cluster. Belongs to the event loop that opened it."""
+
+    def __init__(self, *, history_seconds: float = HISTORY_SECONDS) -> None:
+        """An empty store in memory; `Store.open` for one that lasts."""
+        self._collections: dict[str, Collection] = {}
+        # A client that still holds a revision of an earlier store of this address gets a clear "too old", instead of
+        # waiting for a future that never comes: new stores begin with the clock, in milliseconds.
+        self._revision = self._durable = self._start = time.time_ns() // 1_000_000
+        self._history: deque[Event] = deque()
+        self._history_bytes = 0
+        self._history_seconds = history_seconds
+        self._listeners: list[Callable[[Event], None]] = []
+        self._journal: Journal | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pending: deque[Event] = deque()
+        self._in_flight = 0
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._closed = False
+        self._damage: StoreDamaged | None = None
+        """What was found of the file, which is to be written anew as soon as nothing is being written."""
+        self._written_anew_at = -WRITE_ANEW_SECONDS
+
+    @classmethod
+    async def open(cls, folder: Path | None, *, history_seconds: float = HISTORY_SECONDS, max_pages: int = 0) -> Store:
+        """The store in a folder (made where missing), or one in memory only (None). With `max_pages` the file gets no
+        larger than so many pages of 4 KiB.
+
+        Raises:
+            DataFolderInUse: another server has the folder.
+            StoreDamaged: what lies there is not what was written.
+            DataFolderUnusable: it can't be read or written.
+        """
+        store = cls(history_seconds=history_seconds)
+        if folder is not None:
+            loop = store._loop = asyncio.get_running_loop()
+
+            def outcome(revision: int, error: Exception | None) -> None:
+                loop.call_soon_threadsafe(store._stored, revision, error)
+
+            def damaged(error: StoreDamaged) -> None:
+                with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+                    loop.call_soon_threadsafe(store._found_damaged, error)
+
+            journal = store._journal = await asyncio.to_thread(Journal, folder, outcome, damaged, max_pages=max_pages)
+            try:
+                whole = await asyncio.to_thread(journal.load)
+            except BaseException:
+                journal.close()
+                raise
+            # The same for a folder that was put back to what it was yesterday: revisions that clients hold of today
+            # must not come again.
+            store._revision = store._durable = store._start = max(whole.revision + 1, store._start)
+            for record in whole.records:
+                store._collection(record.resource).records[record.key] = record
+            for collection in store._collections.values():
+                collection.keys = sorted(collection.records)
+            journal.start()
+        return store
+
+    async def close(self) -> None:
+        """Write what is pending, end all watches, give the folder free."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._journal is not None:
+            while self._pending:
+                if not self._in_flight:
+                    self._flush()
+                await asyncio.sleep(0.001)
+            await asyncio.to_thread(self._journal.close)
+        for resource in self._collections:
+            self.end_watches(resource)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last change."""
+        return self._revision
+
+    @property
+    def durable_revision(self) -> int:
+        """The revision of the last change that was published."""
+        return self._durable
+
+    def get(self, resource: str, namespace: str, name: str) -> Record | None:
+        """What is stored now."""
+        collection = self._collections.get(resource)
+        return None if collection is None else collection.records.get(f"{namespace}/{name}" if namespace else name)
+
+    def records(self, resource: str, namespace: str = "") -> list[Record]:
+        """Everything of a resource (in a namespace) now, in etcd's order."""
+        collection = self._collections.get(resource)
+        if collection is None:
+            return []
+        records = collection.records
+        return [records[key] for key in collection.in_namespace(namespace)]
+
+    def count(self, resource: str) -> int:
+        """How many objects of a resource there are."""
+        collection = self._collections.get(resource)
+        return 0 if collection is None else len(collection.records)
+
+    def resources(self) -> list[str]:
+        """The resources (`group/plural`) that have objects."""
+        return [name for name, collection in self._collections.items() if collection.records]
+
+    def snapshot(self, resource: str, namespace: str, revision: int) -> list[Record]:
+        """Everything of a resource as it was at a revision.
+
+        Raises:
+            Compacted: that revision is no longer kept.
+        """
+        if revision >= self._revision:
+            return self.records(resource, namespace)
+        self.check_kept(resource, revision)
+        collection = self._collection(resource)
+        records = {record.key: record for record in self.records(resource, namespace)}
+        changed = False
+        for event in reversed(collection.history):
+            if event.revision <= revision:
+                break
+            if namespace and event.record.namespace != namespace:
+                continue
+            if event.type is ADDED:
+                del records[event.record.key]
+            else:
+                assert event.previous is not None
+                changed = changed or event.type is DELETED
+                records[event.record.key] = event.previous
+        return [records[key] for key in sorted(records)] if changed else list(records.values())
+
+    def check_kept(self, resource: str, revision: int) -> None:
+        """Do nothing if all changes of a resource after a revision are kept.
+
+        Raises:
+            Compacted: they are not.
+        """
+        compacted = self._collection(resource).compacted
+        if revision < compacted:
+            raise Compacted(revision, compacted)
+
+    async def durable(self, revision: int) -> None:
+        """Return once everything up to a revision is on disk and published.
+
+        Raises:
+            NotStored: it could not be written and was taken back.
+        """
+        if revision <= self._durable:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((revision, waiter))
+        await waiter
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    def create(self, resource: str, namespace: str, name: str, obj: Object) -> Record:
+        """Store a new object. `obj` gets its resource version, in place.
+
+        Raises:
+            KeyTaken: there is one of that name.
+        """
+        if self.get(resource, namespace, name) is not None:
+            raise KeyTaken(f"{resource} {namespace}/{name}")
+        revision = self._revision + 1
+        record = Record(resource, namespace, name, revision, encode(obj, revision))
+        self._apply(ADDED, record, None)
+        return record
+
+    def update(self, expected: Record, obj: Object) -> Record:
+        """Replace a record that must still be the stored one. `obj` gets its resource version, in place.
+
+        Raises:
+            Stale: it is not.
+        """
+        self._check_current(expected)
+        revision = self._revision + 1
+        record = Record(expected.resource, expected.namespace, expected.name, revision, encode(obj, revision))
+        self._apply(MODIFIED, record, expected)
+        return record
+
+    def delete(self, expected: Record) -> Record:
+        """Delete a record that must still be the stored one; answers its last state, at the deletion's revision.
+
+        Raises:
+            Stale: it is not.
+        """
+        self._check_current(expected)
+        revision = self._revision + 1
+        value = encode(expected.decode(), revision)
+        record = Record(expected.resource, expected.namespace, expected.name, revision, value)
+        self._apply(DELETED, record, expected)
+        return record
+
+    def compact(self) -> None:
+        """Forget the changes that are published."""
+        while self._history and self._history[0].revision <= self._durable:
+            self._forget()
+        for collection in self._collections.values():
+            collection.compacted = max(collection.compacted, self._durable)
+
+    def _check_current(self, expected: Record) -> None:
+        collection = self._collections.get(expected.resource)
+        if collection is None or collection.records.get(expected.key) is not expected:
+            raise Stale(repr(expected))
+
+    def _collection(self, resource: str) -> Collection:
+        collection = self._collections.get(resource)
+        if collection is None:
+            collection = self._collections[resource] = Collection(self._start)
+        return collection
+
+    def _apply(self, kind: EventType, record: Record, previous: Record | None) -> None:
+        if self._closed:
+            raise NotStored("the store is closed")
+        event = Event(kind, record, previous)
+        collection = self._collection(record.resource)
+        if kind is DELETED:
+            collection.remove(record.key)
+        else:
+            collection.put(record)
+        collection.history.append(event)
+        self._history.append(event)
+        self._history_bytes += event.size_bytes
+        self._revision = event.revision
+        if self._journal is None:
+            self._durable = event.revision
+            self._publish(event)
+            self._trim()
+            return
+        self._pending.append(event)
+        if not self._in_flight:
+            # One turn of the loop later: what comes in the same turn shares the commit.
+            self._in_flight = -1
+            assert self._loop is not None
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        assert self._journal is not None
+        if self._damage is not None:
+            self._write_anew(self._journal, self._damage)
+            self._damage = None
+        if not self._pending:
+            self._in_flight = 0
+            return
+        batch = list(self._pending)
+        self._in_flight = len(batch)
+        self._journal.append(batch)
+
+    def _stored(self, revision: int, error: Exception | None) -> None:
+        """What the journal reports, on the loop."""
+        if error is not None:
+            self._take_back(error)
+            if isinstance(error, StoreDamaged):
+                self._found_damaged(error)
+            return
+        for _ in range(self._in_flight):
+            event = self._pending.popleft()
+            self._durable = event.revision
+            self._publish(event)
+        while self._waiters and self._waiters[0][0] <= revision:
+            _, waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+        self._trim()
+        self._in_flight = 0
+        self._flush()
+
+    def _take_back(self, error: Exception) -> None:
+        """Undo everything that is not on disk. Later changes go as well: they were made on top of it."""
+        while self._pending:
+            event = self._pending.pop()
+            collection = self._collections[event.record.resource]
+            assert self._history.pop() is collection.history.pop() is event
+            self._history_bytes -= event.size_bytes
+            if event.previous is None:
+                collection.remove(event.record.key)
+            else:
+                collection.put(event.previous)
+        self._in_flight = 0
+        # The revisions are not used again: somebody may have been told them.
+        self._durable = self._revision
+        waiters, self._waiters = self._waiters, deque()
+        for _, waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(NotStored(f"the change could not be stored: {error}"))
+
+    def _found_damaged(self, error: StoreDamaged) -> None:
+        self._damage = error
+        if not self._in_flight:
+            self._flush()
+
+    def _write_anew(self, journal: Journal, error: StoreDamaged) -> None:
+        """Have the journal replace its damaged file: all that it held is here, too. Nothing is being written now."""
+        now = time.monotonic()
+        log.error("%s", error.message)
+        if now - self._written_anew_at < WRITE_ANEW_SECONDS:
+            log.error("it is not written anew again so soon: %s", error.hint)
+            return
+        self._written_anew_at = now
+        current = {
+            (record.resource, record.key): record
+            for each in self._collections.values()
+            for record in each.records.values()
+        }
+        for event in reversed(self._pending):
+            if event.previous is None:
+                current.pop((event.record.resource, event.record.key), None)
+            else:
+                current[event.record.resource, event.record.key] = event.previous
+        journal.replace(Whole(self._durable, list(current.values())))
+
+    # --- watching ----------------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Have every published event handed to `listener`, in order, before its writer is answered."""
+        self._listeners.append(listener)
+
+    def watch(
+        self,
+        resource: str,
+        namespace: str,
+        revision: int,
+        wanted: Callable[[Event], bool] | None = None,
+        *,
+        name: str = "",
+        group: str = "",
+    ) -> Watcher:
+        """Every published event of a resource (in a namespace, of one name) after a revision. End it with `unwatch`.
+
+        With `group` later events are only those of objects in it, or that were in it before (see `group_by`): a
+        thousand watchers of a group each then cost one of them an event, not all.
+
+        Raises:
+            Compacted: the events after that revision are no longer all kept.
+        """
+        self.check_kept(resource, revision)
+        collection = self._collection(resource)
+        key = (f"{namespace}/{name}" if namespace else name) if name else ""
+        watcher = Watcher(resource, namespace, key, group if collection.group_of is not None else "", wanted)
+        missed = []
+        for event in reversed(collection.history):
+            if event.revision <= revision:
+                break
+            if event.revision <= self._durable:
+                missed.append(event)
+        for event in reversed(missed):
+            if _concerns(watcher, event):
+                watcher.push(event)
+        collection.add(watcher)
+        return watcher
+
+    def group_by(self, resource: str, group_of: Callable[[Record], str]) -> None:
+        """Group a resource's objects for their watchers. A record's group never changes."""
+        self._collection(resource).group_of = group_of
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """No more events for this one."""
+        self._collection(watcher.resource).discard(watcher)
+
+    def end_watches(self, resource: str) -> None:
+        """Lets whoever watches a resource see the end: it is served no more."""
+        for watcher in self._collection(resource).all_watchers():
+            watcher.close()
+
+    def _publish(self, event: Event) -> None:
+        self._collections[event.record.resource].publish(event)
+        for listener in self._listeners:
+            listener(event)
+
+    def _trim(self) -> None:
+        history = self._history
+        oldest = time.monotonic() - self._history_seconds
+        while history and (history[0].at < oldest or self._history_bytes > HISTORY_BYTES):
+            if history[0].revision > self._durable:
+                return
+            self._forget()
+
+    def _forget(self) -> None:
+        event = self._history.popleft()
+        self._history_bytes -= event.size_bytes
+        collection = self._collections[event.record.resource]
+        assert collection.history.popleft() is event
+        collection.compacted = event.revision
+
+
+def _concerns(watcher: Watcher, event: Event) -> bool:
+    if watcher.key:
+        return event.record.key == watcher.key
+    return not watcher.namespace or watcher.namespace == event.record.namespace

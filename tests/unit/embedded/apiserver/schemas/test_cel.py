@@ -1,0 +1,64 @@
+"""Expressions of CEL: checked when they are written, evaluated on JSON, with the words of kube-apiserver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.embedded.apiserver.schemas.cel import ExpressionError, Scope
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(), inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+def result(text: str, **values: Any) -> Any:
+    return Scope(tuple(values)).compile(text).evaluate(values)
+
+
+@given(JSON)
+def test_what_is_given_comes_back(value: Any) -> None:
+    assert result("x", x=value) == value
+    assert result("x == x", x=value) is True
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_an_expression_or_refused(text: str) -> None:
+    """Nothing but an ExpressionError comes of a text that is none."""
+    try:
+        expression = Scope(("object",)).compile(text)
+        expression.evaluate({"object": {}})
+    except ExpressionError as error:
+        assert error.message
+
+
+def test_endless_work_is_cut_off() -> None:
+    """Nested loops over a large object end with an error, not with a server that is busy for minutes."""
+    text = "x.all(a, x.all(b, x.all(c, a == b || b == c || true)))"
+    with pytest.raises(ExpressionError):
+        result(text, x=list(range(3000)))
+
+
+def test_a_number_too_large_for_the_language_is_an_error() -> None:
+    with pytest.raises(ExpressionError, match="out of range"):
+        result("x.big == 1", x={"big": 2**70})
+
+
+def test_variables_are_looked_at_only_where_they_are_needed() -> None:
+    """As kube-apiserver does: one that has no value fails only those that come to it."""
+    scope = Scope(("x",))
+    scope = scope.with_variable("a", scope.compile("x.a + 1"))
+    with pytest.raises(ExpressionError, match="found no matching overload"):
+        Scope(("x",)).with_variable("a", scope.compile("'text'")).compile("variables.a + 1")
+    expression = scope.compile("x == null || variables.a == 2", "bool")
+    assert expression.evaluate({"x": None}) is True
+    assert expression.evaluate({"x": {}, "variables.a": 2}) is True
+    with pytest.raises(ExpressionError, match='composited variable "a" fails to evaluate'):
+        expression.evaluate({"x": {}})
+    with pytest.raises(ExpressionError, match="undefined field 'b'"):
+        scope.compile("variables.b")

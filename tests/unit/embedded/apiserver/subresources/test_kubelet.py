@@ -1,0 +1,203 @@
+"""Logs and exec, with a kubelet that is a small web server of the test."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from cryptography import x509
+from tests.helpers.apiserver import MERGE, EmbeddedApiServer, embedded_apiserver
+
+from kajitori.core.words import names
+from kajitori.embedded.apiserver.certificates import issue_serving
+from kajitori.embedded.fingerprints import fingerprint
+from kajitori.embedded.kubelet.http.tls import server_context
+from kajitori.embedded.kubelet.settings import ServerSettings
+
+POD = "/api/v1/namespaces/default/pods/p"
+
+
+class Kubelet:
+    """Says what it was asked; counts who was not known."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, list[tuple[str, str]]]] = []
+        self.peers: list[Any] = []
+        self.forwarded = ""
+
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.path, list(request.query.items())))
+        self.peers.append(request.transport.get_extra_info("peercert") if request.transport else None)
+        if request.query.get("previous"):
+            return web.Response(status=400, text="previous terminated container not found")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in (b"one\n", b"two\n"):
+            await response.write(line)
+        return response
+
+    async def stats(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.path, list(request.query.items())))
+        self.forwarded = request.headers.get("X-Forwarded-Uri", "")
+        return web.json_response({"node": {"nodeName": "n"}})
+
+    async def exec(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.path, list(request.query.items())))
+        socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_bytes(b"\x01" + message.data[1:].upper())
+            await socket.send_bytes(b'\x03{"status":"Success"}')
+            break
+        await socket.close()
+        return socket
+
+
+@asynccontextmanager
+async def kubelet_of(api: EmbeddedApiServer, folder: Path, *, joined: bool = False) -> AsyncIterator[Kubelet]:
+    """A kubelet with the cluster's certificate, or one that it signed itself and its node does not name; its node, and
+    a Pod on it."""
+    kubelet = Kubelet()
+    application = web.Application()
+    application.router.add_get("/stats/summary", kubelet.stats)
+    application.router.add_get("/containerLogs/{ns}/{pod}/{container}", kubelet.log)
+    application.router.add_route("*", "/exec/{ns}/{pod}/{container}", kubelet.exec)
+    if joined:
+        context, _ = server_context(ServerSettings(client_ca=api.certificates.ca), folder, "n", "127.0.0.1")
+    else:
+        certificate, key = issue_serving(api.certificates, folder, "n", ("127.0.0.1",))
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(api.certificates.ca))
+        context.load_cert_chain(certificate, key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    status = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": runner.addresses[0][1]}},
+    }
+    await api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "status": status})
+    await api.call("PATCH", "/api/v1/nodes/n/status", {"status": status}, content_type=MERGE)
+    body = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}
+    await api.call("POST", POD.rpartition("/")[0], body)
+    try:
+        yield kubelet
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[EmbeddedApiServer]:
+    async with embedded_apiserver() as server:
+        yield server
+
+
+async def test_logs_come_from_the_kubelet_of_the_pods_node(api: EmbeddedApiServer, tmp_path: Path) -> None:
+    """With the parameters as they are; the API server shows its own client certificate."""
+    async with kubelet_of(api, tmp_path) as kubelet:
+        answer = await api.call("GET", f"{POD}/log", params={"follow": "true", "tailLines": "5", "unknown": "x"})
+        assert (answer.code, answer.body) == (200, b"one\ntwo\n")
+        path, query = kubelet.asked[0]
+        assert path == "/containerLogs/default/p/c"
+        assert sorted(query) == [("follow", "true"), ("tailLines", "5")]
+        subject = dict(part for parts in kubelet.peers[0]["subject"] for part in parts)
+        assert subject["organizationName"] == "system:masters"
+        refused = await api.call("GET", f"{POD}/log", params={"previous": "true"})
+        assert (refused.code, refused.body["message"]) == (400, "previous terminated container not found")
+
+
+async def test_what_a_kubelet_tells_of_its_node_is_passed_on(api: EmbeddedApiServer, tmp_path: Path) -> None:
+    """With the parameters, and with the path that was asked for: one kubelet may speak for several nodes."""
+    path = "/api/v1/nodes/n/proxy/stats/summary"
+    async with kubelet_of(api, tmp_path) as kubelet:
+        answer = await api.call("GET", path, params={"only_cpu_and_memory": "true"})
+        assert (answer.code, answer.body) == (200, {"node": {"nodeName": "n"}})
+        assert kubelet.asked == [("/stats/summary", [("only_cpu_and_memory", "true")])]
+        assert kubelet.forwarded == path
+        assert (await api.call("GET", "/api/v1/nodes/n/proxy/nonsense")).code == 404
+        assert (await api.call("POST", path, {})).code == 405
+        assert (await api.call("GET", "/api/v1/nodes/other/proxy/stats/summary")).code == 404
+    assert (await api.call("GET", path)).code == 503
+
+
+async def test_a_certificate_that_the_kubelet_signed_itself_is_trusted_where_its_node_names_it(
+    api: EmbeddedApiServer, tmp_path: Path
+) -> None:
+    """That one and no other; nothing is sent to who shows another."""
+    async with kubelet_of(api, tmp_path, joined=True) as kubelet:
+
+        async def named(certificate: str) -> tuple[int, Any]:
+            patch = {"metadata": {"annotations": {names.ANNOTATION_SERVING_CERTIFICATE: certificate}}}
+            await api.call("PATCH", "/api/v1/nodes/n", patch, content_type=MERGE)
+            answer = await api.call("GET", f"{POD}/log")
+            return answer.code, answer.body
+
+        refused = await api.call("GET", f"{POD}/log")
+        assert (refused.code, "certificate verify failed" in refused.body["message"]) == (500, True)
+        code, body = await named(f"sha256:{'0' * 64}")
+        assert (code, "not the one that the Node's annotation" in body["message"]) == (500, True)
+        assert kubelet.asked == []
+        own = x509.load_pem_x509_certificate((tmp_path / "pki/127.0.0.1.crt").read_bytes())
+        assert await named(fingerprint(own)) == (200, b"one\ntwo\n")
+        subject = dict(part for parts in kubelet.peers[0]["subject"] for part in parts)
+        assert subject["organizationName"] == "system:masters"
+
+
+async def test_exec_passes_frames_both_ways(api: EmbeddedApiServer, tmp_path: Path) -> None:
+    """Commands in order, streams under the kubelet's names, the protocol that both speak."""
+    async with kubelet_of(api, tmp_path) as kubelet:
+        url = f"{api.url}{POD}/exec?command=sh&command=-c&command=cat&stdin=true&stdout=true&tty=false"
+        headers = {"Authorization": f"Bearer {api.token}"}
+        protocols = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+        async with api.session.ws_connect(url, headers=headers, protocols=protocols) as socket:
+            assert socket.protocol == "v5.channel.k8s.io"
+            await socket.send_bytes(b"\x00hello")
+            assert [(await socket.receive_bytes())[:7] for _ in range(2)] == [b"\x01HELLO", b'\x03{"stat']
+            assert (await socket.receive()).type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED)
+        assert kubelet.asked == [
+            (
+                "/exec/default/p/c",
+                [("command", "sh"), ("command", "-c"), ("command", "cat"), ("input", "1"), ("output", "1")],
+            )
+        ]
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "message"),
+    [
+        ("/api/v1/namespaces/default/pods/nope/log", 404, 'pods "nope" not found'),
+        (f"{POD}/log?container=x", 400, "container x is not valid for pod p"),
+        (f"{POD}/log?tailLines=x", 400, "tailLines must be a number"),
+        (f"{POD}/log", 500, "no kubelet endpoint"),
+        (f"{POD}/exec?command=ls", 400, "SPDY is not served"),
+        (f"{POD}/exec", 400, "you must specify at least 1 command"),
+    ],
+)
+async def test_what_can_not_be_passed_on_is_refused(api: EmbeddedApiServer, path: str, code: int, message: str) -> None:
+    """Before any kubelet is asked."""
+    await api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+    body = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}
+    await api.call("POST", POD.rpartition("/")[0], body)
+    answer = await api.call("GET", path)
+    assert answer.code == code
+    assert message in answer.body["message"]
+
+
+async def test_a_pod_with_several_containers_needs_a_name(api: EmbeddedApiServer) -> None:
+    """The message lists them; the annotation that kubectl reads chooses one. Without a node the log is empty."""
+    containers = [{"name": name, "image": "i"} for name in ("a", "b")]
+    await api.call("POST", POD.rpartition("/")[0], {"metadata": {"name": "p"}, "spec": {"containers": containers}})
+    answer = await api.call("GET", f"{POD}/log")
+    assert (answer.code, answer.body["message"]) == (
+        400,
+        "a container name must be specified for pod p, choose one of: [a b]",
+    )
+    chosen = {"metadata": {"annotations": {"kubectl.kubernetes.io/default-container": "b"}}}
+    await api.call("PATCH", POD, chosen, content_type=MERGE)
+    assert (await api.call("GET", f"{POD}/log")).body == b""

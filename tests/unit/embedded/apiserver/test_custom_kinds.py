@@ -1,0 +1,162 @@
+"""CustomResourceDefinitions become kinds: versions, subresources, columns, discovery, OpenAPI."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from tests.helpers.boats import boat, definition
+from tests.helpers.kinds_pipeline import MemoryView, create, fresh
+
+from kajitori.embedded.apiserver import discovery
+from kajitori.embedded.apiserver.kinds import KindRegistry
+from kajitori.embedded.apiserver.reads import tables
+from kajitori.embedded.apiserver.schemas.openapi import OpenApi
+from kajitori.kube import resources
+
+
+async def served() -> tuple[KindRegistry, MemoryView]:
+    registry, view = fresh()
+    made = await create(registry, view, definition())
+    assert made.faults == []
+    registry.add_definition(made.object)
+    return registry, view
+
+
+async def test_a_definition_is_established_at_once() -> None:
+    """Names are completed and accepted, the cleanup finalizer is put on, the storage version remembered."""
+    registry, view = fresh()
+    made = (await create(registry, view, definition())).object
+    assert made["status"]["acceptedNames"]["listKind"] == "BoatList"
+    assert made["status"]["storedVersions"] == ["v1"]
+    assert {one["type"] for one in made["status"]["conditions"]} == {"NamesAccepted", "Established"}
+    assert made["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+
+
+async def test_versions_show_the_same_stored_object() -> None:
+    """Conversion changes nothing but the version; a default is there even if nobody stored it."""
+    registry, _ = await served()
+    old, new = registry.find("sea.example", "v1alpha1", "boats"), registry.find("sea.example", "v1", "boats")
+    assert old is not None
+    assert new is not None
+    assert old.stored == new.stored == new.resource
+    stored = old.encode(boat("v1alpha1", size=1))
+    assert stored == boat("v1", size=1)
+    assert old.decode(stored) == boat("v1alpha1", size=1, mode="slow")
+    assert stored == boat("v1", size=1)
+    assert [one.resource.version for one in registry.find_stored("sea.example", "boats")] == ["v1alpha1", "v1"]
+
+
+async def test_defaults_pruning_and_faults() -> None:
+    """Unknown fields go and are named, defaults come, every fault is told at once."""
+    registry, view = await served()
+    made = await create(registry, view, boat(size=2, sails=3))
+    assert made.object["spec"] == {"size": 2, "mode": "slow"}
+    assert made.unknown == ['unknown field "spec.sails"']
+    wrong = await create(registry, view, boat(size=0, mode="lazy", parts=[{"name": "a"}, {"name": "a"}]))
+    assert wrong.faults == [
+        'spec.mode: Unsupported value: "lazy": supported values: "slow", "fast"',
+        'spec.parts[1]: Duplicate value: {"name":"a"}',
+        "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1",
+    ]
+
+
+async def test_status_belongs_to_the_subresource() -> None:
+    """It is dropped at creation and kept by updates; a status update keeps everything else, also labels."""
+    registry, view = await served()
+    kind = registry.find("sea.example", "v1", "boats")
+    assert kind is not None
+    made = (await create(registry, view, {**boat(size=1), "status": {"phase": "Lost"}})).object
+    assert "status" not in made
+    told = copy.deepcopy(made)
+    told.update(spec={"size": 9}, status={"phase": "Sailing"})
+    told["metadata"]["labels"] = {"a": "b"}
+    kind.strategy.prepare_status_update(told, made)
+    assert told["spec"] == made["spec"]
+    assert "labels" not in told["metadata"]
+    assert told["status"] == {"phase": "Sailing"}
+    bigger = copy.deepcopy(told)
+    bigger["spec"]["size"] = 5
+    kind.strategy.prepare_update(bigger, told)
+    assert bigger["metadata"]["generation"] == 2
+    assert kind.strategy.fields(bigger) == {"spec.mode": "slow"}
+
+
+async def test_columns_of_a_definition() -> None:
+    """The definition's columns by JSONPath; empty where there is nothing."""
+    registry, _ = await served()
+    kind = registry.find("sea.example", "v1", "boats")
+    assert kind is not None
+    table = tables.to_table(kind, [boat(size=4)])
+    assert [one["name"] for one in table["columnDefinitions"]] == ["Name", "Size", "Phase", "Age"]
+    assert table["rows"][0]["cells"] == ["b", 4, None, None]
+
+
+async def test_discovery_prefers_the_stable_version() -> None:
+    """Both versions are listed, the stable one first, with subresources and short names."""
+    registry, _ = await served()
+    group = discovery.api_group(registry, "sea.example")
+    assert group is not None
+    assert [one["version"] for one in group["versions"]] == ["v1", "v1alpha1"]
+    listed = discovery.api_resources(registry, "sea.example", "v1")
+    assert listed is not None
+    assert [one["name"] for one in listed["resources"]] == ["boats", "boats/scale", "boats/status"]
+    assert listed["resources"][0]["shortNames"] == ["bo"]
+    every = discovery.aggregated(registry, core=False)["items"]
+    assert every[-1]["metadata"]["name"] == "sea.example"
+
+
+async def test_openapi_appears_and_goes() -> None:
+    """`kubectl explain` finds the kind while it is defined, and no longer."""
+    registry, _ = await served()
+    documents = OpenApi(registry)
+    document = documents.v3("apis/sea.example/v1")
+    assert document is not None
+    schema = json.loads(document)["components"]["schemas"]["example.sea.v1.Boat"]
+    assert schema["properties"]["spec"]["properties"]["parts"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert schema["x-kubernetes-group-version-kind"] == [{"group": "sea.example", "version": "v1", "kind": "Boat"}]
+    registry.remove_definition(definition())
+    assert documents.v3("apis/sea.example/v1") is None
+    assert registry.find("sea.example", "v1", "boats") is None
+    assert "sea.example" not in documents.v3_index().decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda spec: spec.update(scope="Cluster"), "spec.scope: "),
+        (lambda spec: spec["names"].update(kind="Ship"), "spec.names.kind: "),
+        (lambda spec: spec["versions"].pop(), "status.storedVersions[0]: "),
+    ],
+)
+async def test_what_a_definition_keeps(change: Any, fault: str) -> None:
+    """Scope and names are fixed, and a version that objects may be stored in stays."""
+    registry, view = fresh()
+    old = (await create(registry, view, definition())).object
+    kind = registry.find(*_key())
+    assert kind is not None
+    new = copy.deepcopy(old)
+    change(new["spec"])
+    kind.strategy.prepare_update(new, old)
+    causes = kind.strategy.validate_update(new, old)
+    assert any(str(one).startswith(fault) for one in causes)
+
+
+def _key() -> tuple[str, str, str]:
+    resource = resources.CUSTOM_RESOURCES
+    return resource.group, resource.version, resource.plural
+
+
+async def test_rules_that_nobody_would_evaluate_are_refused() -> None:
+    """A definition with CEL rules is not accepted as if they held."""
+    registry, view = fresh()
+    body = definition()
+    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+        "type": "object",
+        "x-kubernetes-validations": [{"rule": "self.a > 1"}],
+    }
+    answer = await create(registry, view, body)
+    assert len(answer.faults) == 1
+    assert "does not evaluate CEL rules" in answer.faults[0]

@@ -1,0 +1,458 @@
+"""The embedded API server over HTTP: objects, lists, watches. What is expected was read from kube-apiserver 1.36."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.apiserver import (
+    JSON_PATCH,
+    MERGE,
+    STRATEGIC,
+    EmbeddedApiServer,
+    embedded_apiserver,
+)
+
+from kajitori.embedded.apiserver.schemas.formats import parse_body
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+
+
+def config(name: str, data: dict[str, str] | None = None, **meta: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}, "data": data or {}}
+
+
+def pod(name: str, **meta: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **meta}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[EmbeddedApiServer]:
+    async with embedded_apiserver() as server:
+        yield server
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_object_gets_what_the_server_sets(api: EmbeddedApiServer) -> None:
+    """Name, UID, time, version and owner of its fields; what a client sends of these is not believed."""
+    made = await api.call("POST", MAPS, config("a", {"x": "1"}, uid="mine", creationTimestamp="2000-01-01T00:00:00Z"))
+    meta = made.body["metadata"]
+    assert made.code == 201
+    assert meta["uid"] != "mine"
+    assert not meta["creationTimestamp"].startswith("2000")
+    assert meta["managedFields"][0]["manager"] == "tests"
+    assert meta["managedFields"][0]["fieldsV1"] == {"f:data": {".": {}, "f:x": {}}}
+    assert (await api.call("GET", f"{MAPS}/a")).body == made.body
+
+
+async def test_generated_names_differ(api: EmbeddedApiServer) -> None:
+    """Five characters follow, out of those that make no words."""
+    names = {(await api.call("POST", MAPS, config("", generateName="x-"))).name for _ in range(5)}
+    assert len(names) == 5
+    assert all(name.startswith("x-") and len(name) == 7 for name in names)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "message"),
+    [
+        (MAPS, config("taken"), 409, 'configmaps "taken" already exists'),
+        (MAPS, config("x", resourceVersion="1"), 500, "resourceVersion should not be set on objects to be created"),
+        (MAPS, config("x", namespace="other"), 400, "the namespace of the provided object does not match"),
+        ("/api/v1/namespaces/nope/configmaps", config("x"), 404, 'namespaces "nope" not found'),
+        (MAPS, b"{bad", 400, "invalid character 'b' looking for beginning of object key string"),
+        (MAPS, b"", 400, "unexpected end of JSON input"),
+        (MAPS, {**config("x"), "kind": "Pod"}, 400, "unknown conversion"),
+        (MAPS, config("A_"), 422, 'ConfigMap "A_" is invalid: metadata.name: Invalid value'),
+        (f"{MAPS}?fieldValidation=Strict", {**config("x"), "foo": 1}, 400, 'unknown field "foo"'),
+        (f"{MAPS}?fieldValidation=Strict", b'{"data":{"a":"1","a":"2"}}', 400, 'duplicate field "data.a"'),
+        (f"{MAPS}?dryRun=Some", config("x"), 422, 'dryRun: Unsupported value: ["Some"]'),
+        ("/api/v1/configmaps", config("x"), 405, "does not allow this method"),
+        (f"{MAPS}/x", config("x"), 405, "does not allow this method"),
+        ("/api/v1/nothings", {}, 404, "could not find the requested resource"),
+    ],
+)
+async def test_what_can_not_be_created_is_refused_and_leaves_nothing(
+    api: EmbeddedApiServer, path: str, body: Any, code: int, message: str
+) -> None:
+    """Each with the status and the words of Kubernetes."""
+    await api.call("POST", MAPS, config("taken"))
+    before = (await api.call("GET", MAPS)).body["items"]
+    answer = await api.call("POST", path, body)
+    assert (answer.code, answer.body["kind"]) == (code, "Status")
+    assert message in answer.body["message"]
+    assert (await api.call("GET", MAPS)).body["items"] == before
+
+
+async def test_unknown_fields_are_warned_of_and_dropped(api: EmbeddedApiServer) -> None:
+    """The default, as kubectl relies on it; Ignore is silent."""
+    made = await api.call("POST", MAPS, {**config("a"), "foo": 1})
+    assert made.headers["Warning"] == '299 - "unknown field \\"foo\\""'
+    assert "foo" not in made.body
+    silent = await api.call("POST", f"{MAPS}?fieldValidation=Ignore", {**config("b"), "foo": 1})
+    assert "Warning" not in silent.headers
+
+
+async def test_a_dry_run_answers_and_changes_nothing(api: EmbeddedApiServer) -> None:
+    """For each verb that writes."""
+    made = await api.call("POST", f"{MAPS}?dryRun=All", config("a"))
+    assert made.code == 201
+    assert "resourceVersion" not in made.body["metadata"]
+    assert (await api.call("GET", f"{MAPS}/a")).code == 404
+    kept = await api.call("POST", MAPS, config("a", {"x": "1"}))
+    assert (await api.call("PUT", f"{MAPS}/a?dryRun=All", config("a", {"x": "2"}))).body["data"] == {"x": "2"}
+    patched = await api.call("PATCH", f"{MAPS}/a?dryRun=All", {"data": {"x": "3"}}, content_type=MERGE)
+    assert patched.body["data"] == {"x": "3"}
+    assert (await api.call("DELETE", f"{MAPS}/a?dryRun=All")).body["status"] == "Success"
+    assert (await api.call("GET", f"{MAPS}/a")).body == kept.body
+
+
+async def test_an_update_needs_the_present_version_where_it_names_one(api: EmbeddedApiServer) -> None:
+    """409 for an old one; without one it goes through; one that changes nothing makes no new version."""
+    made = await api.call("POST", MAPS, config("a"))
+    changed = await api.call("PUT", f"{MAPS}/a", config("a", {"x": "1"}, resourceVersion=made.version))
+    assert changed.code == 200
+    stale = await api.call("PUT", f"{MAPS}/a", config("a", {"x": "2"}, resourceVersion=made.version))
+    assert (stale.code, stale.body["reason"]) == (409, "Conflict")
+    again = await api.call("PUT", f"{MAPS}/a", config("a", {"x": "1"}))
+    assert again.version == changed.version
+    other = await api.call("PUT", f"{MAPS}/a", config("a", uid="other"))
+    assert other.code == 409
+    assert (await api.call("PUT", f"{MAPS}/nope", config("nope"))).code == 404
+
+
+async def test_a_lease_is_made_by_its_first_update_and_needs_a_version_then(api: EmbeddedApiServer) -> None:
+    """Leader election relies on both."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+    body: dict[str, Any] = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "x"}}
+    assert (await api.call("PUT", path, body)).code == 201
+    refused = await api.call("PUT", path, body)
+    assert refused.code == 422
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in refused.body["message"]
+
+
+async def test_concurrent_patches_all_go_through(api: EmbeddedApiServer) -> None:
+    """A patch without a version is tried again until it meets what is stored."""
+    await api.call("POST", MAPS, config("a"))
+    patches = [api.call("PATCH", f"{MAPS}/a", {"data": {str(i): "x"}}, content_type=MERGE) for i in range(20)]
+    assert {answer.code for answer in await asyncio.gather(*patches)} == {200}
+    assert len((await api.call("GET", f"{MAPS}/a")).body["data"]) == 20
+
+
+async def test_spec_and_status_change_apart(api: EmbeddedApiServer) -> None:
+    """`/status` keeps the spec, the object itself keeps the status; the generation counts the spec only."""
+    made = await api.call("POST", PODS, {**pod("p"), "status": {"phase": "Failed"}})
+    assert made.body["status"]["phase"] == "Pending"
+    patch: dict[str, Any] = {"status": {"phase": "Running"}, "spec": {"nodeName": "n"}}
+    changed = await api.call("PATCH", f"{PODS}/p/status", patch, content_type=MERGE)
+    assert changed.body["status"]["phase"] == "Running"
+    assert "nodeName" not in changed.body["spec"]
+    patch = {"status": {"phase": "Failed"}, "spec": {"containers": [{"name": "c", "image": "i:2"}]}}
+    changed = await api.call("PATCH", f"{PODS}/p", patch, content_type=STRATEGIC)
+    assert changed.body["status"]["phase"] == "Running"
+    assert changed.body["metadata"]["generation"] == 2
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch", "code", "message"),
+    [
+        (MERGE, {"metadata": {"name": "b"}}, 400, "the name of the object (b) does not match the name on the URL (a)"),
+        (MERGE, {"metadata": None}, 400, "name must be provided"),
+        (MERGE, {"metadata": {"resourceVersion": "1"}}, 409, "the object has been modified"),
+        (MERGE, {"metadata": {"uid": "x"}}, 422, "metadata.uid: Invalid value"),
+        (MERGE, {"data": {"x": 1}}, 422, "patch: Invalid value"),
+        (MERGE, b"{bad", 400, "error decoding patch"),
+        (STRATEGIC, [], 400, "cannot unmarshal array"),
+        (JSON_PATCH, {}, 400, "cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
+        (JSON_PATCH, [{"op": "test", "path": "/data/x", "value": "9"}], 422, "the server rejected our request"),
+        (JSON_PATCH, [{"op": "remove", "path": "/nope/x"}], 422, "the server rejected our request"),
+        ("application/json", {}, 415, "415: Unsupported Media Type"),
+    ],
+)
+async def test_a_patch_that_can_not_be_is_refused(
+    api: EmbeddedApiServer, content_type: str, patch: Any, code: int, message: str
+) -> None:
+    """With Kubernetes' words; the object stays as it is."""
+    made = await api.call("POST", MAPS, config("a", {"x": "1"}))
+    answer = await api.call("PATCH", f"{MAPS}/a", patch, content_type=content_type)
+    assert answer.code == code
+    assert message in answer.body["message"]
+    assert (await api.call("GET", f"{MAPS}/a")).body == made.body
+
+
+async def test_a_body_over_the_limit_is_refused(api: EmbeddedApiServer) -> None:
+    """413, whether its length was announced or not."""
+    big = b'{"data":{"x":"' + b"x" * (4 << 20) + b'"}}'
+    try:
+        answer = await api.call("POST", MAPS, big)
+    except OSError:
+        return  # The server closed the connection before all was sent.
+    assert (answer.code, answer.body["reason"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_bodies_may_be_yaml_and_so_may_answers(api: EmbeddedApiServer) -> None:
+    """Dates stay text; other media types are refused as Kubernetes refuses them."""
+    body = b"kind: ConfigMap\nmetadata: {name: y}\ndata: {day: '2026-01-01'}\n"
+    assert (await api.call("POST", MAPS, body, content_type="application/yaml")).code == 201
+    answer = await api.call("GET", f"{MAPS}/y", headers={"Accept": "application/yaml"})
+    assert b"day: '2026-01-01'" in answer.body
+    assert (await api.call("POST", MAPS, b"x", content_type="text/plain")).code == 415
+    assert (await api.call("GET", MAPS, headers={"Accept": "text/html"})).code == 406
+
+
+def test_json_under_the_name_of_yaml_is_read_as_json() -> None:
+    """As kubectl and our own client send it with server-side apply; what YAML alone can say is read, too."""
+    assert parse_body(b'{"some": 1e3, "day": "2026-01-01"}', "application/yaml") == {"some": 1000, "day": "2026-01-01"}
+    assert parse_body(b"day: 2026-01-01\nsome: 1_000\n", "application/yaml") == {"some": 1000, "day": "2026-01-01"}
+
+
+# --- listing ---------------------------------------------------------------------------------------------------------
+
+
+async def test_pages_show_one_moment(api: EmbeddedApiServer) -> None:
+    """What is created or deleted between two pages does not show; the count of the rest does."""
+    for index in range(5):
+        await api.call("POST", MAPS, config(f"c{index}"))
+    first = await api.call("GET", MAPS, params={"limit": "2"})
+    assert first.body["metadata"]["remainingItemCount"] == 3
+    await api.call("DELETE", f"{MAPS}/c3")
+    await api.call("POST", MAPS, config("c33"))
+    names = [item["metadata"]["name"] for item in first.body["items"]]
+    token = first.body["metadata"]["continue"]
+    while token:
+        page = await api.call("GET", MAPS, params={"limit": "2", "continue": token})
+        assert page.version == first.version
+        names += [item["metadata"]["name"] for item in page.body["items"]]
+        token = page.body["metadata"].get("continue", "")
+    assert names == ["c0", "c1", "c2", "c3", "c4"]
+
+
+async def test_a_token_that_is_too_old_has_expired(api: EmbeddedApiServer) -> None:
+    """410, so that the client begins anew; a made-up one is 400."""
+    for index in range(3):
+        await api.call("POST", MAPS, config(f"c{index}"))
+    token = (await api.call("GET", MAPS, params={"limit": "1"})).body["metadata"]["continue"]
+    await api.call("POST", MAPS, config("later"))
+    api.store.compact()
+    answer = await api.call("GET", MAPS, params={"limit": "1", "continue": token})
+    assert (answer.code, answer.body["reason"]) == (410, "Expired")
+    assert (await api.call("GET", MAPS, params={"continue": "abc"})).code == 400
+
+
+async def test_lists_may_name_a_version(api: EmbeddedApiServer) -> None:
+    """Exactly that one, at least that one; one from the future is 504 and told apart by its cause."""
+    made = await api.call("POST", MAPS, config("a"))
+    await api.call("POST", MAPS, config("b"))
+    exact = {"resourceVersion": made.version, "resourceVersionMatch": "Exact"}
+    answer = await api.call("GET", MAPS, params=exact)
+    assert [item["metadata"]["name"] for item in answer.body["items"]] == ["a"]
+    answer = await api.call("GET", MAPS, params={"resourceVersion": made.version})
+    assert len(answer.body["items"]) == 2
+    future = await api.call("GET", MAPS, params={"resourceVersion": str(int(made.version) + 1000)})
+    assert future.code == 504
+    assert future.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+    assert (await api.call("GET", MAPS, params={"resourceVersionMatch": "Exact"})).code == 422
+
+
+@pytest.mark.parametrize(
+    ("parameters", "names"),
+    [
+        ({"labelSelector": "a=1"}, ["x"]),
+        ({"labelSelector": "a!=1"}, ["y", "z"]),
+        ({"labelSelector": "a in (1,2),b"}, ["y"]),
+        ({"labelSelector": "!a"}, ["z"]),
+        ({"labelSelector": "a>1"}, ["y"]),
+        ({"fieldSelector": "metadata.name=y"}, ["y"]),
+        ({"fieldSelector": "metadata.name!=y,status.phase=Pending"}, ["x", "z"]),
+        ({"fieldSelector": "spec.nodeName="}, ["x", "y", "z"]),
+    ],
+)
+async def test_selectors(api: EmbeddedApiServer, parameters: dict[str, str], names: list[str]) -> None:
+    """Equality- and set-based label selectors, and the kind's fields."""
+    for name, labels in (("x", {"a": "1"}), ("y", {"a": "2", "b": "1"}), ("z", {})):
+        await api.call("POST", PODS, pod(name, labels=labels))
+    answer = await api.call("GET", PODS, params=parameters)
+    assert [item["metadata"]["name"] for item in answer.body["items"]] == names
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "message"),
+    [
+        (PODS, {"labelSelector": "a in (b"}, "unable to parse requirement: found '', expected: ',' or ')'"),
+        (PODS, {"fieldSelector": "status.phase"}, "invalid selector: 'status.phase'; can't understand 'status.phase'"),
+        (PODS, {"fieldSelector": "spec.image=x"}, "field label not supported: spec.image"),
+        (
+            MAPS,
+            {"fieldSelector": "data=x"},
+            '"data" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+    ],
+)
+async def test_what_is_no_selector(api: EmbeddedApiServer, path: str, parameters: dict[str, str], message: str) -> None:
+    """400 in Kubernetes' words, never a list of something else."""
+    answer = await api.call("GET", path, params=parameters)
+    assert (answer.code, answer.body["message"]) == (400, message)
+
+
+async def test_items_of_built_in_lists_bear_no_kind(api: EmbeddedApiServer) -> None:
+    """As kube-apiserver writes them; large answers are compressed for who asks."""
+    await api.call("POST", MAPS, config("big", {"x": "y" * 200_000}))
+    headers = {"Accept-Encoding": "gzip", "Authorization": f"Bearer {api.token}"}
+    async with api.session.get(api.url + MAPS, headers=headers) as response:
+        assert response.headers["Content-Encoding"] == "gzip"
+        body = await response.json()
+    assert body["kind"] == "ConfigMapList"
+    assert "kind" not in body["items"][0]
+
+
+async def test_tables_and_partial_metadata(api: EmbeddedApiServer) -> None:
+    """What `kubectl get` and metadata informers ask for."""
+    await api.call("POST", MAPS, config("a", {"x": "1"}))
+    table = await api.call("GET", MAPS, headers=TABLE)
+    assert table.body["kind"] == "Table"
+    assert table.body["rows"][0]["cells"][:2] == ["a", 1]
+    partial = {"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
+    listed = await api.call("GET", MAPS, headers=partial)
+    assert listed.body["kind"] == "PartialObjectMetadataList"
+    assert set(listed.body["items"][0]) == {"kind", "apiVersion", "metadata"}
+
+
+# --- watching --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_watch_shows_what_its_selector_sees(api: EmbeddedApiServer) -> None:
+    """What enters the selection is added, what leaves it is deleted, in its last selected state."""
+    version = (await api.call("GET", MAPS)).version
+    async with api.watch(MAPS, resourceVersion=version, labelSelector="w=1") as events:
+        await api.call("POST", MAPS, config("a", labels={"w": "1"}))
+        await api.call("POST", MAPS, config("b"))
+        left = await api.call("PATCH", f"{MAPS}/a", {"metadata": {"labels": {"w": "2"}}}, content_type=MERGE)
+        await api.call("PATCH", f"{MAPS}/a", {"metadata": {"labels": {"w": "1"}}}, content_type=MERGE)
+        await api.call("PATCH", f"{MAPS}/a", {"data": {"x": "1"}}, content_type=MERGE)
+        await api.call("DELETE", f"{MAPS}/a")
+        seen = await events.take(5)
+    assert [event["type"] for event in seen] == ["ADDED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
+    assert {event["object"]["metadata"]["labels"]["w"] for event in seen} == {"1"}
+    assert seen[1]["object"]["metadata"]["resourceVersion"] == left.version
+
+
+async def test_a_watch_without_a_version_begins_with_what_is_there(api: EmbeddedApiServer) -> None:
+    """One with `sendInitialEvents` says where that ends."""
+    await api.call("POST", MAPS, config("a"))
+    async with api.watch(MAPS) as events:
+        assert (await events.next())["type"] == "ADDED"
+    streamed = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    async with api.watch(MAPS, **streamed) as events:
+        added, bookmark = await events.take(2)
+        assert (added["type"], bookmark["type"]) == ("ADDED", "BOOKMARK")
+        assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        await api.call("POST", MAPS, config("b"))
+        assert (await events.next())["object"]["metadata"]["name"] == "b"
+
+
+async def test_a_watch_from_too_long_ago_ends_with_an_error(api: EmbeddedApiServer) -> None:
+    """410 as an event: the client lists again."""
+    version = (await api.call("GET", MAPS)).version
+    await api.call("POST", MAPS, config("a"))
+    api.store.compact()
+    async with api.watch(MAPS, resourceVersion=version) as events:
+        event = await events.next()
+        assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+        assert await events.next() is None
+
+
+async def test_a_watch_ends_after_its_timeout_with_a_bookmark(api: EmbeddedApiServer) -> None:
+    """The bookmark names the version from which to go on."""
+    version = (await api.call("GET", MAPS)).version
+    async with api.watch(MAPS, resourceVersion=version, timeoutSeconds="1", allowWatchBookmarks="true") as events:
+        await api.call("POST", PODS, pod("p"))
+        bookmark = await events.next()
+        assert bookmark["type"] == "BOOKMARK"
+        assert int(bookmark["object"]["metadata"]["resourceVersion"]) > int(version)
+        assert await events.next() is None
+
+
+async def test_watches_do_not_outlive_their_clients(api: EmbeddedApiServer) -> None:
+    """A client that goes away leaves nothing behind."""
+    collection = api.store._collection("/configmaps")
+    async with api.watch(MAPS) as events:
+        assert len(collection.watchers) == 1
+        events.response.close()
+    async with asyncio.timeout(60):
+        while collection.watchers:  # noqa: ASYNC110 - the end of a connection is nothing that can be awaited
+            await asyncio.sleep(0)
+
+
+# --- around ----------------------------------------------------------------------------------------------------------
+
+
+async def test_who_is_not_known_gets_nothing(api: EmbeddedApiServer) -> None:
+    """401 for a wrong token, 403 without one, with Kubernetes' words."""
+    answer = await api.call("GET", MAPS, headers={"Authorization": "Bearer wrong"})
+    assert (answer.code, answer.body["message"]) == (401, "Unauthorized")
+    async with api.session.get(api.url + MAPS) as response:
+        assert response.status == 403
+        message = (await response.json())["message"]
+    assert message.startswith('configmaps is forbidden: User "system:anonymous" cannot list resource "configmaps"')
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/healthz", 200),
+        ("GET", "/readyz", 200),
+        ("GET", "/livez", 200),
+        ("GET", "/version", 200),
+        ("POST", "/version", 405),
+        ("GET", "/nowhere", 404),
+        ("GET", "/apis/nowhere.io/v1/foos", 404),
+        ("GET", f"{PODS}/p/portforward", 404),
+        ("DELETE", "/api/v1/namespaces", 405),
+        ("DELETE", f"{PODS}/p/status", 405),
+    ],
+)
+async def test_paths_outside_of_what_is_served(api: EmbeddedApiServer, method: str, path: str, code: int) -> None:
+    """Health and version are; what is not is refused, never half done."""
+    assert (await api.call(method, path)).code == code
+
+
+async def test_metrics_count_requests(api: EmbeddedApiServer) -> None:
+    """By verb, resource and code."""
+    await api.call("GET", f"{MAPS}/nope")
+    text = (await api.call("GET", "/metrics")).body.decode()
+    assert 'apiserver_request_total{code="404",resource="configmaps",verb="GET"} 1.0' in text
+    assert 'apiserver_storage_objects{resource="namespaces"} 4.0' in text
+
+
+async def test_a_second_start_finds_everything(tmp_path: Path) -> None:
+    """Objects, kinds that custom definitions made, and versions that only grow: watchers read all anew, since the data
+    may be a backup's."""
+    async with embedded_apiserver(tmp_path) as api:
+        made = await api.call("POST", MAPS, config("a"))
+    async with embedded_apiserver(tmp_path) as api:
+        assert (await api.call("GET", f"{MAPS}/a")).body == made.body
+        later = await api.call("POST", MAPS, config("b"))
+        assert int(later.version) > int(made.version)
+        async with api.watch(MAPS, resourceVersion=made.version) as events:
+            assert (await events.next())["object"]["code"] == 410
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/apis/apps/v1/namespaces/default/deployments", "nothing here would act on them"),
+        ("/apis/apps/v1/daemonsets", "nothing here would act on them"),
+        ("/apis/batch/v1/namespaces/default/jobs/a", "nothing here would act on them"),
+        ("/apis/rbac.authorization.k8s.io/v1/clusterroles/a", "its one user is the administrator"),
+    ],
+)
+async def test_kinds_that_are_left_out_are_refused_with_a_reason(api: EmbeddedApiServer, path: str, why: str) -> None:
+    answer = await api.call("GET", path)
+    assert (answer.code, answer.body["reason"]) == (404, "NotFound")
+    assert "does not serve" in answer.body["message"] and why in answer.body["message"]

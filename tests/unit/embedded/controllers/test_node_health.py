@@ -1,0 +1,144 @@
+"""What becomes of nodes that fell silent, and of the Pods on them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from kajitori.embedded.controllers import node_health
+from kajitori.embedded.objects import Lease, Node, Pod, Taint
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def node(ready: str | None = "True", heartbeat: str = "1", unschedulable: bool = False, **more: Any) -> Node:
+    conditions = [{"type": "Ready", "status": ready, "lastHeartbeatTime": heartbeat}] if ready else []
+    conditions += [{"type": k, "status": v} for k, v in more.pop("others", {}).items()]
+    document = {
+        "metadata": {"name": "n"},
+        "spec": {"unschedulable": unschedulable, **more},
+        "status": {"conditions": conditions},
+    }
+    return msgspec.convert(document, Node)
+
+
+def lease(renewed: str) -> Lease:
+    return msgspec.convert({"metadata": {"name": "n"}, "spec": {"renewTime": renewed}}, Lease)
+
+
+def pod(tolerations: list[dict[str, Any]] | None = None, deleting: bool = False, on: str = "n") -> Pod:
+    document = {
+        "metadata": {"name": "p", "deletionTimestamp": "2026" if deleting else ""},
+        "spec": {"nodeName": on, "tolerations": tolerations},
+    }
+    return msgspec.convert(document, Pod)
+
+
+def test_a_node_is_alive_as_long_as_something_changes() -> None:
+    """Lease or heartbeat: either is a sign; what the timestamps say does not matter."""
+    sightings = node_health.Sightings(grace_seconds=40)
+    assert sightings.look(node(), lease("1999"), 0)
+    assert sightings.look(node(), lease("1998"), 40)
+    assert sightings.look(node(heartbeat="2"), lease("1998"), 80)
+    assert not sightings.look(node(heartbeat="2"), lease("1998"), 121)
+    assert sightings.look(node(heartbeat="2"), lease("1999"), 122)
+
+
+def test_our_own_verdict_is_not_a_sign_of_life() -> None:
+    """Writing Unknown changes the node; it stays silent until it speaks itself."""
+    sightings = node_health.Sightings(grace_seconds=40)
+    assert sightings.look(node(heartbeat="1"), None, 0)
+    assert not sightings.look(node(heartbeat="1"), None, 50)
+    assert not sightings.look(node("Unknown", heartbeat="1"), None, 51)
+    assert not sightings.look(node("Unknown", heartbeat="1"), None, 60)
+    assert sightings.look(node("True", heartbeat="2"), None, 61)
+
+
+def test_nobody_is_blamed_for_the_time_that_we_slept() -> None:
+    """A suspended laptop, a stopped process: grace begins anew for that long."""
+    sightings = node_health.Sightings(grace_seconds=40)
+    sightings.look(node(), None, 0)
+    sightings.forgive(1000)
+    assert sightings.look(node(), None, 1040)
+    assert not sightings.look(node(), None, 1041)
+
+
+def test_what_is_written_on_a_silent_node() -> None:
+    """Unknown, with Kubernetes' reasons, once."""
+    written = {c["type"]: c for c in node_health.silent_conditions(node(), NOW)}
+    assert written["Ready"]["status"] == "Unknown"
+    assert written["Ready"]["reason"] == "NodeStatusUnknown"
+    assert written["MemoryPressure"]["reason"] == "NodeStatusNeverUpdated"
+    unknown = {kind: "Unknown" for kind in node_health.JUDGED_CONDITIONS if kind != "Ready"}
+    assert node_health.silent_conditions(node("Unknown", others=unknown), NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (node(), None),
+        (node("Unknown"), [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")]),
+        (node("False"), [("not-ready", "NoSchedule"), ("not-ready", "NoExecute")]),
+        (node(None), [("not-ready", "NoSchedule"), ("not-ready", "NoExecute")]),
+        (node(unschedulable=True), [("unschedulable", "NoSchedule")]),
+        (node(others={"MemoryPressure": "True"}), [("memory-pressure", "NoSchedule")]),
+        (node(taints=[{"key": node_health.NOT_READY, "effect": "NoSchedule"}]), []),
+        (
+            node("Unknown", taints=[{"key": node_health.NOT_READY, "effect": "NoExecute"}]),
+            [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")],
+        ),
+    ],
+)
+def test_taints_follow_conditions_and_the_cordon(given: Node, wanted: list[tuple[str, str]] | None) -> None:
+    """None: nothing to write."""
+    taints = node_health.wanted_taints(given, NOW)
+    found = None if taints is None else [(t.key.removeprefix("node.kubernetes.io/"), t.effect) for t in taints]
+    assert found == wanted
+
+
+def test_taints_of_others_stay_and_a_second_look_is_silent() -> None:
+    """Also the moment at which a taint was added."""
+    given = node("Unknown", taints=[{"key": "gpu", "value": "x", "effect": "NoSchedule"}])
+    taints = node_health.wanted_taints(given, NOW)
+    assert taints is not None
+    assert taints[0] == Taint("gpu", "x")
+    given.spec.taints = taints
+    assert node_health.wanted_taints(given, NOW + timedelta(hours=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "due_after"),
+    [
+        ([], 0),
+        ([{"operator": "Exists"}], None),
+        ([{"key": node_health.UNREACHABLE, "operator": "Exists", "tolerationSeconds": 300}], 300),
+        ([{"key": node_health.UNREACHABLE, "operator": "Exists", "tolerationSeconds": -1}], 0),
+        ([{"key": node_health.NOT_READY, "operator": "Exists"}], 0),
+        ([{"operator": "Exists", "tolerationSeconds": 60}, {"operator": "Exists"}], 60),
+        ([{"key": node_health.UNREACHABLE, "operator": "Exists", "effect": "NoSchedule"}], 0),
+    ],
+)
+def test_a_pod_leaves_when_its_tolerations_end(tolerations: list[dict[str, Any]], due_after: int | None) -> None:
+    """Counted from the moment the taint was added."""
+    taints = [Taint(node_health.UNREACHABLE, effect="NoExecute", time_added="2026-01-01T00:00:00Z"), Taint("other")]
+    due = node_health.eviction_time(pod(tolerations), taints, lambda _: NOW + timedelta(days=1))
+    assert due == (None if due_after is None else NOW + timedelta(seconds=due_after))
+
+
+def test_a_taint_that_does_not_say_when_counts_from_when_it_was_seen() -> None:
+    """As `kubectl taint` writes them."""
+    seen = NOW + timedelta(seconds=5)
+    due = node_health.eviction_time(pod(), [Taint("mine", effect="NoExecute")], lambda _: seen)
+    assert due == seen
+
+
+def test_orphans_are_pods_that_nobody_will_end() -> None:
+    """Those of deleted nodes, and those that are deleted before they had one."""
+    nodes = {"n": node()}
+    assert node_health.orphans([pod(), pod(deleting=True), pod(on="")], nodes) == []
+    assert len(node_health.orphans([pod(on="gone"), pod(on="", deleting=True)], nodes)) == 2
+    off = {"n": node("Unknown", taints=[{"key": node_health.OUT_OF_SERVICE, "effect": "NoExecute"}])}
+    assert len(node_health.orphans([pod(), pod(deleting=True)], off)) == 1

@@ -1,0 +1,161 @@
+"""Real processes, few and short; every one of them is gone at the end of its test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kajitori.embedded.kubelet.containers.container import Container, Launch, marked_processes
+from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.settings import KubeletSettings
+
+from .fake_cluster import FakeCluster
+
+BOUND_SECONDS = 60.0
+
+
+async def until(condition: Callable[[], Any], what: str = "") -> Any:
+    """Polls until the condition holds and answers its value; fails after a generous bound."""
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"did not come: {what or condition}"
+        await asyncio.sleep(0.01)
+    return value
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Bench:
+    """Makes containers under one folder and takes them down."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.made: list[Container] = []
+
+    def container(self, name: str = "c") -> Container:
+        container = Container(self.root / name, f"test-{os.getpid()}-{self.root.name}-{name}")
+        self.made.append(container)
+        return container
+
+    def log(self, name: str = "c") -> Path:
+        return self.root / "logs" / f"{name}.log"
+
+    def launch(self, *argv: str, name: str = "c", **options: Any) -> Launch:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.root)} | options.pop("environment", {})
+        return Launch(
+            argv=list(argv),
+            environment=environment,
+            working_dir=options.pop("working_dir", str(self.root)),
+            log_path=self.log(name),
+            **options,
+        )
+
+    def shell(self, script: str, **options: Any) -> Launch:
+        return self.launch("/bin/sh", "-c", script, **options)
+
+    def python(self, script: str, **options: Any) -> Launch:
+        return self.launch(sys.executable, "-I", "-S", "-c", script, **options)
+
+    def text(self, name: str = "c") -> str:
+        """What the program wrote, joined as readers of the format do."""
+        out = []
+        for line in filter(None, self.log(name).read_bytes().decode().split("\n")):
+            _, _, tag, content = line.split(" ", 3)
+            out.append(content + ("\n" if tag == "F" else ""))
+        return "".join(out)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    for container in bench.made:
+        await container.stop(0)
+        if container._pidfd is not None:
+            await asyncio.wait_for(container.ended.wait(), BOUND_SECONDS)
+        for pid in marked_processes(container.mark):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class Machine:
+    """A kubelet on this machine beside a pretended API server; `crash` and `start` are what a machine goes through."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.root = root
+        self.cluster = FakeCluster()
+        self.options = {
+            "namespaces": False,
+            "cgroups": False,
+            "cpu_millis": 4000,
+            "memory_bytes": 8 << 30,
+            "backoff_initial_seconds": 0.2,
+            "resync_seconds": 60.0,
+        } | settings
+        self.memory_available = 8 << 30
+        self.kubelet: Kubelet
+        self._task: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+
+    async def start(self) -> None:
+        settings = KubeletSettings(node_name="node", root_dir=self.root, **self.options)
+        self.kubelet = Kubelet(self.cluster, settings, available_memory=lambda: self.memory_available)
+        self._stop = asyncio.Event()
+        self._task = asyncio.create_task(self.kubelet.run(self._stop))
+        registered = asyncio.create_task(self.kubelet.registered.wait())
+        await asyncio.wait({self._task, registered}, return_when=asyncio.FIRST_COMPLETED)
+        registered.cancel()
+        if self._task.done():
+            self._task.result()
+
+    async def stop(self) -> None:
+        """Pods run on, as after a crash: the kubelet does nothing on its way out."""
+        if self._task is not None:
+            self._stop.set()
+            await self._task
+            self._task = None
+            self.cluster._watchers.clear()
+
+    async def tear_down(self) -> None:
+        self.cluster.away = False
+        if self._task is None:
+            await self.start()
+        for key in [key for key in self.cluster.objects if key[0] == "pods"]:
+            self.cluster.vanish(key[2], key[1])
+        await until(lambda: not self.kubelet.workers, "all Pods are gone")
+        await self.stop()
+
+    async def phase(self, name: str, phase: str) -> dict[str, Any]:
+        await until(lambda: self.cluster.phase(name) == phase, f"{name} is {phase}: {self.cluster.status(name)}")
+        return self.cluster.status(name)
+
+    def log(self, name: str, attempt: int = 0) -> str:
+        files = list((self.root / "logs").glob(f"*_{name}_*/main/{attempt}.log"))
+        return files[0].read_text() if files else ""
+
+    async def logged_pid(self, name: str) -> int:
+        """What a Pod's program printed last, once it has: the number of a process."""
+        await until(lambda: self.log(name).endswith("\n"), f"{name} says its process")
+        return int(self.log(name).split()[-1])
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path / "kubelet")
+    await machine.start()
+    yield machine
+    await machine.tear_down()

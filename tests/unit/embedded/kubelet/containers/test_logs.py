@@ -1,0 +1,223 @@
+"""The log that a shim writes and a kubelet reads: nothing is lost without a word, whatever is rotated meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.core.logs import notices as log_notices
+from kajitori.embedded.kubelet.containers.logs import LogOptions, LogReader, Renderer, read_log
+from kajitori.embedded.kubelet.shim import logfile
+from kajitori.embedded.kubelet.shim.logfile import LogWriter
+
+NOTICE = re.compile(rb"(?m)^(?:\S+Z )?kaji: (\d+) bytes printed before this line were dropped .*\n")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def exact_sizes() -> Iterator[None]:
+    """Notices name sizes to the byte."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_notices, "size_words", lambda size: f"{size} bytes")
+        yield
+
+
+def lines(first: int, last: int) -> bytes:
+    return b"".join(b"line %d\n" % number for number in range(first, last))
+
+
+async def whole(path: Path, **options: object) -> bytes:
+    return b"".join([piece async for piece in read_log(path, LogOptions(**options), lambda: True)])  # type: ignore[arg-type]
+
+
+class Following:
+    """A reader that takes what is there whenever it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        self._reader = LogReader(path)
+        self._renderer = Renderer(timestamps=False)
+        self.text = b""
+
+    def read(self, blocks: int = 10**9) -> bytes:
+        while blocks and (block := self._reader.read()) is not None:
+            self.text += self._renderer.notice(*self._reader.take_dropped()) + self._renderer.text(block)
+            blocks -= 1
+        return self.text
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "0.log"
+
+
+def files_of(path: Path) -> list[str]:
+    return sorted(file.name for file in path.parent.iterdir())
+
+
+async def test_dropped_bytes_are_announced_at_the_top(path: Path) -> None:
+    writer = LogWriter(str(path), max_bytes=2000, max_files=3)
+    for number in range(1000):
+        writer.write("stdout", lines(number, number + 1))
+    writer.close()
+    assert files_of(path) == ["0.log", "0.log.1", "0.log.2", "0.log.dropped"]
+    text = await whole(path)
+    first, rest = text.split(b"\n", 1)
+    announced = NOTICE.fullmatch(first + b"\n")
+    assert announced is not None
+    assert int(announced[1]) + len(rest) == len(lines(0, 1000))
+    assert lines(0, 1000).endswith(rest)
+    assert not NOTICE.search(await whole(path, tail_lines=5))
+
+
+async def test_nothing_is_dropped_that_a_reader_needs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = LogWriter(str(path), max_bytes=2000, max_files=2)
+    writer.write("stdout", lines(0, 10))
+    slow = Following(path)
+    slow.read(blocks=1)
+    for number in range(10, 1000):
+        writer.write("stdout", lines(number, number + 1))
+    assert len(files_of(path)) > 10
+    assert slow.read() == lines(0, 1000)
+    slow.close()
+    for number in range(1000, 1100):
+        writer.write("stdout", lines(number, number + 1))
+    back = Following(path)  # its connection broke, and it comes back
+    assert lines(999, 1100) in back.read()
+    back.close()
+    monkeypatch.setattr(logfile, "HELD_AFTER_READER_SECONDS", -1.0)
+    for number in range(1100, 1200):
+        writer.write("stdout", lines(number, number + 1))
+    assert files_of(path) == ["0.log", "0.log.1", "0.log.dropped"]
+    writer.close()
+
+
+async def test_a_follower_is_told_what_a_short_disk_cost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogWriter, "_has_room", lambda _: False)
+    writer = LogWriter(str(path), max_bytes=2000, max_files=2)
+    writer.write("stdout", lines(0, 10))
+    slow = Following(path)
+    slow.read(blocks=1)
+    for number in range(10, 1000):
+        writer.write("stdout", lines(number, number + 1))
+    writer.close()
+    text = slow.read()
+    slow.close()
+    announced = sum(int(size) for size in NOTICE.findall(text))
+    assert announced
+    assert announced + len(NOTICE.sub(b"", text)) == len(lines(0, 1000))
+    assert text.startswith(lines(0, 10))
+    assert text.endswith(lines(990, 1000))
+
+
+async def test_a_full_disk_is_said_in_the_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, write = False, os.write
+
+    def sometimes(fd: int, data: bytes) -> int:
+        if full and len(data) > 20:
+            return write(fd, bytes(data)[:20])  # half an entry fits
+        if full:
+            raise OSError(errno.ENOSPC, "no space left")
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", sometimes)
+    writer = LogWriter(str(path), max_bytes=100_000, max_files=2)
+    writer.write("stdout", lines(0, 5) + b"half")
+    writer.flush_partial()
+    full = True
+    writer.write("stdout", b" a line\n" + lines(6, 8))
+    full = False
+    writer.write("stdout", lines(8, 10))
+    writer.close()
+    lost = len(b" a line\n" + lines(6, 8))
+    said = b"kaji: %d bytes that were printed here are lost: the disk of this node was full\n" % lost
+    assert await whole(path) == lines(0, 5) + b"half\n" + said + lines(8, 10)
+
+
+async def test_streams_mix_as_on_a_terminal(path: Path) -> None:
+    writer = LogWriter(str(path), max_bytes=100_000, max_files=2)
+    writer.write("stderr", b"10%\r")
+    writer.flush_partial()
+    writer.write("stdout", b"hello\n")
+    writer.write("stderr", b"20%\r100%\n")
+    writer.close()
+    assert await whole(path) == b"10%\rhello\n20%\r100%\n"
+    stamped = (await whole(path, timestamps=True)).split(b"\n")
+    assert [line[31:] for line in stamped] == [b"10%\rhello", b"20%\r100%", b""]
+
+
+async def test_what_comes_while_it_is_read_is_not_chased(path: Path) -> None:
+    writer = LogWriter(str(path), max_bytes=10_000, max_files=5)
+    writer.write("stdout", lines(0, 100))
+    read = b""
+    async for piece in read_log(path, LogOptions(), lambda: False):
+        read += piece
+        writer.write("stdout", lines(0, 100))
+    assert read.startswith(lines(0, 100))
+    writer.close()
+
+
+async def test_times_grow_when_the_clock_is_set_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([2_000_000_000, 1_000_000_000, 3_000_000_000])
+    monkeypatch.setattr(time, "time_ns", lambda: next(moments))
+    writer = LogWriter(str(path), max_bytes=10_000, max_files=5)
+    for number in range(3):
+        writer.write("stdout", lines(number, number + 1))
+    stamped = (await whole(path, timestamps=True)).decode().splitlines()
+    assert [line.split()[0][17:] for line in stamped] == ["02.000000000Z", "02.000000001Z", "03.000000000Z"]
+
+
+written = st.lists(st.tuples(st.binary(max_size=60), st.booleans(), st.integers(0, 3)), max_size=40)
+
+
+@given(written, st.integers(150, 600), st.integers(1, 4), st.integers(0, 20))
+def test_a_follower_gets_every_byte_in_order(
+    steps: list[tuple[bytes, bool, int]], max_bytes: int, max_files: int, begin: int
+) -> None:
+    """Whatever is written in whatever pieces, rotated, and however slowly it is read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "0.log"
+        writer = LogWriter(str(path), max_bytes, max_files)
+        follower = Following(path)
+        said = b""
+        for number, (data, flush, blocks) in enumerate(steps):
+            writer.write("stdout", data)
+            said += data
+            if flush:
+                writer.flush_partial()
+            if number == begin or (number > begin and blocks):
+                follower.read(blocks)
+        writer.close()
+        text = follower.read()
+        follower.close()
+        announced = sum(int(size) for size in NOTICE.findall(text))
+        assert NOTICE.sub(b"", text) == said[announced:]  # a reader loses only what was dropped before it began
+
+
+@given(written, st.integers(150, 600), st.integers(0, 12))
+def test_the_last_lines_are_the_end_of_all_lines(
+    steps: list[tuple[bytes, bool, int]], max_bytes: int, count: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "0.log"
+        writer = LogWriter(str(path), max_bytes, 3)
+        for data, flush, stream in steps:
+            writer.write(("stdout", "stderr")[stream % 2], data)
+            if flush:
+                writer.flush_partial()
+        writer.close()
+        text = NOTICE.sub(b"", asyncio.run(whole(path)))
+        kept = [line for line in re.split(rb"(?<=\n)", text) if line]
+        expected = b"".join(kept[-count:]) if count else b""
+        assert NOTICE.sub(b"", asyncio.run(whole(path, tail_lines=count))) == expected

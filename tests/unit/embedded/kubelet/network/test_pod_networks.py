@@ -1,0 +1,337 @@
+"""Pods with addresses of their own, inside a network namespace that the test makes for the whole machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import uvloop
+from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks, nft
+from tests.unit.embedded.kubelet.conftest import Machine, until
+
+from kajitori.embedded.kubelet.containers.cgroup_layout import group_name, groups_called
+from kajitori.embedded.kubelet.network.links import addresses, run
+from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
+from kajitori.embedded.kubelet.uninstall import uninstall
+from kajitori.errors import InvalidInput, Unavailable, WrongState
+from kajitori.kube.resources import NODES
+
+SERVE = (
+    "import http.server, os; os.chdir('/'); "
+    "server = http.server.ThreadingHTTPServer(('', 8000), http.server.BaseHTTPRequestHandler); "
+    "print('listens', flush=True); server.serve_forever()"
+)
+FETCH = (
+    "import socket, os, time\n"
+    "for _ in range(500):\n"
+    "    try: s = socket.create_connection((os.environ['MASTER_ADDR'], 8000), 5); break\n"
+    "    except OSError: time.sleep(0.02)\n"
+    "print(socket.gethostname(), s.getsockname()[0], s.getpeername()[0])\n"
+)
+
+CALL_TWICE = (
+    "import os, pathlib, socket, time\n"
+    "def call(): socket.create_connection((os.environ['ADDRESS'], 8000), 2).close(); print('answered', flush=True)\n"
+    "for _ in range(500):\n"
+    "    try: call(); break\n"
+    "    except OSError: time.sleep(0.02)\n"
+    "while not pathlib.Path(os.environ['GO']).exists(): time.sleep(0.02)\n"
+    "call()\n"
+)
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip")
+
+
+@pytest.mark.root
+@needs_root
+@in_a_network_of_its_own
+def test_pods_have_addresses_of_their_own(tmp_path: Path) -> None:
+    """Two Pods listen on the same port, a third reaches one by its name; an address is free again with its Pod."""
+    ip("link set lo up")
+    asyncio.run(pods_with_addresses(tmp_path / "kubelet"))
+    assert not list(Path("/run/netns").iterdir())
+    assert bridges() == [], "it goes with the last Pod's kubelet: another folder's may have its addresses next"
+    if shutil.which("nft"):
+        assert nft("list", "tables") == ""
+
+
+async def pods_with_addresses(folder: Path) -> None:
+    machine = Machine(folder, pod_network="namespace", pod_cidr="10.99.0.0/24")
+    try:
+        await story(machine)
+    finally:
+        await machine.tear_down()
+
+
+def bridges() -> list[str]:
+    return [name for _, name in socket.if_nameindex() if name.startswith("kaji-")]
+
+
+def link(name: str) -> str:
+    return subprocess.check_output(["ip", "link", "show", name], text=True)
+
+
+def uid_of(machine: Machine, name: str) -> str:
+    pod = machine.cluster.pod(name)
+    assert pod is not None
+    return str(pod["metadata"]["uid"])
+
+
+async def story(machine: Machine) -> None:
+    await machine.start()
+    named = machine.root / "named"
+    beside = {"lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", f"uname -n >>{named}"]}}}}
+    for name in ("a", "b"):
+        await machine.cluster.submit(name, sys.executable, "-c", SERVE, subdomain="gang", container=beside)
+        await machine.phase(name, "Running")
+    env = [{"name": "MASTER_ADDR", "value": "b.gang"}]
+    await machine.cluster.submit("c", sys.executable, "-c", FETCH, subdomain="gang", container={"env": env})
+    await machine.phase("c", "Succeeded")
+    assert named.read_text().split() == ["a", "b"], "what is executed beside a program finds the same name"
+    await machine.cluster.submit("host", "sh", "-c", "ip -o link; uname -n", hostNetwork=True)
+    await machine.phase("host", "Succeeded")
+    assert machine.cluster.status("host")["podIP"] == "127.0.0.1"
+    assert "kaji-" in machine.log("host")
+    assert machine.log("host").split()[-1] == socket.gethostname()
+    await an_address_that_is_used_again(machine)
+    await one_that_was_half_made(machine.kubelet.context.network)
+    addresses = [machine.cluster.status(name)["podIP"] for name in ("a", "b", "c")]
+    assert addresses == ["10.99.0.2", "10.99.0.3", "10.99.0.4"], addresses
+    assert machine.log("c").split()[-3:] == ["c", "10.99.0.4", "10.99.0.3"], machine.log("c")
+    await machine.stop()
+    assert len(bridges()) == 1, "Pods run on"
+    await machine.start()
+    await machine.cluster.submit("d", "sleep", "1000")
+    await machine.phase("d", "Running")
+    assert machine.cluster.status("d")["podIP"] == "10.99.0.4"
+    whoever_counts_traffic_is_told(machine)
+
+
+def whoever_counts_traffic_is_told(machine: Machine) -> None:
+    files = {file.name: json.loads(file.read_text()) for file in (machine.root / "network").iterdir()}
+    uid = uid_of(machine, "d")
+    told = files.pop(f"{uid}.json")
+    assert (told["uid"], told["name"], told["addresses"]) == (uid, "d", ["10.99.0.4"])
+    assert told["interface"] in {name for _, name in socket.if_nameindex()}
+    assert {each["name"] for each in files.values()} == {"a", "b"}, "c has ended, host has none of its own"
+
+
+async def an_address_that_is_used_again(machine: Machine) -> None:
+    """Whoever talked to its last owner reaches the next at once, not when what he remembers has grown old."""
+    await machine.cluster.submit("old", sys.executable, "-c", SERVE)
+    await machine.phase("old", "Running")
+    address, go = machine.cluster.status("old")["podIP"], machine.root / "go"
+    env = [{"name": "ADDRESS", "value": address}, {"name": "GO", "value": str(go)}]
+    await machine.cluster.submit("caller", sys.executable, "-c", CALL_TWICE, container={"env": env})
+    await until(lambda: machine.log("caller"), "the old one answered")
+    network, uid = machine.kubelet.context.network, uid_of(machine, "old")
+    path, _ = await network.attach(uid)
+    held = os.open(path, os.O_RDONLY)  # as a connection does whose other end never says goodbye
+    before = {name for _, name in socket.if_nameindex()}
+    machine.cluster.vanish("old")
+    await until(lambda: len(machine.kubelet.workers) == 5, "the old one is gone")
+    assert len(before - {name for _, name in socket.if_nameindex()}) == 1, "else two would answer at its address"
+    await machine.cluster.submit("new", sys.executable, "-c", SERVE)
+    await machine.phase("new", "Running")
+    assert machine.cluster.status("new")["podIP"] == address
+    await until(lambda: machine.log("new"), "the new one listens")
+    go.touch()
+    await machine.phase("caller", "Succeeded")
+    os.close(held)
+    for name in ("new", "caller"):
+        machine.cluster.vanish(name)
+    await until(lambda: len(machine.kubelet.workers) == 4, "both are gone")
+
+
+async def one_that_was_half_made(network: PodNetwork) -> None:
+    """As by a kubelet that was killed before its last step: it counts as none."""
+    end = network.interface("half")
+    before = await network.attach("half")
+    ip(f"link set {end} nomaster down")
+    assert await network.attach("half") == before
+    assert "master kaji-" in link(end)
+    assert "UP" in link(end)
+    await network.detach("half")
+
+
+@pytest.mark.root
+@needs_root
+@in_a_network_of_its_own
+def test_a_node_waits_for_its_range_and_takes_another(tmp_path: Path) -> None:
+    """Not ready, and saying why, until the API server has one; Pods that are there keep theirs when it is another."""
+    ip("link set lo up")
+    asyncio.run(ranges_that_come_and_go(tmp_path / "kubelet"))
+    assert bridges() == []
+
+
+async def ranges_that_come_and_go(folder: Path) -> None:
+    machine = Machine(folder, pod_network="namespace")
+    try:
+        await machine.start()
+        assert ready(machine) == (
+            "False",
+            "container runtime network not ready: the Node has no range of Pod addresses (spec.podCIDR). `kaji up` "
+            "gives each one, and so does kube-controller-manager with --allocate-node-cidrs; where nobody does, start "
+            "this node with --pod-cidr RANGE",
+        )
+        assert [taint["key"] for taint in machine.cluster.node()["spec"]["taints"]] == ["node.kubernetes.io/not-ready"]
+        await machine.cluster.submit("a", sys.executable, "-c", SERVE)
+        await machine.cluster.submit("host", "true", hostNetwork=True)
+        await machine.phase("host", "Succeeded")
+        await until(lambda: machine.cluster.events("FailedCreatePodSandBox"), "it says why the other one waits")
+        await given(machine, "fd00::/64")
+        await until(lambda: "need a range of /29 or larger" in ready(machine)[1], "a range that it can't use")
+        await given(machine, "fd00::/64", "10.99.1.0/24")
+        await machine.phase("a", "Running")
+        await until(lambda: ready(machine)[0] == "True", "the node is ready")
+        await until(lambda: not machine.cluster.node()["spec"]["taints"], "Pods may come")
+        await machine.stop()
+        machine.cluster.objects.pop(("nodes", "", "node"))
+        await machine.start()
+        assert ready(machine)[0] == "False", "a new Node has none"
+        assert await gateways() == ["10.99.1.1"], "for the Pod that is there"
+        assert machine.cluster.status("a")["podIP"] == "10.99.1.2"
+        await given(machine, "10.99.2.0/24")
+        env = [{"name": "MASTER_ADDR", "value": "10.99.1.2"}]
+        await machine.cluster.submit("c", sys.executable, "-c", FETCH, container={"env": env})
+        await machine.phase("c", "Succeeded")
+        assert machine.log("c").split()[-2:] == ["10.99.2.2", "10.99.1.2"], machine.log("c")
+        assert await gateways() == ["10.99.1.1", "10.99.2.1"]
+        for name in ("a", "c", "host"):
+            machine.cluster.vanish(name)
+        await until(lambda: not machine.kubelet.workers, "all Pods are gone")
+        await machine.kubelet.context.network.use([])
+        assert await gateways() == [], "others may have them now"
+    finally:
+        await machine.tear_down()
+
+
+async def given(machine: Machine, *cidrs: str) -> None:
+    """As a controller does; a Node's range is not changed by any."""
+    await machine.cluster.patch(NODES, "node", {"spec": {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}})
+
+
+async def gateways() -> list[str]:
+    """Addresses of the bridge."""
+    return sorted(each.address for each in await addresses() if each.interface.startswith("kaji-"))
+
+
+def ready(machine: Machine) -> tuple[str, str]:
+    """Status and message of the Node's condition."""
+    found = next(each for each in machine.cluster.node()["status"]["conditions"] if each["type"] == "Ready")
+    return found["status"], found["message"]
+
+
+@pytest.mark.root
+@needs_root
+@in_a_network_of_its_own
+def test_two_nodes_of_one_machine(tmp_path: Path) -> None:
+    """With ranges that have addresses in common the second is refused, and leaves no trace."""
+    ip("link set lo up", "link add name site type bridge", "addr add 10.77.0.1/16 dev site", "link set site up")
+    asyncio.run(two_nodes(tmp_path))
+    assert bridges() == []
+
+
+async def two_nodes(folder: Path) -> None:
+    one = Machine(folder / "one", pod_network="namespace", pod_cidr="10.77.1.0/24")
+    try:
+        await one.start()
+        there = bridges()
+        said = await refused(folder, "10.77.1.0/24")
+        assert said == (
+            "--pod-cidr: this machine has the Pod addresses 10.77.1.0/24 already: 10.77.1.1/24 is on "
+            f"{there[0]}, the node of {folder / 'one'}. give this node another: --pod-cidr on a new Node, or delete "
+            "its Node where the cluster gives ranges, which then gives it one anew; a node that is gone for good is "
+            f"taken away with `kaji node uninstall --data {folder / 'one'}`"
+        )
+        assert f"is on {there[0]}" in await refused(folder, "10.77.1.64/26"), "a part of it"
+        assert "10.77.0.1/16 is on site. " in await refused(folder, "10.77.0.0/16"), "not a node's"
+        assert bridges() == there
+        other = Machine(folder / "two", pod_network="namespace", pod_cidr="10.77.2.0/24")
+        other.cluster.put(NODES, "far", spec={"podCIDRs": ["10.77.2.0/25"]})
+        with pytest.raises(InvalidInput, match=r"node far has 10\.77\.2\.0/25 for its Pods"):
+            await other.start()
+        assert ("nodes", "", "node") not in other.cluster.objects
+    finally:
+        await one.tear_down()
+
+
+@pytest.mark.root
+@needs_networks
+@in_a_network_of_its_own
+def test_what_is_left_of_a_node_that_is_gone_for_good(tmp_path: Path) -> None:
+    """Is taken away, however much it is, but nothing of another node's."""
+    ip("link set lo up")
+    asyncio.run(uninstalled(tmp_path))
+    assert bridges() == []
+
+
+async def uninstalled(folder: Path) -> None:
+    root = folder / "one"
+    other = Machine(folder / "other", pod_network="namespace", pod_cidr="10.77.2.0/24", cgroups=True)
+    gone = Machine(root, pod_network="namespace", pod_cidr="10.77.1.0/24", cgroups=True)
+    for machine in (other, gone):
+        await machine.start()
+        await machine.cluster.submit("p", "sleep", "1000")
+        await machine.phase("p", "Running")
+    try:
+        before = (namespaces(), bridges(), nft("list", "tables"), groups(other))
+        with pytest.raises(Unavailable, match=f"another kubelet uses {root}"):
+            await uninstall(root, force=True)
+        await gone.stop()
+        with pytest.raises(WrongState, match=f"containers of {root} still run: default/p"):
+            await uninstall(root)
+        assert (namespaces(), bridges(), nft("list", "tables"), groups(other)) == before, "nothing is touched yet"
+        (root / "mine").touch()
+        removed = await uninstall(root, force=True)
+        assert removed[0] == "1 container"
+        assert removed[-1] == str(root)
+        assert [file.name for file in everything_in(root)] == ["mine"]
+        assert groups(gone) == []
+        assert groups(other) == before[-1]
+        assert len(namespaces()) == len(bridges()) == len(nft("list", "tables").split("\n")) - 1 == 1
+        assert await uninstall(root) == [], "a second time there is nothing"
+        bridge = next(each for each in removed if each.startswith("bridge "))
+        name = bridge.removeprefix("bridge ")
+        ip(f"link add {name} type bridge", "link add one type veth peer name two", f"link set one master {name}")
+        assert await uninstall(root) == [bridge], "by its name alone, with what hangs on it"
+        assert (await other.phase("p", "Running"))["podIP"] == "10.77.2.2"
+        assert other.kubelet.workers
+    finally:
+        await other.tear_down()
+
+
+def namespaces() -> list[str]:
+    return [entry.name for entry in Path("/run/netns").iterdir()]
+
+
+def groups(machine: Machine) -> list[Path]:
+    return groups_called(group_name(machine.root))
+
+
+def everything_in(root: Path) -> list[Path]:
+    return list(root.iterdir())
+
+
+async def refused(folder: Path, cidr: str) -> str:
+    """What the next node is told."""
+    with pytest.raises(InvalidInput) as caught:
+        await Machine(folder / "two", pod_network="namespace", pod_cidr=cidr).start()
+    return str(caught.value)
+
+
+def test_a_program_that_reads_nothing_may_end_at_once() -> None:
+    """As `ip` does, on the event loop of a kubelet, which complains where one that is gone is written to."""
+
+    async def often() -> None:
+        for _ in range(30):
+            await run(["true"])
+
+    uvloop.run(often())

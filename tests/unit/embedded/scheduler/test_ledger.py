@@ -1,0 +1,180 @@
+"""What the binder decides, and that it never counts a Pod twice or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kajitori.embedded.objects import Node, Pod
+from kajitori.embedded.scheduler.ledger import NO_STORAGE, Decision, Ledger, Storage
+
+
+def node(name: str, cpu: int = 4, **spec: Any) -> Node:
+    conditions = [{"type": "Ready", "status": "True"}]
+    status = {"allocatable": {"cpu": str(cpu), "pods": "10"}, "conditions": conditions}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec, "status": status}, Node)
+
+
+def pod(name: str, cpu: int = 1, uid: str = "", deleting: bool = False, phase: str = "Pending", **spec: Any) -> Pod:
+    meta = {"name": name, "namespace": "d", "uid": uid or name, "deletionTimestamp": "2026" if deleting else ""}
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    document = {"metadata": meta, "spec": {"containers": containers, **spec}, "status": {"phase": phase}}
+    return msgspec.convert(document, Pod)
+
+
+def see(ledger: Ledger, *pods: Pod) -> None:
+    for each in pods:
+        ledger.see_pod(each.key, each)
+
+
+def decide(ledger: Ledger) -> list[Decision]:
+    return ledger.decide(lambda _: NO_STORAGE)
+
+
+def places(ledger: Ledger) -> dict[str, str]:
+    return {d.pod.metadata.name: d.choice.node for d in decide(ledger)}
+
+
+def test_a_decision_counts_at_once_and_is_made_once() -> None:
+    """The second Pod sees what the first one took; nobody is decided twice."""
+    ledger = Ledger()
+    ledger.see_node("n", node("n", cpu=1))
+    see(ledger, pod("a"), pod("b"))
+    assert places(ledger) == {"a": "n", "b": ""}
+    assert places(ledger) == {}
+
+
+def test_high_priority_goes_first() -> None:
+    """Whatever came first."""
+    ledger = Ledger()
+    ledger.see_node("n", node("n", cpu=1))
+    see(ledger, pod("a"), pod("z", priority=100))
+    assert places(ledger) == {"z": "n", "a": ""}
+
+
+def test_a_pod_that_did_not_fit_is_judged_again_when_something_changed_that_may_help() -> None:
+    """A Pod that ended, a new node, a cordon lifted: not a node that only said that it lives."""
+    ledger = Ledger()
+    ledger.see_node("n", node("n", cpu=1))
+    see(ledger, pod("a", nodeName="n"), pod("b"))
+    assert places(ledger) == {"b": ""}
+    ledger.see_node("n", node("n", cpu=1))
+    assert places(ledger) == {}
+    see(ledger, pod("a", nodeName="n", phase="Succeeded"))
+    assert places(ledger) == {"b": "n"}
+    see(ledger, pod("c"))
+    assert places(ledger) == {"c": ""}
+    ledger.see_node("m", node("m", unschedulable=True))
+    assert places(ledger) == {"c": ""}
+    ledger.see_node("m", node("m"))
+    assert places(ledger) == {"c": "m"}
+
+
+def test_a_decision_that_failed_is_taken_back() -> None:
+    """The place is free again, and the Pod is judged again."""
+    ledger = Ledger()
+    ledger.see_node("n", node("n", cpu=1))
+    see(ledger, pod("a"))
+    assert places(ledger) == {"a": "n"}
+    ledger.confirm_failed(pod("a"))
+    assert places(ledger) == {"a": "n"}
+
+
+def test_a_decision_that_failed_says_nothing_of_a_later_pod_of_that_name() -> None:
+    """That one keeps its place."""
+    ledger = Ledger()
+    ledger.see_node("n", node("n", cpu=1))
+    see(ledger, pod("a", uid="1"))
+    assert places(ledger) == {"a": "n"}
+    ledger.see_pod(("d", "a"), None)
+    see(ledger, pod("a", uid="2"), pod("b"))
+    assert places(ledger) == {"a": "n", "b": ""}
+    ledger.confirm_failed(pod("a", uid="1"))
+    assert "a" not in places(ledger)
+
+
+def test_pods_of_other_schedulers_and_gated_or_dying_ones_are_left_alone() -> None:
+    """They are not ours to place."""
+    ledger = Ledger()
+    ledger.see_node("n", node("n"))
+    see(ledger, pod("a", schedulerName="other"), pod("b", schedulingGates=[{"name": "g"}]), pod("c", deleting=True))
+    assert places(ledger) == {}
+
+
+def test_a_pod_of_the_same_name_is_another_pod() -> None:
+    """The place of the one that is gone is given back, though nobody saw it go."""
+    ledger = Ledger()
+    ledger.see_node("n", node("n", cpu=4))
+    see(ledger, pod("a", cpu=4, uid="1", nodeName="n"))
+    see(ledger, pod("a", cpu=2, uid="2", nodeName="n"), pod("b", cpu=2))
+    assert places(ledger) == {"b": "n"}
+    see(ledger, pod("a", cpu=1, uid="3"), pod("b", cpu=3, uid="4"))
+    assert places(ledger) == {"a": "n", "b": "n"}
+
+
+def test_claims_are_waited_for() -> None:
+    """A claim that needs a node first gets one told; the Pod counts there only once the claim is bound."""
+    ledger = Ledger()
+    ledger.see_node("n", node("n", cpu=1))
+    see(ledger, pod("a"))
+    (waits,) = ledger.decide(lambda _: Storage(waits_for='persistentvolumeclaim "x" not found'))
+    assert waits.choice.message == '0/1 nodes are available: persistentvolumeclaim "x" not found.'
+    ledger.helped()
+    (selects,) = ledger.decide(lambda _: Storage(to_select=("x",)))
+    assert (selects.choice.node, selects.to_select) == ("n", ("x",))
+    ledger.helped()
+    assert places(ledger) == {"a": "n"}
+
+
+class Bookkeeping(RuleBasedStateMachine):
+    """Whatever order Nodes and Pods come and go in, use is exactly that of the Pods placed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Ledger()
+
+    names = st.sampled_from(["a", "b", "c", "d"])
+    node_names = st.sampled_from(["n", "m"])
+
+    @rule(name=node_names, cpu=st.integers(1, 4))
+    def node_comes(self, name: str, cpu: int) -> None:
+        self.ledger.see_node(name, node(name, cpu))
+
+    @rule(name=node_names)
+    def node_goes(self, name: str) -> None:
+        self.ledger.see_node(name, None)
+
+    @rule(name=names, cpu=st.integers(0, 3), uid=st.sampled_from(["1", "2"]))
+    def pod_waits(self, name: str, cpu: int, uid: str) -> None:
+        self.ledger.see_pod(("d", name), pod(name, cpu, uid))
+
+    @rule(name=names, cpu=st.integers(0, 3), uid=st.sampled_from(["1", "2"]), on=node_names, done=st.booleans())
+    def pod_is_bound(self, name: str, cpu: int, uid: str, on: str, done: bool) -> None:
+        phase = "Succeeded" if done else "Running"
+        self.ledger.see_pod(("d", name), pod(name, cpu, uid, phase=phase, nodeName=on))
+
+    @rule(name=names)
+    def pod_goes(self, name: str) -> None:
+        self.ledger.see_pod(("d", name), None)
+
+    @rule(fails=st.booleans())
+    def decisions(self, fails: bool) -> None:
+        for decision in decide(self.ledger):
+            if decision.choice.node and fails:
+                self.ledger.confirm_failed(decision.pod)
+
+    @invariant()
+    def use_is_that_of_the_placed(self) -> None:
+        for name, state in self.ledger.nodes.items():
+            there = [p for p in self.ledger.placed.values() if p.node == name]
+            assert state.pods == len(there)
+            assert state.used.get("cpu", 0) == sum(dict(p.demand.amounts).get("cpu", 0) for p in there)
+            assert not any(state.ports.values())
+
+
+Bookkeeping.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+TestBookkeeping = Bookkeeping.TestCase

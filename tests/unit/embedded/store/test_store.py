@@ -1,0 +1,196 @@
+"""The store in memory: revisions, compare-and-swap, snapshots, watches, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.embedded.store import ADDED, DELETED, MODIFIED, Compacted, KeyTaken, Record, Stale, Store
+from kajitori.embedded.store.watcher import QUEUE_LIMIT
+
+PODS = "/pods"
+
+
+def obj(name: str, **labels: str) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}}
+
+
+def create(store: Store, name: str, namespace: str = "a", **labels: str) -> Record:
+    return store.create(PODS, namespace, name, obj(name, **labels))
+
+
+def keys(records: list[Record]) -> list[str]:
+    return [record.key for record in records]
+
+
+def test_every_change_has_its_own_revision_which_stands_in_the_object() -> None:
+    """One global counter; what is stored says at which revision."""
+    store = Store()
+    first = create(store, "x")
+    second = store.create("/nodes", "", "n", obj("n"))
+    changed = store.update(first, obj("x", a="b"))
+    assert first.revision < second.revision < changed.revision == store.revision
+    assert changed.object["metadata"]["resourceVersion"] == str(changed.revision)
+    assert list(changed.object)[:3] == ["kind", "apiVersion", "metadata"]
+
+
+def test_a_name_is_taken_once() -> None:
+    """A second object under a key is refused; another namespace is another key."""
+    store = Store()
+    create(store, "x")
+    with pytest.raises(KeyTaken):
+        create(store, "x")
+    create(store, "x", "b")
+    assert keys(store.records(PODS)) == ["a/x", "b/x"]
+
+
+def test_a_stale_record_changes_nothing() -> None:
+    """Update and delete go through only with what is stored now."""
+    store = Store()
+    old = create(store, "x")
+    new = store.update(old, obj("x", a="b"))
+    with pytest.raises(Stale):
+        store.update(old, obj("x"))
+    with pytest.raises(Stale):
+        store.delete(old)
+    assert store.get(PODS, "a", "x") is new
+
+
+def test_keys_are_in_the_order_of_etcd() -> None:
+    """Namespaces and names are compared as one path: '-' sorts before '/'."""
+    store = Store()
+    for namespace, name in (("a", "y"), ("a-b", "x"), ("a", "x.1"), ("a", "x")):
+        create(store, name, namespace)
+    assert keys(store.records(PODS)) == ["a-b/x", "a/x", "a/x.1", "a/y"]
+    assert keys(store.records(PODS, "a")) == ["a/x", "a/x.1", "a/y"]
+
+
+def test_a_watch_begins_after_its_revision_and_ends_with_its_queue() -> None:
+    """What happened since the revision comes first; who does not read is cut off instead of filling the memory."""
+    store = Store()
+    create(store, "x")
+    revision = store.revision
+    record = create(store, "y")
+    watcher = store.watch(PODS, "", revision)
+    gone = store.delete(record)
+    events = watcher.take()
+    assert [(event.type, event.record.key) for event in events] == [(ADDED, "a/y"), (DELETED, "a/y")]
+    assert events[1].record.object["metadata"]["resourceVersion"] == str(gone.revision)
+    record = create(store, "z")
+    for _ in range(QUEUE_LIMIT + 1):
+        record = store.update(record, obj("z"))
+    assert watcher.closed
+    store.unwatch(watcher)
+
+
+async def test_a_waiting_reader_is_woken_by_what_it_wants_only() -> None:
+    """Events of other namespaces, names and selections do not wake it."""
+    store = Store()
+    wanted = store.watch(PODS, "a", store.revision, lambda event: event.record.labels.get("l") == "1")
+    named = store.watch(PODS, "a", store.revision, name="n")
+    create(store, "x", "b", l="1")
+    create(store, "x", "a")
+    assert wanted.take() == named.take() == []
+    waiting = asyncio.create_task(wanted.wait())
+    await asyncio.sleep(0)
+    create(store, "n", "a", l="1")
+    await waiting
+    assert keys([event.record for event in wanted.take()]) == keys([event.record for event in named.take()]) == ["a/n"]
+
+
+def test_what_is_compacted_can_be_neither_watched_nor_listed() -> None:
+    """The error says so instead of leaving a gap; the present goes on to be served."""
+    store = Store()
+    record = create(store, "x")
+    old = store.revision
+    store.update(record, obj("x", a="b"))
+    store.compact()
+    with pytest.raises(Compacted):
+        store.watch(PODS, "", old)
+    with pytest.raises(Compacted):
+        store.snapshot(PODS, "", old)
+    assert keys(store.snapshot(PODS, "", store.revision)) == ["a/x"]
+    store.watch(PODS, "", store.revision)
+
+
+def test_old_history_is_forgotten_by_itself() -> None:
+    """With no time to live nothing is kept but the present."""
+    store = Store(history_seconds=-1.0)
+    create(store, "x")
+    old = store.revision
+    create(store, "y")
+    with pytest.raises(Compacted):
+        store.watch(PODS, "", old - 1)
+
+
+changes = st.lists(
+    st.tuples(st.sampled_from(("create", "update", "delete")), st.sampled_from("ab"), st.sampled_from("xyz")),
+    max_size=40,
+)
+
+
+@given(changes, st.data())
+def test_any_revision_can_be_listed_and_watched_from(
+    operations: list[tuple[str, str, str]], data: st.DataObject
+) -> None:
+    """A snapshot at any revision is what was stored then; replaying the watch from it gives what is stored now."""
+    store = Store()
+    states: dict[int, dict[str, bytes]] = {store.revision: {}}
+    for operation, namespace, name in operations:
+        record = store.get(PODS, namespace, name)
+        if operation == "create" and record is None:
+            create(store, name, namespace)
+        elif operation == "update" and record is not None:
+            store.update(record, obj(name, n=str(store.revision)))
+        elif operation == "delete" and record is not None:
+            store.delete(record)
+        states[store.revision] = {one.key: one.value for one in store.records(PODS)}
+    revision = data.draw(st.sampled_from(sorted(states)))
+    assert {one.key: one.value for one in store.snapshot(PODS, "", revision)} == states[revision]
+    namespace = data.draw(st.sampled_from("ab"))
+    expected = {key: value for key, value in states[revision].items() if key.startswith(f"{namespace}/")}
+    assert {one.key: one.value for one in store.snapshot(PODS, namespace, revision)} == expected
+    replayed = dict(states[revision])
+    for event in store.watch(PODS, "", revision).take():
+        assert (event.type is ADDED) == (event.record.key not in replayed)
+        if event.type is DELETED:
+            del replayed[event.record.key]
+        else:
+            assert event.type in (ADDED, MODIFIED)
+            replayed[event.record.key] = event.record.value
+    assert replayed == {one.key: one.value for one in store.records(PODS)}
+
+
+async def test_everybody_who_watches_sees_the_end() -> None:
+    """Of one resource that is served no more, and of all where the store is closed: whatever he watches of it."""
+    store = Store()
+    store.group_by(PODS, lambda record: record.labels.get("node", ""))
+    now = store.revision
+    pods = [store.watch(PODS, "", now), store.watch(PODS, "a", now, name="x"), store.watch(PODS, "", now, group="n1")]
+    other = store.watch("/nodes", "", now)
+    store.end_watches(PODS)
+    assert [each.closed for each in (*pods, other)] == [True, True, True, False]
+    late = [store.watch(PODS, "", now, group="n1"), other]
+    await store.close()
+    assert [each.closed for each in late] == [True, True]
+
+
+def test_watchers_of_a_group_get_what_enters_is_in_and_leaves_it() -> None:
+    """Nobody else's events, and nothing twice."""
+    store = Store()
+    store.group_by(PODS, lambda record: record.labels.get("node", ""))
+    first = store.watch(PODS, "", store.revision, group="n1")
+    second = store.watch(PODS, "", store.revision, group="n2")
+    record = create(store, "x")
+    record = store.update(record, obj("x", node="n1"))
+    record = store.update(record, obj("x", node="n1", more="1"))
+    record = store.update(record, obj("x", node="n2"))
+    store.delete(record)
+    assert [event.type for event in first.take()] == [MODIFIED, MODIFIED, MODIFIED]
+    assert [event.type for event in second.take()] == [MODIFIED, DELETED]
+    store.unwatch(first)
+    create(store, "y", node="n1")
+    assert first.take() == []

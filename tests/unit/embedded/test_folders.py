@@ -1,0 +1,55 @@
+"""Removing a volume's folder: all of it, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kajitori import errors
+from kajitori.embedded.controllers.volumes import GOING, remove_folder
+
+
+def test_a_folder_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
+    """Twice is not an error: somebody may have been killed in between."""
+    (tmp_path / "pvc-1" / "deep").mkdir(parents=True)
+    (tmp_path / "pvc-1" / "deep" / "file").write_text("x")
+    (tmp_path / "pvc-2").mkdir()
+    remove_folder(tmp_path, "pvc-1")
+    remove_folder(tmp_path, "pvc-1")
+    assert [p.name for p in tmp_path.iterdir()] == ["pvc-2"]
+
+
+def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
+    """Neither one inside, nor one in the folder's place."""
+    precious, root = tmp_path / "precious", tmp_path / "root"
+    precious.mkdir()
+    (precious / "thesis").write_text("years")
+    (root / "pvc-1").mkdir(parents=True)
+    (root / "pvc-1" / "link").symlink_to(precious)
+    (root / "pvc-2").symlink_to(precious)
+    remove_folder(root, "pvc-1")
+    remove_folder(root, "pvc-2")
+    assert list(root.iterdir()) == []
+    assert (precious / "thesis").read_text() == "years"
+
+
+def test_a_removal_that_was_cut_off_is_finished(tmp_path: Path) -> None:
+    """The renamed folder is what is left of it."""
+    (tmp_path / f"{GOING}pvc-1" / "rest").mkdir(parents=True)
+    remove_folder(tmp_path, "pvc-1")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../other"])
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    """Nothing outside the root is ever touched."""
+    with pytest.raises(ValueError, match="not the name of a volume"):
+        remove_folder(tmp_path / "root", name)
+
+
+def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
+    """As an error that names the volume; a file is no volume of ours."""
+    (tmp_path / "pvc-1").write_text("not a folder")
+    with pytest.raises(errors.Unavailable, match="pvc-1"):
+        remove_folder(tmp_path, "pvc-1")

@@ -1,0 +1,137 @@
+"""The loop that looks at simulated Pods."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from kajitori.embedded.simulator.behaviour import SimPod
+from kajitori.embedded.simulator.pods import SimulatedPods
+from kajitori.embedded.simulator.settings import SimSettings
+from kajitori.kube.client import KubeClient
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("steps_later", range(6))
+async def test_a_cancellation_is_not_lost_to_news_of_the_same_moment(steps_later: int) -> None:
+    """However closely the two follow on each other; a loop that went on would never be ended again."""
+    pods = SimulatedPods(cast(KubeClient, None), SimSettings(count=1), {}, lambda: NOW)
+    pods._timers.set(("space", "pod"), NOW + timedelta(hours=1))
+    task = asyncio.create_task(pods.work())
+    await asyncio.sleep(0)
+    pods._wake.set()
+    for _ in range(steps_later):
+        await asyncio.sleep(0)
+    task.cancel()
+    await _all_done()
+    assert task.cancelled()
+
+
+NODE = "sim-1"
+KEY = ("space", "pod")
+
+
+class LateServer:
+    """Does what it is asked at once, and answers when it is let."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        """UIDs of the Pods of which a status was written."""
+        self.deleted: list[str] = []
+        self.answers = asyncio.Event()
+
+    async def patch(self, _resource: object, name: str, patch: dict[str, Any], namespace: str, **_: Any) -> object:
+        uid = patch["metadata"]["uid"]
+        self.written.append(uid)
+        await self.answers.wait()
+        meta = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "5"}
+        return {"metadata": meta, "spec": {"nodeName": NODE}, "status": patch["status"]}
+
+    async def delete(self, _resource: object, _name: str, _namespace: str, *, uid: str, **_: Any) -> None:
+        self.deleted.append(uid)
+        await self.answers.wait()
+
+
+def pod(uid: str, version: str, *, ended: bool = False) -> SimPod:
+    meta = {"name": KEY[1], "namespace": KEY[0], "uid": uid, "resourceVersion": version}
+    if ended:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+    status = {"phase": "Failed" if ended else "Pending"}
+    return msgspec.convert({"metadata": meta, "spec": {"nodeName": NODE}, "status": status}, SimPod)
+
+
+@pytest.mark.parametrize("comes_again", [False, True])
+async def test_an_answer_says_nothing_of_a_pod_that_is_gone_meanwhile(comes_again: bool) -> None:
+    """Neither does it come back to life, holding its address for ever, nor does it stand before one of its name."""
+    server = LateServer()
+    pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
+    pods.see(KEY, pod("first", "3"))
+    task = asyncio.create_task(pods.work())
+    await _all_done()
+    assert server.written == ["first"]
+    pods.see(KEY, None)
+    if comes_again:
+        pods.see(KEY, pod("second", "7"))
+    server.answers.set()
+    await _all_done()
+    task.cancel()
+    assert [each.metadata.uid for each in pods.pods.values()] == (["second"] if comes_again else [])
+    assert server.written == ["first", "second"][: 1 + comes_again]
+
+
+@pytest.mark.parametrize("gone_first", [False, True])
+async def test_a_pod_is_deleted_once(gone_first: bool) -> None:
+    """An API server stores the grace of a last deletion, and tells that, before it tells that the Pod is gone. Only a
+    backup's data bring it back."""
+    server = LateServer()
+    pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
+    pods.see(KEY, pod("first", "3", ended=True))
+    task = asyncio.create_task(pods.work())
+    await _all_done()
+    pods.see(KEY, pod("first", "4", ended=True))
+    if gone_first:
+        pods.see(KEY, None)
+    server.answers.set()
+    await _all_done()
+    assert server.deleted == ["first"]
+    if not gone_first:
+        pods.see(KEY, pod("first", "5", ended=True))
+        await _all_done()
+        assert server.deleted == ["first"]
+        pods.see(KEY, None)
+    pods.see(KEY, pod("first", "1", ended=True))
+    await _all_done()
+    task.cancel()
+    assert server.deleted == ["first", "first"]
+
+
+async def test_what_a_backup_lacks_is_written_again() -> None:
+    """A list of all is believed, though it knows less than an answer; single news that come late are not."""
+    server = LateServer()
+    server.answers.set()
+    pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
+    pods.see(KEY, pod("first", "3"))
+    task = asyncio.create_task(pods.work())
+    await _all_done()
+    assert pods.pods[KEY].status.phase == "Running"
+    writes = len(server.written)
+    pods.see(KEY, pod("first", "3"))
+    pods.listed({KEY: pods.pods[KEY]})
+    await _all_done()
+    assert len(server.written) == writes
+    pods.listed({KEY: pod("first", "3"), ("space", "of another pool"): pod("other", "4")})
+    await _all_done()
+    task.cancel()
+    assert len(server.written) > writes
+    assert list(pods.pods) == [KEY]
+
+
+async def _all_done() -> None:
+    """Whatever can be done without an answer is done."""
+    for _ in range(20):
+        await asyncio.sleep(0)
