@@ -24,7 +24,7 @@ from kajitori.core.queue.freeing import Occupant, Situation, to_free
 from kajitori.core.queue.what_if import ask
 
 ANSWER_SECONDS = 0.5
-"""As the Web API gives to each part of an answer (`kajitori.api.standing`)."""
+"""As the Web API gives to each part of an answer (`kajitori.api.queue.standing`)."""
 
 HOLDER = MemberRequest(4_000, 32 * GIB, whole_node=True)
 

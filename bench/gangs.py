@@ -17,7 +17,7 @@ from tests.helpers.real_cluster import find_binary
 from bench.processes import ROOT
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
-from kajitori.api.server import ApiServer
+from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs import RunController
 from kajitori.core.policy.file import Policy

@@ -12,7 +12,7 @@ from tests.helpers.platform import kubectl_binary
 from tests.helpers.stage import Completed, completed
 from tests.helpers.world import GPUS, World
 
-from kajitori.api.views import nodes_of
+from kajitori.api.runs.views import nodes_of
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand

@@ -12,7 +12,7 @@ from tests.helpers.world import PATIENCE_SECONDS, SIM, World
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
-from kajitori.api.server import ApiServer
+from kajitori.api.serving.server import ApiServer
 from kajitori.core.pods import manifests
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

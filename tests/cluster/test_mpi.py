@@ -19,7 +19,7 @@ from tests.helpers.world import World, this_machine
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
-from kajitori.api.server import ApiServer
+from kajitori.api.serving.server import ApiServer
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

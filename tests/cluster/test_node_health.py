@@ -13,7 +13,7 @@ from tests.helpers.world import GPUS, World
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
-from kajitori.api.server import ApiServer
+from kajitori.api.serving.server import ApiServer
 from kajitori.core.nodes.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
 from kajitori.core.nodes.trail import Entry, What, read_trail
 from kajitori.core.spec.reasons import Phase

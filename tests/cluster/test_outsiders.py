@@ -22,7 +22,7 @@ from websockets.typing import Subprotocol
 
 from kajitori.api.app import create_app, openapi_document, operations
 from kajitori.api.context import ApiDependencies
-from kajitori.api.server import ApiServer
+from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import RUNS

@@ -23,8 +23,8 @@ from kajitori.agent.reporting import Reporting
 from kajitori.agent.servers import Servers
 from kajitori.api.app import create_app
 from kajitori.api.context import Api, ApiDependencies
-from kajitori.api.server import ApiServer
-from kajitori.api.traffic_keeper import TrafficKeeper
+from kajitori.api.serving.server import ApiServer
+from kajitori.api.traffic.keeper import TrafficKeeper
 from kajitori.core.traffic.book import Who
 from kajitori.core.traffic.totals import Pod
 from kajitori.core.words import names

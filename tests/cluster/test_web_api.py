@@ -14,7 +14,7 @@ from tests.helpers.world import World
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
-from kajitori.api.server import ApiServer
+from kajitori.api.serving.server import ApiServer
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

@@ -18,7 +18,7 @@ from tests.helpers.platform import NODE, Platform
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
-from kajitori.api.server import ApiServer
+from kajitori.api.serving.server import ApiServer
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror

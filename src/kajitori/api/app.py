@@ -16,38 +16,24 @@ from pydantic.json_schema import models_json_schema
 from starlette.types import Lifespan
 
 from kajitori import __version__
-from kajitori.api import (
-    board,
-    changes,
-    code,
-    discovery,
-    events,
-    exec,
-    health,
-    host_lists,
-    logs,
-    members,
-    networks,
-    node_health,
-    node_views,
-    nodes,
-    policy,
-    problems,
-    queue,
-    results,
-    runs,
-    secrets,
-    ssh_keys,
-    submission,
-    traffic,
-    views,
-    volumes,
-    waiting,
-    waiting_views,
-    what_if,
-)
+from kajitori.api import code, health, policy, problems, secrets, volumes
 from kajitori.api.context import Api, ApiDependencies
-from kajitori.api.middleware import Guard
+from kajitori.api.logs import routes as logs
+from kajitori.api.nodes import board
+from kajitori.api.nodes import health as node_health
+from kajitori.api.nodes import routes as nodes
+from kajitori.api.nodes import views as node_views
+from kajitori.api.queue import routes as queue
+from kajitori.api.queue import views as waiting_views
+from kajitori.api.queue import waiting, what_if
+from kajitori.api.runs import changes, members, results, submission, views
+from kajitori.api.runs import routes as runs
+from kajitori.api.serving.middleware import Guard
+from kajitori.api.start import host_lists, ssh_keys
+from kajitori.api.start import routes as discovery
+from kajitori.api.streams import events, exec
+from kajitori.api.traffic import networks
+from kajitori.api.traffic import routes as traffic
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 

@@ -21,8 +21,8 @@ from typing import Annotated, Any
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from kajitori.api.middleware import note_caller
-from kajitori.api.turns import Questions
+from kajitori.api.serving.intake import Questions
+from kajitori.api.serving.middleware import note_caller
 from kajitori.core.protection.connections import network_of
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, Unauthenticated

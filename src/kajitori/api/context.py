@@ -17,15 +17,15 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from kajitori.api.auth import Sessions
-from kajitori.api.event_feed import EventFeeds
-from kajitori.api.host_lists import HostLists
-from kajitori.api.hub import RunHub
-from kajitori.api.log_slots import MAX_LOGS, Slots
+from kajitori.api.logs.slots import MAX_LOGS, Slots
 from kajitori.api.problems import MEDIA_TYPE
-from kajitori.api.streams import StreamRegistry
-from kajitori.api.traffic_keeper import TrafficKeeper
-from kajitori.api.turns import UPLOADS_AT_ONCE, UPLOADS_OF_ONE, Budget, Questions, Turns
-from kajitori.api.views import RunRenderer
+from kajitori.api.runs.views import RunRenderer
+from kajitori.api.serving.intake import UPLOADS_AT_ONCE, UPLOADS_OF_ONE, Budget, Questions, Turns
+from kajitori.api.start.host_lists import HostLists
+from kajitori.api.streams.answers import StreamRegistry
+from kajitori.api.streams.event_feed import EventFeeds
+from kajitori.api.streams.hub import RunHub
+from kajitori.api.traffic.keeper import TrafficKeeper
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs

@@ -16,13 +16,13 @@ from starlette.responses import Response
 
 from kajitori import __version__
 from kajitori.api.auth import Caller
-from kajitori.api.board import board
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import require_definition
-from kajitori.api.node_health import tests_that_go_on, trial_of
-from kajitori.api.node_views import GuaranteeView
+from kajitori.api.nodes.board import board
+from kajitori.api.nodes.health import tests_that_go_on, trial_of
+from kajitori.api.nodes.views import GuaranteeView
 from kajitori.api.problems import of_this_server
-from kajitori.api.views import ControllerView, Health, Version, controller_view, phase_of
+from kajitori.api.runs.lookup import require_definition
+from kajitori.api.runs.views import ControllerView, Health, Version, controller_view, phase_of
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

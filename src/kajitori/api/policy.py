@@ -8,7 +8,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.bodies import yaml_body
 from kajitori.api.context import Shared, answer, describes
-from kajitori.api.views import PolicyCheck, PolicyView
+from kajitori.api.runs.views import PolicyCheck, PolicyView
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.queue.guarantees import beyond
 

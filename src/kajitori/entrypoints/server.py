@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
-from kajitori.api.server import ApiServer as WebApi
+from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.entrypoints.logs import say

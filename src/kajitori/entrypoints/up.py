@@ -17,7 +17,7 @@ from typing import Any
 from kajitori import clusterfile
 from kajitori.api.app import create_app
 from kajitori.api.context import USER_AGENT, ApiDependencies
-from kajitori.api.server import ApiServer as WebApi
+from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.blobs import Blobs, open_blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs

@@ -13,10 +13,10 @@ from fastapi import FastAPI
 from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node
 
-from kajitori.api import standing
 from kajitori.api.app import create_app
 from kajitori.api.context import Api, ApiDependencies
-from kajitori.api.server import ApiServer
+from kajitori.api.queue import standing
+from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig

@@ -13,9 +13,10 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, attempts, pod, run
 
-from kajitori.api import auth, turns
+from kajitori.api import auth
 from kajitori.api.auth import Sessions
-from kajitori.api.server import ApiServer
+from kajitori.api.serving import intake as turns
+from kajitori.api.serving.server import ApiServer
 from kajitori.errors import Busy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 
 from kajitori.api.context import Api, ApiDependencies
-from kajitori.api.waiting import explanation_of
-from kajitori.api.waiting_views import ExplanationView, StepView
+from kajitori.api.queue.views import ExplanationView, StepView
+from kajitori.api.queue.waiting import explanation_of
 from kajitori.cluster.applicants import Applicants
 from kajitori.cluster.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView

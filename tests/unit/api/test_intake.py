@@ -16,8 +16,8 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
-from kajitori.api import protocols
-from kajitori.api.server import ApiServer
+from kajitori.api.serving import protocols
+from kajitori.api.serving.server import ApiServer
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.settings import WebLimits
 

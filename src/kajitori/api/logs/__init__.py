@@ -1,0 +1,1 @@
+"""What members print: from Pods, and from the store once the Pods are gone."""

@@ -1,0 +1,231 @@
+"""What the members of a run print."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, describes
+from kajitori.api.logs.encoding import FRAMES, Encoding, as_frame, as_text, documents
+from kajitori.api.logs.merge import RankedBatch, merged
+from kajitori.api.logs.request import Cursor, LogRequest
+from kajitori.api.logs.source import MemberLog
+from kajitori.api.paging import Parameters
+from kajitori.api.runs.lookup import find_run
+from kajitori.api.runs.results import array_of
+from kajitori.api.runs.tracking import RunTracker
+from kajitori.api.streams.answers import NDJSON, TEXT, Chunks
+from kajitori.blobs.logs import LogsOfRun
+from kajitori.core.documents.faults import show
+from kajitori.core.spec.array import Array
+from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
+from kajitori.errors import Fault, InvalidInput, NotFound
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import PODS
+
+router = APIRouter(tags=["runs"])
+
+MAX_RANKS = 256
+"""Logs that one answer may merge; each is a connection of its own to the API server."""
+
+OPENED_AT_ONCE = 16
+
+
+class LogParameters(Parameters):
+    rank: list[Annotated[int, Field(ge=0, le=99_999)]] = Field(default_factory=list, max_length=MAX_RANKS)
+    """The member, rank 0 where none is named; may be repeated. Of a sweep its index, the first where none is named."""
+    all_ranks: bool = False
+    """All members."""
+    attempt: int | None = Field(default=None, ge=1, le=10**9)
+    """Only this attempt; else the newest."""
+    follow: bool = False
+    """Go on, over restarts too, until the run is final."""
+    from_attempt: int | None = Field(default=None, ge=1, le=10**9)
+    """With follow: begin with this attempt, then those after it, instead of with the newest. tail and since are about
+    this one. For who read so far when his connection broke."""
+    tail: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """Only so many of the last lines of each member."""
+    since: str = Field(default="", max_length=64)
+    """Only what is younger than this duration (`10m`), or was written since this time (RFC 3339)."""
+    timestamps: bool = False
+    """Begin each line with its time; newline-delimited JSON has it always."""
+    documents: bool = False
+    """Newline-delimited JSON for one member, too: it tells the attempt of each line."""
+    frames: bool = False
+    """Frames of many lines, for programs: a LogFrame as a line of JSON, then as many bytes of the log as it says. A
+    frame may end within a line."""
+    resume: list[Annotated[str, Field(max_length=128)]] = Field(default_factory=list, max_length=MAX_RANKS)
+    """With frames and follow: the cursor of the last frame of each member, to go on after a broken connection."""
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/logs",
+    responses={
+        **describes(None, media_type="text/plain"),
+        200: {
+            "description": "One member's lines; of several, or as documents, one LogLine a line; or frames.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                NDJSON: {"schema": {"$ref": "#/components/schemas/LogLine"}},
+                FRAMES: {"schema": {"$ref": "#/components/schemas/LogFrame"}},
+            },
+        },
+    },
+    summary="What the members of a run print",
+)
+async def read_logs(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[LogParameters, Query()]
+) -> Response:
+    """With `follow`, a member that has not started is waited for, and after a restart its next attempt is read on."""
+    since = read_since(query.since, api.now()) if query.since else None
+    run = await find_run(api, user, namespace, name)
+    ranks = _ranks(run, query)
+    several = query.all_ranks or len(query.rank) > 1
+    requests = _requests(query, ranks, since, as_text=not several and not query.documents)
+    meta = run.metadata
+    if query.follow:
+        await user.may("get", meta.namespace, resource=PODS, subresource="log")  # asked again while it is followed
+    kept = LogsOfRun(api.kept_logs, meta.namespace, meta.uid) if api.kept_logs is not None else None
+    logs = [MemberLog(api, user, run, rank, request, kept) for rank, request in zip(ranks, requests, strict=True)]
+    logs = await _open(logs)
+    encode, media_type = _encoding(query, several=several)
+    chunks = _chunks(api, user, run, logs, encode, follow=query.follow)
+    return api.streams.stream(chunks, kind="logs", media_type=media_type, cleanup=lambda: _close(logs))
+
+
+def _requests(query: LogParameters, ranks: list[int], since: datetime | None, *, as_text: bool) -> list[LogRequest]:
+    """What is wanted of each of these members. Raises InvalidInput."""
+    request = LogRequest(
+        follow=query.follow,
+        tail=query.tail,
+        since=since,
+        attempt=query.attempt,
+        first=query.from_attempt if query.follow and query.attempt is None else None,
+        timestamps=not as_text or query.timestamps or query.follow or since is not None,
+    )
+    if query.resume and not (query.follow and query.frames):
+        raise InvalidInput.one("resume", "is for frames that are followed", hint="add follow=true&frames=true")
+    cursors = {cursor.rank: cursor for cursor in map(Cursor.parse, query.resume)}
+    return [
+        replace(request, first=cursors[rank].attempt, position=cursors[rank].position) if rank in cursors else request
+        for rank in ranks
+    ]
+
+
+def _encoding(query: LogParameters, *, several: bool) -> tuple[Encoding, str]:
+    if query.frames:
+        return partial(as_frame, timestamps=query.timestamps), FRAMES
+    if several or query.documents:
+        return documents(), NDJSON
+    return partial(as_text, timestamps=query.timestamps), TEXT
+
+
+def read_since(text: str, now: datetime) -> datetime:
+    """The moment that a duration or a time stands for. Raises InvalidInput for anything else."""
+    hint = "write a duration such as 10m, or a time such as 2026-11-21T10:00:00Z"
+    try:
+        return now - timedelta(seconds=parse_duration_seconds(text))
+    except QuantityError:
+        pass
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidInput.one("since", f"{show(text)!r} is neither", value=show(text), hint=hint) from None
+
+
+def _ranks(run: RunObject, query: LogParameters) -> list[int]:
+    array = array_of(run)
+    if array is not None:
+        return _indices(run, query, array)
+    spec = msgspec.json.decode(run.spec)
+    replicas = spec.get("replicas", 1) if isinstance(spec, dict) else 1
+    replicas = replicas if isinstance(replicas, int) and replicas > 0 else 1
+    if not query.all_ranks:
+        wanted = list(dict.fromkeys(query.rank or [0]))
+        beyond = [rank for rank in wanted if rank >= replicas]
+        if beyond:
+            members = f"{replicas} member{'s' if replicas > 1 else ''}"
+            hint = f"ranks are 0 to {replicas - 1}" if replicas > 1 else "its only rank is 0"
+            faults = [Fault("rank", f"{run.metadata.name} has {members}", str(rank), hint) for rank in beyond]
+            raise InvalidInput(faults)
+        return wanted
+    if replicas > MAX_RANKS:
+        message = f"{run.metadata.name} has {replicas} members; at most {MAX_RANKS} logs are merged into one"
+        raise InvalidInput.one("allRanks", message, value="true", hint="name ranks: rank=0&rank=1")
+    return list(range(replicas))
+
+
+def _indices(run: RunObject, query: LogParameters, array: Array) -> list[int]:
+    """Of a sweep: its members are asked for by their indices; without a word the first."""
+    if query.all_ranks:
+        if len(array.indices) > MAX_RANKS:
+            message = (
+                f"{run.metadata.name} has {len(array.indices)} members; at most {MAX_RANKS} logs are merged into one"
+            )
+            raise InvalidInput.one("allRanks", message, value="true", hint="name indices: rank=0&rank=1")
+        return list(array.indices)
+    wanted = list(dict.fromkeys(query.rank or array.indices[:1]))
+    missing = sorted(set(wanted) - set(array.indices))
+    if missing:
+        known = compress_ranks(array.indices)
+        hint = f"its indices are {known if len(known) < 200 else known[:200] + '…'}"
+        raise InvalidInput([Fault("rank", f"{run.metadata.name} has no member {i}", str(i), hint) for i in missing])
+    return wanted
+
+
+async def _open(logs: list[MemberLog]) -> list[MemberLog]:
+    """Connects to all. Of several, those that are gone are left out; other refusals are raised, and none stays open."""
+    several = asyncio.Semaphore(OPENED_AT_ONCE)
+
+    async def connect(log: MemberLog) -> None:
+        async with several:
+            await log.open()
+
+    try:
+        results = await asyncio.gather(*(connect(log) for log in logs), return_exceptions=True)
+        left = [log for log, result in zip(logs, results, strict=True) if not isinstance(result, NotFound)]
+        failures = [result for result in results if isinstance(result, BaseException)]
+        serious = [failure for failure in failures if not isinstance(failure, NotFound)]
+        if serious or (failures and not left):
+            raise (serious or failures)[0]
+    except BaseException:
+        await _close(logs)
+        raise
+    return left
+
+
+async def _close(logs: list[MemberLog]) -> None:
+    for log in logs:
+        await log.close()
+
+
+async def _chunks(
+    api: Api, user: User, run: RunObject, logs: list[MemberLog], encode: Encoding, *, follow: bool
+) -> Chunks:
+    if len(logs) == 1:
+        with RunTracker(api, user, run, pods=True) as tracker:
+            async with aclosing(logs[0].batches(tracker)) as batches:
+                async for batch in batches:
+                    if chunk := encode(RankedBatch(logs[0].rank, batch)):
+                        yield chunk
+        return
+    async with AsyncExitStack() as stack:
+        tracked = [(log, stack.enter_context(RunTracker(api, user, run, pods=True))) for log in logs]
+        lines = await stack.enter_async_context(aclosing(merged(tracked, follow=follow)))
+        async for taken in lines:
+            if chunk := b"".join(map(encode, taken)):
+                yield chunk

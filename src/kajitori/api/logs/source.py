@@ -1,0 +1,453 @@
+"""The log of one member, from one attempt to the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kajitori.api.logs.kept import KeptOfMember
+from kajitori.api.logs.lines import UNKNOWN_TIME, Normaliser, Resumption, Text, last_lines, since, utc_time
+from kajitori.api.logs.pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
+from kajitori.api.logs.request import BEGINNING, Batch, LogRequest
+from kajitori.blobs.logs import LogsOfRun
+from kajitori.core.gang.ledger import indices_of
+from kajitori.core.logs import notices
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
+from kajitori.kube.errors import ApiError, InvalidError
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.streams import ByteStream
+
+if TYPE_CHECKING:
+    from kajitori.api.auth import User
+    from kajitori.api.context import Api
+    from kajitori.api.runs.tracking import RunTracker
+
+SILENCE_SECONDS = 5.0
+"""After so long without a word, a member that is not there any more is not listened to any longer: the connection to a
+node that died says nothing, not even good-bye."""
+
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 8.0
+IDLE_SECONDS = 60.0
+BEGUN_SECONDS = 0.02
+"""A line that has begun is handed on if nothing more of it has come by then."""
+
+LAST_WORDS_SECONDS = 1.0
+LAST_TRIES = 5
+
+
+@dataclass(slots=True)
+class _Opened:
+    pod: Pod
+    attempt: int
+    stream: ByteStream
+    unread: Resumption
+    """Leaves out what is not wanted, or was read before."""
+    finished: bool
+    """The member had ended before its log was opened: this is all there will be."""
+    whole: bool = False
+    """It was read to where its kubelet ended it."""
+
+
+class MemberLog:
+    """The log of one rank. `open` it first, then read `batches` once; `close` it in any case."""
+
+    def __init__(
+        self, api: Api, user: User, run: RunObject, rank: int, request: LogRequest, kept: LogsOfRun | None = None
+    ) -> None:
+        """`kept` is shared by all members that are asked for; without it logs go with their Pods."""
+        self.rank = rank
+        self._api = api
+        self._user = user
+        self._run = run
+        self._request = request
+        self._opened: _Opened | None = None
+        self._pods = MemberPods(api.mirror, run, rank)
+        self._kept = KeptOfMember(user, run, rank, kept)
+        self._kept_batch: Batch | None = None
+        self._newest_first = request.first is None
+        resumed = bool(request.position.time)
+        self._last_opened = request.first or 0 if resumed else 0
+        """Of which attempt the log was read last."""
+        self._read_attempts = (request.first or 1) - 1
+        """Attempts up to this one were read to their end."""
+        self._tail = None if resumed else request.tail
+        self._floor = None if resumed else request.since
+        self._position = request.position
+        self._told: tuple[int, object] | None = None
+        """The attempt and the position that who reads knows of."""
+
+    async def open(self) -> None:
+        """Connects to the log if the member has one; what the API server refuses is raised here."""
+        attempts = self._run.status.attempts if self._run.status is not None else 0
+        wanted = self._request.attempt
+        may_come = self._request.follow and not self._is_final
+        if wanted is not None and wanted > attempts and not may_come:
+            hint = f"name one of 1 to {attempts}" if attempts > 1 else "leave it out"
+            message = (
+                f"{self._run.metadata.name} was started {attempts} times" if attempts != 1 else "there was only one"
+            )
+            raise InvalidInput.one("attempt", message, value=str(wanted), hint=hint)
+        pod = self._next(self._run)
+        first = self._request.first
+        if first is not None and (pod is None or attempt_of(pod) > first):  # `batches` begins with what was kept of it
+            await self._kept.require_right()
+        elif pod is not None:
+            self._opened = await self._open(pod)
+        elif self._is_of_sweep:
+            if (kept := await self._kept_of_member()) is not None:
+                self._kept_batch = await self._read_kept(kept)
+        elif (lost := self._lost_attempt()) is not None:
+            self._kept_batch = await self._read_kept(lost)
+
+    async def close(self) -> None:
+        """Hangs up."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.stream.aclose()
+
+    async def batches(self, tracker: RunTracker) -> AsyncGenerator[Batch]:
+        """Everything that was asked for. Raises what the API server refuses, and Unavailable where it stays away."""
+        if self._kept_batch is not None:
+            yield self._kept_batch
+            return
+        async with aclosing(self._all_batches(tracker)) as batches:
+            async for batch in batches:
+                self._told = batch.attempt, batch.position
+                yield batch
+
+    async def _all_batches(self, tracker: RunTracker) -> AsyncGenerator[Batch]:
+        failures = 0
+        while True:
+            pod = self._next(tracker.look())
+            if (news := self._cursor_news()) is not None:
+                yield news
+            if pod is None and self._opened is None:
+                if not self._request.follow or tracker.is_over or self._is_complete or self._has_ended(tracker.run):
+                    async for batch in self._passed_over(self._newest(tracker.run) + 1):
+                        yield batch
+                    return
+                await tracker.changed(IDLE_SECONDS)
+                continue
+            progress = False
+            if self._opened is None and pod is not None:
+                async for batch in self._passed_over(attempt_of(pod)):
+                    yield batch
+            try:
+                if self._opened is None and pod is not None:
+                    self._opened = await self._open(pod)
+            except KajitoriError as error:
+                failures += 1
+                if not self._request.follow or not _may_pass(error):
+                    raise
+                if tracker.is_over and failures > LAST_TRIES and pod is not None:
+                    if pod.is_finished:
+                        raise
+                    if self._position.time:
+                        yield self._notice(notices.lost_with_node(self.rank, attempt_of(pod), pod.spec.node_name))
+                    self._finish(attempt_of(pod))  # on a node that died: there is nobody to ask
+                    continue
+            else:
+                failures = 0
+                opened = self._opened
+                if opened is not None:
+                    async with aclosing(self._read(opened, tracker)) as batches:
+                        async for batch in batches:
+                            progress = True
+                            yield batch
+                    await self.close()
+                    if not self._request.follow:
+                        if (end := self._end_of_line(opened.attempt)) is not None:
+                            yield end
+                        return
+                    if not opened.whole and self._pods.is_gone(opened.pod):
+                        async for batch in self._last_words(opened):
+                            yield batch
+                    if opened.finished or self._pods.is_gone(opened.pod) or (tracker.is_over and not progress):
+                        if opened.finished or not self._pods.is_finished(opened.pod):
+                            if (end := self._end_of_line(opened.attempt)) is not None:
+                                yield end
+                            self._finish(opened.attempt)
+                        continue
+                elif not self._request.follow:
+                    return
+            # The member comes again, is about to start, or could not be reached.
+            await tracker.changed(min(FIRST_PAUSE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS))
+            await asyncio.sleep(FIRST_PAUSE_SECONDS)
+
+    # ------------------------------------------------------------------------------------------ which Pod
+
+    @property
+    def _is_final(self) -> bool:
+        return self._run.status is not None and self._run.status.phase.is_final
+
+    def _newest(self, run: RunObject) -> int:
+        """The newest attempt there is of those that are asked for."""
+        newest = run.status.attempts if run.status is not None else 0
+        return newest if self._request.attempt is None else min(newest, self._request.attempt)
+
+    @property
+    def _is_complete(self) -> bool:
+        wanted = self._request.attempt
+        return wanted is not None and self._read_attempts >= wanted
+
+    def _next(self, run: RunObject) -> Pod | None:
+        """The Pod to read next: one that has started, of an attempt that was not read yet; None where there is none."""
+        oldest = max(self._read_attempts + 1, self._request.attempt or 0)
+        pick = max if self._newest_first else min
+        pod = pick(self._pods.of_attempts(oldest, self._newest(run)), key=attempt_of, default=None)
+        return pod if pod is not None and has_log(pod) else None
+
+    def _finish(self, attempt: int) -> None:
+        """This attempt's log was read to its end: the next is read from its beginning."""
+        self._read_attempts = max(self._read_attempts, attempt)
+        self._newest_first = False
+        self._tail = self._floor = None
+        self._position = BEGINNING
+
+    def _cursor_news(self) -> Batch | None:
+        """Tells who follows where to go on after a broken connection, if that has changed without a line."""
+        if not self._request.follow or (self._newest_first and not self._last_opened):
+            return None
+        news = Batch(self._read_attempts + 1, Text(b""), self._position)
+        return news if (news.attempt, news.position) != self._told else None
+
+    def _end_of_line(self, attempt: int) -> Batch | None:
+        """What is missing of the last line of an attempt, if that is its end."""
+        if self._position.offset is None:
+            return None
+        self._position = replace(self._position, offset=None)
+        return Batch(attempt, Text(b"\n", inside=True), self._position)
+
+    def _notice(self, text: str) -> Batch:
+        """A line of our own. It does not count for the position: it is not there when the log is read again."""
+        inside = self._position.offset is not None
+        self._position = replace(self._position, offset=None)
+        stamp = self._position.time or UNKNOWN_TIME
+        line = b"\n" * inside + stamp + b" " + text.encode() + b"\n"
+        return Batch(self._last_opened, Text(line, inside), self._position, is_notice=True)
+
+    def _lost_attempt(self) -> int | None:
+        """The attempt that is asked for, where the member has run in it but its Pod is gone; else None."""
+        status = self._run.status
+        newest = status.attempt if status is not None else None
+        started = newest.number if newest is not None and newest.started_at else 0
+        wanted = self._request.attempt or started
+        may_come = self._request.follow and not self._is_final
+        if not wanted or (may_come and (newest is None or wanted >= newest.number)):
+            return None
+        return wanted if self._pods.of_attempt(wanted) is None else None
+
+    @property
+    def _is_of_sweep(self) -> bool:
+        return self._run.status is not None and self._run.status.sweep is not None
+
+    def _has_ended(self, run: RunObject) -> bool:
+        """Whether it is a member of a sweep for which nothing more is to be done."""
+        sweep = run.status.sweep if run.status is not None else None
+        return sweep is not None and self.rank in indices_of(sweep.succeeded) | indices_of(sweep.failed)
+
+    async def _kept_of_member(self) -> int | None:
+        """Of a sweep's member without a Pod, the attempt to read what was kept of; None where it may still begin.
+
+        Each was started in attempts of its own, which only what was kept tells.
+        """
+        wanted, is_over = self._request.attempt, self._is_final or self._has_ended(self._run)
+        if self._request.follow and not is_over:
+            return None
+        attempts = [attempt for attempt in await self._kept.attempts() if wanted in (None, attempt)]
+        if attempts:
+            return max(attempts)
+        if not is_over:
+            return None
+        meta = self._run.metadata
+        hint = f"how it ended: kaji results {meta.name}"
+        raise NotFound(f"nothing is kept of what member {self.rank} of {meta.name} said", hint=hint)
+
+    async def _read_kept(self, attempt: int) -> Batch:
+        """What was kept of the log before its Pod went. Raises NotFound where nothing was."""
+        return Batch(attempt, Text(self._asked_for(await self._kept.read(attempt))), BEGINNING)
+
+    def _asked_for(self, text: bytes) -> bytes:
+        """Of a log of which nothing was read yet: by time and number of lines."""
+        if self._floor is not None:
+            text = since(_stamp(self._floor)).fresh(Text(text)).text
+        return last_lines(text, self._tail)
+
+    async def _passed_over(self, attempt: int) -> AsyncGenerator[Batch]:
+        """What was kept of attempts that came and went between two looks, or before the first, before this one."""
+        if not self._request.follow or self._newest_first:
+            return
+        missed_ones: Sequence[int] = range(self._read_attempts + 1, attempt)
+        if len(missed_ones) > LOOKED_AT_BY_NAME and self._kept.is_kept:  # as of a sweep's late members
+            there = await self._kept.attempts(anew=True)
+            missed_ones = [missed for missed in missed_ones if missed in there]
+        for missed in missed_ones:
+            was_read = missed == self._last_opened and bool(self._position.time)
+            batches = await self._kept_since(missed)
+            if was_read and batches is None:
+                yield self._notice(notices.lost_with_pod(self.rank, missed))
+            for batch in batches or ():
+                yield batch
+            if (end := self._end_of_line(missed)) is not None:
+                yield end
+            self._finish(missed)
+
+    async def _last_words(self, opened: _Opened) -> AsyncGenerator[Batch]:
+        """What a member said after its connection broke off, of which its Pod is gone: as it was kept, or that it is
+        lost. What is said while a member ends is kept a moment after it has ended."""
+        batches: list[Batch] | None = None
+        for pause in (0.0, LAST_WORDS_SECONDS):
+            await asyncio.sleep(pause)
+            batches = await self._kept_since(opened.attempt)
+            if batches:
+                break
+        if batches is None:
+            yield self._notice(notices.lost_with_node(self.rank, opened.attempt, opened.pod.spec.node_name))
+        for batch in batches or ():
+            yield batch
+
+    async def _kept_since(self, attempt: int) -> list[Batch] | None:
+        """What was kept of an attempt's log and not read yet; None if nothing of it was kept."""
+        text = await self._kept.read_if_any(attempt)
+        if not text:
+            return None
+        if attempt != self._last_opened:
+            text = self._asked_for(text)
+        unread = Resumption(self._position)
+        part = unread.fresh(Text(text))
+        batches = [self._notice(notices.missing_before_end(self.rank, attempt))] if unread.lost else []
+        if part.text:
+            self._position = self._position.after(part)
+            batches.append(Batch(attempt, part, self._position))
+        return batches
+
+    # ------------------------------------------------------------------------------------------ one connection
+
+    async def _open(self, pod: Pod) -> _Opened | None:
+        """A connection to the log; None where the container turns out not to have started, or the Pod to be gone."""
+        meta, finished = pod.metadata, pod.is_finished
+        if 0 < self._last_opened < attempt_of(pod):  # it ended, and the next began, between two looks
+            self._finish(self._last_opened)
+        stamps = [stamp for stamp in (self._position.time, _stamp(self._floor)) if stamp > UNKNOWN_TIME]
+        try:
+            stream = await self._user.client.open_log(
+                meta.namespace,
+                meta.name,
+                follow=self._request.follow and not finished,
+                tail_lines=self._tail,
+                since_time=max(stamps)[:19].decode() + "Z" if stamps else "",
+                timestamps=self._request.timestamps,
+            )
+        except NotFound as error:
+            if not self._request.follow:
+                raise
+            if not self._pods.is_gone(pod):  # its kubelet may have been started again, and not know it yet
+                raise Unavailable(error.message) from error
+            self._finish(attempt_of(pod))
+            return None
+        except InvalidError as error:
+            if error.status != 400:
+                raise
+            return None  # the container has not started after all
+        unread = Resumption(self._position) if self._position.time else since(_stamp(self._floor))
+        if self._tail is not None:  # asked again after a break, it is not to go back behind this moment
+            self._tail, self._floor = None, self._api.now()
+        self._last_opened = attempt_of(pod)
+        self._read_attempts = max(self._read_attempts, attempt_of(pod) - 1)
+        return _Opened(pod, attempt_of(pod), stream, unread, finished)
+
+    async def _read(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[Batch]:
+        """What a connection brings, without what was read before."""
+        normaliser = Normaliser() if self._request.timestamps else _Plain()
+        async with aclosing(self._chunks(opened, tracker)) as chunks:
+            async for chunk in chunks:
+                if chunk is None:
+                    part = normaliser.take_begun()
+                elif chunk:
+                    part = normaliser.feed(chunk)
+                else:
+                    part = normaliser.flush()
+                async for batch in self._unread(opened, part):
+                    yield batch
+
+    async def _unread(self, opened: _Opened, part: Text) -> AsyncGenerator[Batch]:
+        was_done = opened.unread.is_done
+        part = opened.unread.fresh(part)
+        if not part.text:
+            return
+        if opened.unread.lost and not was_done and not notices.is_about_rotation(part.text[31:].split(b"\n")[0]):
+            until = part.text[:30].decode()
+            yield self._notice(notices.gap(self._position.time.decode(), until, opened.pod.spec.node_name))
+        if part.stamped:
+            self._position = self._position.after(part)
+        yield Batch(opened.attempt, part, self._position)
+
+    async def _chunks(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[bytes | None]:
+        """What arrives; None where nothing more did for a moment, and nothing (b"") at the log's end."""
+        may_fall_silent = self._request.follow and not opened.finished
+        pending: asyncio.Future[bytes] | None = None
+        chunks = aiter(opened.stream)
+        has_paused = True
+        with self._api.log_slots.one():
+            try:
+                while True:
+                    pending = pending or asyncio.ensure_future(anext(chunks))
+                    await asyncio.wait({pending}, timeout=SILENCE_SECONDS if has_paused else BEGUN_SECONDS)
+                    if not pending.done():
+                        if not has_paused and may_fall_silent:
+                            yield None
+                        elif may_fall_silent:
+                            tracker.look()
+                            if tracker.is_over or self._pods.is_gone(opened.pod) or self._pods.is_finished(opened.pod):
+                                return
+                        has_paused = True
+                        continue
+                    try:
+                        chunk = pending.result()
+                    except StopAsyncIteration:
+                        opened.whole = True
+                        yield b""
+                        return
+                    except Unavailable:
+                        if not self._request.follow:
+                            raise
+                        return  # it broke off; what was not complete is read again
+                    pending, has_paused = None, False
+                    yield chunk
+                    await asyncio.sleep(0)  # a long log does not hold up everybody else
+            finally:
+                if pending is not None:
+                    pending.cancel()
+                    await asyncio.gather(pending, return_exceptions=True)
+
+
+class _Plain:
+    """Hands a log without stamps on as it is, and ends its last line."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+
+    def feed(self, chunk: bytes) -> Text:
+        self._is_open = not chunk.endswith(b"\n")
+        return Text(chunk, stamped=False)
+
+    def take_begun(self) -> Text:
+        return Text(b"")
+
+    def flush(self) -> Text:
+        return Text(b"\n" * self._is_open, stamped=False)
+
+
+def _stamp(moment: datetime | None) -> bytes:
+    """A moment as the time of a line; nothing for none."""
+    return utc_time(moment.astimezone(UTC).isoformat().encode()).encode() if moment is not None else b""
+
+
+def _may_pass(error: KajitoriError) -> bool:
+    """Whether a log that cannot be opened now may be opened later: the node or the API server does not answer."""
+    return isinstance(error, Unavailable) or (isinstance(error, ApiError) and error.status >= 500)

@@ -1,0 +1,1 @@
+"""Nodes, their health, pools that grow, and the board of GPUs."""

@@ -1,0 +1,147 @@
+"""The GPU board: how many there are of each type, how many are free, and who has the others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Api, Shared, describes
+from kajitori.api.nodes.pools import pool_views
+from kajitori.api.nodes.views import Amount, GpuBoard, GpuHolding, GpuTeam, GpuType, GpuUser, GuaranteeView
+from kajitori.core.queue.explain import Use
+from kajitori.core.queue.guarantees import Holding
+from kajitori.core.words.node_lists import compress
+
+router = APIRouter(tags=["cluster"])
+
+
+@router.get("/v1/gpus", responses=describes(GpuBoard), summary="GPUs by type and by user")
+async def show_board(api: Shared, user: Caller) -> Response:
+    """Everybody sees who holds what: that is what a shared cluster's users ask first."""
+    body = api.remembered.get("gpus", lambda: msgspec.json.encode(board(api)))
+    return Response(body, media_type="application/json")
+
+
+@dataclass(slots=True)
+class _Holding:
+    """What one run, or one foreign Pod, has of one GPU type."""
+
+    name: str
+    namespace: str
+    owner: str
+    type: str
+    is_run: bool
+    gpus: int = 0
+    nodes: list[str] = field(default_factory=list)
+    since: str = ""
+
+    def add(self, use: Use) -> None:
+        """Count what it takes of one more node."""
+        self.gpus += use.gpus
+        if use.node not in self.nodes[-1:]:
+            self.nodes.append(use.node)
+        if use.since and (not self.since or use.since < self.since):
+            self.since = use.since
+
+    def view(self) -> GpuHolding:
+        """Return it as it is answered."""
+        return GpuHolding(
+            name=self.name,
+            namespace=self.namespace,
+            is_run=self.is_run,
+            gpus=self.gpus,
+            type=self.type,
+            nodes=compress(self.nodes),
+            since=self.since,
+        )
+
+
+def board(api: Api) -> GpuBoard:
+    """The board as it is now."""
+    types: dict[str, GpuType] = {}
+    holdings: dict[tuple[str, str], _Holding] = {}  # by holder and type
+    resource, promised = api.cluster.policy.gpu.resource, api.cluster.promised_uses()
+    for facts in api.cluster.table().nodes:
+        node = api.mirror.nodes.get(facts.name)
+        if node is None:
+            continue
+        uses = [use for use in (*api.cluster.uses(facts.name), *promised.get(facts.name, ())) if use.gpus]
+        used = sum(use.gpus for use in uses)
+        installed = max(facts.gpus, _count(node.status.capacity.get(resource, "")))
+        gpu_type = facts.gpu_type or api.cluster.policy.gpu.type_of(node.metadata.labels)
+        if not installed and not used:
+            continue
+        free = max(0, facts.gpus - used) if facts.in_order else 0
+        total = max(installed, used)
+        row = types.setdefault(gpu_type, GpuType(type=gpu_type, total=0, used=0, free=0, broken=0))
+        row.total += total
+        row.used += used
+        row.free += free
+        row.broken += total - used - free
+        for use in uses:
+            _holding_of(use, gpu_type, holdings).add(use)
+    in_order = sorted(types.values(), key=lambda row: (-row.total, row.type))
+    return GpuBoard(
+        types=in_order,
+        users=_users(holdings.values()),
+        teams=_teams(holdings.values()),
+        guarantees=[guarantee_view(each) for each in api.giving_way.guarantees(api.now())],
+        pools=pool_views(api),
+    )
+
+
+def guarantee_view(holding: Holding) -> GuaranteeView:
+    """A guarantee with what is used of it."""
+    pairs = zip(holding.guarantee.amounts, holding.held, strict=True)
+    cpu, memory, gpus, nodes = (None if total is None else Amount(total=total, used=used) for total, used in pairs)
+    return GuaranteeView(
+        namespace=holding.guarantee.namespace,
+        gpu_type=holding.guarantee.gpu_type,
+        gpus=gpus,
+        cpu_millis=cpu,
+        memory_bytes=memory,
+        nodes=nodes,
+    )
+
+
+def _holding_of(use: Use, gpu_type: str, holdings: dict[tuple[str, str], _Holding]) -> _Holding:
+    key = use.holder, gpu_type
+    if key not in holdings:
+        namespace, _, name = use.holder.partition("/")
+        holdings[key] = _Holding(name, namespace, use.owner, gpu_type, use.is_run)
+    return holdings[key]
+
+
+def _users(holdings: Iterable[_Holding]) -> list[GpuUser]:
+    users = [GpuUser(owner=owner, **has) for owner, has in _together(holdings, lambda each: each.owner)]
+    return sorted(users, key=lambda user: (-user.gpus, user.owner))
+
+
+def _teams(holdings: Iterable[_Holding]) -> list[GpuTeam]:
+    runs = (each for each in holdings if each.is_run)
+    teams = [GpuTeam(namespace=name, **has) for name, has in _together(runs, lambda each: each.namespace)]
+    return sorted(teams, key=lambda team: (-team.gpus, team.namespace))
+
+
+def _together(holdings: Iterable[_Holding], of: Callable[[_Holding], str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """By whom `of` says they are: how many GPUs, of which types, and the runs that have them, the largest first."""
+    groups: dict[str, list[_Holding]] = defaultdict(list)
+    for each in holdings:
+        groups[of(each)].append(each)
+    for name, group in groups.items():
+        types: dict[str, int] = defaultdict(int)
+        for each in group:
+            types[each.type] += each.gpus
+        group.sort(key=lambda each: (-each.gpus, each.namespace, each.name))
+        yield name, {"gpus": sum(types.values()), "types": dict(types), "runs": [each.view() for each in group]}
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdigit() else 0

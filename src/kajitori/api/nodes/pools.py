@@ -1,0 +1,81 @@
+"""Pools of nodes that can grow, as answers tell of them: what they have, may get, and are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import msgspec
+
+from kajitori.api.context import Api
+from kajitori.api.nodes.views import PoolView
+from kajitori.api.queue.views import ExplanationView
+from kajitori.cluster.outlook import Applicant
+from kajitori.core.nodes.provisioning import Wanting, demand
+from kajitori.core.nodes.request import says
+from kajitori.core.placement.planner import Shortage
+from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.words.quantities import format_duration
+from kajitori.core.words.times import format_time
+
+_LONG_AGO = format_time(datetime(2000, 1, 1, tzinfo=UTC))
+
+
+def pool_views(api: Api) -> list[PoolView] | msgspec.UnsetType:
+    """The pools of policy, in its order; nothing where it names none."""
+    pools = api.cluster.pools
+    if not pools:
+        return msgspec.UNSET
+    kept = api.cluster.kept()
+    coming = dict.fromkeys(pools, 0)
+    for key, request in api.cluster.node_requests():
+        if request.pool in coming:
+            came = len(kept.get(key, ()))
+            coming[request.pool] += max(0, request.granted + request.nodes - came)
+    return [
+        PoolView(
+            name=name,
+            gpu_type=pool.new_node.gpu_type,
+            gpus=pool.new_node.gpus,
+            nodes=len(pool.rows),
+            max_nodes=pool.rules.max_nodes,
+            asked_for=coming[name],
+        )
+        for name, pool in pools.items()
+    ]
+
+
+def tell_of_pools(
+    api: Api, view: ExplanationView, applicant: Applicant, shortage: Shortage, snapshot: Snapshot
+) -> None:
+    """Adds to an explanation what the run has asked for, or would ask for, and why it does not."""
+    status = applicant.run.standing
+    request, key, now = status.node_request, applicant.request.key, api.now()
+    if request is not None:
+        view.node_request = request
+        _put_first(view, says(request, now))
+    if request is not None and request.is_live:
+        view.reason, view.grows = Reason.PROVISIONING_NODES.value, True
+        return
+    pools = api.cluster.pools
+    if not pools:
+        return
+    if request is not None and request.not_before:
+        view.grows = True
+        return
+    waiting = Wanting(replace(applicant.request, queued_at=_LONG_AGO), shortage, status.attempts + 1, request)
+    others = [each for each in api.cluster.node_requests() if each[0] != key]
+    found = demand([waiting], others, api.cluster.kept(), snapshot, pools, now)
+    would = found.changed.get(key)
+    if would is not None and would.is_live and request is None:
+        after = format_duration(pools[would.pool].rules.ask_after_seconds)
+        nodes = f"{would.nodes} {'node' if would.nodes == 1 else 'nodes'} of pool {would.pool}"
+        _put_first(view, f"asks for {nodes} when it has waited for {after}")
+        view.grows = True
+    _put_first(view, found.notes.get(key, ""))
+
+
+def _put_first(view: ExplanationView, words: str) -> None:
+    if words:
+        view.message = f"{words}; {view.message}"

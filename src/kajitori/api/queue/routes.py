@@ -1,0 +1,158 @@
+"""The queue: who waits, in which order, by which numbers, and when each is expected to start."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.queue.standing import Standing, standing, stop_watch
+from kajitori.api.queue.views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
+from kajitori.api.runs.lookup import find_run, require_definition
+from kajitori.api.runs.views import controller_view, phase_of
+from kajitori.cluster.outlook import Applicant, Line
+from kajitori.core.queue.backfill import Reservation
+from kajitori.core.queue.expected import Expectation
+from kajitori.core.queue.forecast import forecast
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.words.node_lists import compress
+from kajitori.core.words.times import format_time, time_at
+from kajitori.kube.objects import RunObject
+
+router = APIRouter(tags=["cluster"])
+
+LONGEST_SECONDS = 10.0
+"""So old may the answer be where the queue is so long that it takes its time."""
+
+
+@router.get("/v1/queue", responses=describes(QueueView), summary="Who waits, in order")
+async def show_queue(api: Shared, user: Caller) -> Response:
+    """Everybody sees all that wait, each with the numbers of his place."""
+    require_definition(api)
+    body = await api.remembered.ask("queue", lambda: _body(api), longest_seconds=LONGEST_SECONDS)
+    return Response(body, media_type="application/json")
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/expected", responses=describes(ExpectedView), summary="How long it is expected to take"
+)
+async def show_expected(api: Shared, user: Caller, namespace: str, name: str) -> Response:
+    """By what its user's similar runs took, else by its time limit, else by what runs take here."""
+    return answer(expected_of(api, await find_run(api, user, namespace, name)))
+
+
+def expected_of(api: Api, run: RunObject) -> ExpectedView:
+    """How long a run is expected to take from now on, or from its next start."""
+    now = api.now()
+    api.outlook.past.refresh()
+    key = f"{run.metadata.namespace}/{run.metadata.name}"
+    gang = next((each for each in api.outlook.running.all() if each.key == key), None)
+    if gang is None:
+        return _expected_view(api.outlook.past.expect(run))
+    more = api.outlook.past.expect_more(run, gang.since, now.timestamp())
+    return _expected_view(more, ends_at=_time(now.timestamp() + more.seconds))
+
+
+def _expected_view(expected: Expectation, *, ends_at: str | msgspec.UnsetType = msgspec.UNSET) -> ExpectedView:
+    return ExpectedView(
+        seconds=round(expected.seconds),
+        shortest_seconds=round(expected.shortest),
+        expected_from=expected.source.value,
+        runs=expected.runs,
+        sure=expected.sure,
+        goes_on=ends_at is not msgspec.UNSET,
+        ends_at=ends_at if expected.sure else msgspec.UNSET,
+    )
+
+
+async def _body(api: Api) -> bytes:
+    return msgspec.json.encode(await queue_of(api))
+
+
+async def queue_of(api: Api) -> QueueView:
+    """All that wait now."""
+    now = await standing(api)
+    async with api.asking:
+        found = await asyncio.to_thread(forecast, now.asked, stop_watch)
+    by_key = {each.request.key: each for each in now.waiting}
+    rules = api.cluster.policy.queue
+    reserved = {each.key: each for each in found.now.reservations}
+    behind = {each.key: each.behind for each in found.now.shortages}
+    known_until, leader = _known_until(api, now, found.starts), api.leader.standing()
+    items = []
+    for each in now.line.queue:
+        key = each.gang.key
+        item = _queued(by_key[key], place_view(now.line, key))
+        starts_at = found.starts.get(key, math.inf)
+        item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key), known=starts_at < known_until)
+        if starts_at < known_until and not leader.is_absent:
+            item.expected_at = _time(starts_at)
+        items.append(item)
+    return QueueView(order=rules.order, formula=rules.formula or "", items=items, controller=controller_view(leader))
+
+
+def _known_until(api: Api, now: Standing, starts: Mapping[str, float]) -> float:
+    """When the first ends of which nobody knows how long it takes: whatever is expected after that may rest on it."""
+    is_known = api.outlook.known_ends(api.now())
+    assumed = {key for key in {each.run for each in now.asked.occupants} if not is_known(key)}
+    running = (end.ends_at for each in now.asked.occupants if each.run in assumed for end in each.endings)
+    expected = now.line.expected
+    waiting = (at + expected[key].seconds for key, at in starts.items() if not expected[key].sure)
+    return min((*running, *waiting), default=math.inf)
+
+
+def place_view(line: Line, key: str) -> PlaceView:
+    """The place of a run in the queue, with its numbers."""
+    place, expected = line.place(key), line.expected[key]
+    return PlaceView(
+        position=place.position,
+        of=place.of,
+        waited_seconds=round(place.waited_seconds),
+        expected_seconds=round(expected.seconds),
+        shortest_seconds=round(expected.shortest),
+        expected_from=expected.source.value,
+        expected_runs=expected.runs,
+        expected_sure=expected.sure,
+        size=place.size,
+        user_share=place.user_share,
+        team_share=place.team_share,
+        score=place.score if math.isfinite(place.score) else None,
+        overdue=place.overdue,
+        bound_seconds=round(place.bound_seconds),
+    )
+
+
+def kept_view(reservation: Reservation | None, *, known: bool) -> KeptView | msgspec.UnsetType:
+    """The nodes that are kept for a run; `known`: the time of its start rests on nothing that was but assumed."""
+    if reservation is None:
+        return msgspec.UNSET
+    nodes = compress(list(dict.fromkeys(reservation.placement.nodes)))
+    return KeptView(nodes=nodes, expected_at=_time(reservation.starts_at) if known else msgspec.UNSET)
+
+
+def _queued(applicant: Applicant, place: PlaceView) -> QueuedView:
+    run, request = applicant.run, applicant.request
+    return QueuedView(
+        name=run.metadata.name,
+        namespace=run.metadata.namespace,
+        owner=run.owner,
+        phase=phase_of(run).value,
+        reason=(run.status.reason if run.status is not None else Reason.NOT_PLANNED_YET).value,
+        priority=request.priority,
+        members=request.least,
+        most_members=len(request.ranks),
+        gpus=request.member.gpus * request.least,
+        gpu_type=request.member.gpu_type,
+        place=place,
+        behind=[],
+    )
+
+
+def _time(seconds: float) -> str:
+    return format_time(time_at(seconds))

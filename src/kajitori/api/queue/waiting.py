@@ -1,0 +1,275 @@
+"""Why a run waits, and what would become of one that is not yet made: the planner's own answer to what holds now."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.nodes.board import guarantee_view
+from kajitori.api.nodes.pools import tell_of_pools
+from kajitori.api.nodes.views import GuaranteeView
+from kajitori.api.queue.routes import kept_view, place_view
+from kajitori.api.queue.standing import Standing, standing, stop_watch
+from kajitori.api.queue.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
+from kajitori.api.runs.lookup import find_run
+from kajitori.api.runs.views import controller_view
+from kajitori.cluster.growable import growable, may_grow, size_of
+from kajitori.cluster.outlook import Applicant, Look
+from kajitori.core.admission.decide import Decision
+from kajitori.core.admission.quota import members_within, quota_shortage
+from kajitori.core.gang.progress import words_of
+from kajitori.core.placement.planner import Placement
+from kajitori.core.placement.snapshot import CPU, GPU, MEMORY
+from kajitori.core.queue.elastic import grown
+from kajitori.core.queue.explain import Explanation, explain
+from kajitori.core.queue.freeing import Situation, Step, StepKind
+from kajitori.core.queue.preemption_cycle import LOOKED_AT
+from kajitori.core.queue.what_if import Answer, ask
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import node_lists
+from kajitori.core.words.quantities import format_duration
+from kajitori.core.words.times import format_time, time_at
+from kajitori.errors import Forbidden, InvalidInput
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import RESOURCE_QUOTAS
+
+router = APIRouter(tags=["runs"])
+
+_NO_RUN = "?"
+"""No run can have this name."""
+
+
+@router.get("/v1/runs/{namespace}/{name}/explain", responses=describes(ExplanationView), summary="Why a run waits")
+async def explain_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
+    """What is missing by kind, who holds it and for how long, what exactly has to be freed, what would start it sooner;
+    for a run that does not wait, its status."""
+    return answer(await explanation_of(api, await find_run(api, user, namespace, name)))
+
+
+async def explanation_of(api: Api, run: RunObject) -> ExplanationView:
+    """The answer for a Run that stands in the cluster."""
+    return _with_controller(api, await _explanation_of(api, run))
+
+
+def _with_controller(api: Api, view: ExplanationView) -> ExplanationView:
+    """The same view; while no controller is at work it says so, and tells no time at which anything starts."""
+    leader = api.leader.standing()
+    if leader.is_absent:
+        view.controller, view.expected_at = controller_view(leader), msgspec.UNSET
+    return view
+
+
+async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
+    status = run.status or RunStatus(reason=Reason.NOT_PLANNED_YET)
+    said = ExplanationView(phase=status.phase.value, reason=status.reason.value, message=status.message)
+    if status.phase in (Phase.QUEUED, Phase.RESTARTING):
+        try:
+            api.cluster.decide(run)
+        except InvalidInput as error:
+            said.reason, said.message = Reason.REFUSED.value, error.message
+            return said
+    applicant = api.applicants.of(run, api.now())
+    if applicant is None:
+        said.message = said.message or await _growth_of(api, run)
+        return said  # it waits for something else than nodes, if at all: a pause, or members that are still ending
+    found, _ = await start_of(api, applicant, status.phase)
+    found.reason = found.reason or said.reason
+    return found
+
+
+async def _growth_of(api: Api, run: RunObject) -> str:
+    """Of an elastic gang that runs: how many members it has, and what it takes to have more."""
+    size, status = size_of(run), run.status
+    if status is None or status.attempt is None or status.phase is not Phase.RUNNING or not size.is_elastic:
+        return ""
+    has = status.attempt.world_size
+    said = f"{has} of {size.min_replicas}-{size.replicas} members"
+    gang = growable(api.cluster, run, api.now()) if may_grow(run, size) else None
+    if gang is None:
+        return said
+    rules, now = api.cluster.policy.elastic, await standing(api)
+    more = len(grown(now.settled.state, gang.gang, gang.nodes, [each.request for each in now.waiting]).nodes) - has
+    if not more:
+        beside = " beside those who wait" if now.waiting else ""
+        return f"{said}; there is no room for more{beside}"
+    room = f"{said}; there is room for {more} more"
+    if not rules.grow:
+        return f"{room}, and policy lets no gang be started again to grow"
+    after, least = format_duration(rules.grow_after_seconds), format_duration(rules.minimum_run_seconds)
+    return f"{room}: it is started again with them once that has been so for {after} and it has run for {least}"
+
+
+async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:
+    """What the planner says to a run now, whether or not it is among those that wait."""
+    now = await standing(api, applicant)
+    async with api.asking:
+        found = await asyncio.to_thread(ask, now.asked, applicant.request.key, stop_watch)
+    view = _view(api, now.asked, applicant, found, phase)
+    view.place = place_view(now.line, applicant.request.key)
+    view.behind = list(found.shortage.behind) if found.shortage is not None else []
+    view.asks, view.guarantees = [], _guarantees_of(api, applicant)
+    if found.shortage is not None and api.cluster.table() is now.settled.state.table:  # else nodes changed meanwhile
+        view.asks = _would_ask(api, now, found, applicant.request.key)
+        tell_of_pools(api, view, applicant, found.shortage, now.asked.snapshot)
+    return view, found
+
+
+def _guarantees_of(api: Api, applicant: Applicant) -> list[GuaranteeView]:
+    """What its team is guaranteed of what it asks for, and how much of that the team uses."""
+    namespace, member = applicant.run.metadata.namespace, applicant.request.member
+    return [
+        guarantee_view(each)
+        for each in api.giving_way.guarantees(api.now())
+        if each.guarantee.namespace == namespace and each.guarantee.is_about(gpus=member.gpus, alone=member.alone)
+    ]
+
+
+def _would_ask(api: Api, now: Standing, found: Answer, key: str) -> list[str]:
+    """Whom the run asks to give way in the next cycle."""
+    if found.ahead >= LOOKED_AT:
+        return []
+    queue = now.asked.queue[: found.ahead + 1]
+    before = {queued.gang.key for queued in queue}
+    waiting = [each for each in now.waiting if each.request.key in before]
+    look = Look(now.line.now, now.line.ranking, now.line.expected, queue, found.looked)
+    for request in api.giving_way.ask(look, waiting, now.settled, api.now()).requests:
+        if request.key == key:
+            return list(dict.fromkeys(victim.key for victim in request.victims))  # of a sweep often several members
+    return []
+
+
+async def start_of_new(
+    api: Api, user: User, run: RunObject, spec: RunSpec, decision: Decision
+) -> tuple[ExplanationView, Placement | None]:
+    """The same for a run that is not made yet, and where it would start; as far as the namespace's quotas have room,
+    where its user may see them. With the name of a run that waits it is asked in that one's place."""
+    meta = run.metadata
+    key = f"{meta.namespace}/{meta.name}"
+    # Whatever is remembered of runs by their names, of this one nothing is true of the next.
+    meta = msgspec.structs.replace(meta, name=_NO_RUN, uid=secrets.token_hex(8))
+    applicant = api.applicants.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
+    if applicant is None:
+        return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
+    applicant = replace(applicant, request=replace(applicant.request, key=key))
+    view, found = await start_of(api, applicant)
+    _with_controller(api, view)
+    try:
+        quotas = (await user.client.list(RESOURCE_QUOTAS, run.metadata.namespace)).items
+    except Forbidden:
+        return view, found.placement
+    pod, placement = decision.template.get("spec", {}), found.placement
+    if lacks := quota_shortage(quotas, pod, applicant.request.least):
+        return ExplanationView(phase=view.phase, reason=Reason.QUOTA.value, message=lacks), None
+    if placement is not None:
+        view.fit_now = members_within(quotas, pod, len(placement.ranks))
+        placement = replace(placement, ranks=placement.ranks[: view.fit_now], nodes=placement.nodes[: view.fit_now])
+    return view, placement
+
+
+def _gave_way(run: RunObject) -> str:
+    """To whom it did, where it waits for that reason."""
+    asked = run.status.gives_way if run.status is not None else None
+    return words_of(asked, past=True) if asked is not None else ""
+
+
+def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase: Phase) -> ExplanationView:
+    request = applicant.request
+    if found.placement is not None:
+        nodes = node_lists.brief(node_lists.compress(list(dict.fromkeys(found.placement.nodes))))
+        message = f"there is room for it on {nodes}"
+        told = Explanation(Reason.NONE, message, message, request.least, len(found.placement.ranks))
+    else:
+        assert found.shortage is not None
+        told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
+    asks = api.giving_way.words_for(request.key)
+    waits = {queued.gang.key for queued in asked.queue}  # its end is not that of what it has now
+    there = (each for each in asked.occupants if not each.sweep or each.run not in waits)
+    ends: dict[str, float] = {}
+    for each in there:
+        ends[each.run] = max(ends.get(each.run, 0.0), each.ends_at)
+    is_known = api.outlook.known_ends(api.now())
+    view = ExplanationView(
+        phase=phase.value,
+        reason=told.reason.value,
+        message="; ".join(each for each in (_gave_way(applicant.run), asks, told.lacks) if each),
+        members=told.members,
+        most=len(request.ranks),
+        fit_now=told.fit_now,
+        missing=dict(told.missing),
+        held=[
+            HolderView(
+                holder=each.holder,
+                owner=each.owner,
+                is_run=each.is_run,
+                gpus=each.gpus,
+                cpu_millis=each.cpu_millis,
+                memory_bytes=each.memory_bytes,
+                nodes=each.nodes,
+                since=each.since,
+                until="" if not is_known(each.holder) else _time(ends.get(each.holder, math.inf)),
+            )
+            for each in told.held
+            if each.holder != request.key
+        ],
+        blocked=[BlockedView(why=each.why, nodes=each.nodes, count=each.count) for each in told.blocked],
+        room=RoomView(
+            free=found.room.free,
+            reserved=found.room.reserved,
+            held=found.room.held,
+            cordoned=found.room.cordoned,
+            broken=found.room.broken,
+        ),
+        sooner=list(found.sooner),
+        ahead=found.ahead,
+    )
+    freeing = found.freeing
+    view.exact = freeing is None or freeing.least
+    if freeing is not None and (freeing.steps or freeing.least):
+        view.to_free = [_step_view(api, asked, step, is_known) for step in freeing.steps]
+    known = freeing is None or all(is_known(_run_of(step)) for step in freeing.steps)
+    if found.expected_at is not None and known:
+        view.expected_at = _time(found.expected_at)
+    view.kept = kept_view(found.reservation, known=known)
+    return view
+
+
+def _run_of(step: Step) -> str:
+    """The run (`namespace/name`) whose end, or whose member's, the step is; the name of whatever else it is."""
+    return step.occupant.run if step.occupant is not None else step.name
+
+
+def _step_view(api: Api, asked: Situation, step: Step, is_known: Callable[[str], bool]) -> StepView:
+    occupant, table = step.occupant, asked.snapshot.table
+    rows = sorted(set(occupant.rows.tolist())) if occupant is not None else []
+    amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * 4
+    is_run = step.kind in (StepKind.RUN, StepKind.MEMBER, StepKind.AHEAD)
+    namespace, _, name = _run_of(step).partition("/")
+    run = api.mirror.runs.get((namespace, name)) if is_run else None
+    return StepView(
+        kind=step.kind.value,
+        name=step.name,
+        run=_run_of(step) if is_run else "",
+        owner=run.owner if run is not None else "",
+        why=step.why,
+        nodes=node_lists.compress([table.nodes[row].name for row in rows]),
+        gpus=amounts[GPU],
+        cpu_millis=amounts[CPU],
+        memory_bytes=amounts[MEMORY],
+        until="" if not is_known(_run_of(step)) else _time(step.ends_at),
+    )
+
+
+def _time(seconds: float) -> str:
+    """Empty for what never comes."""
+    return format_time(time_at(seconds)) if math.isfinite(seconds) else ""

@@ -1,0 +1,66 @@
+"""What would become of a run if it was submitted now: the answer of the planner that would get it. Nothing is made."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.bodies import json_body
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.queue import waiting
+from kajitori.api.queue.views import WhatIf
+from kajitori.api.runs.lookup import require_definition, run_object
+from kajitori.api.runs.submission import decide_or_refuse, read_submission, run_document
+from kajitori.core.placement.planner import Placement
+from kajitori.core.words import node_lists
+
+router = APIRouter(tags=["runs"])
+
+_NAMELESS = "this"
+
+
+@router.post(
+    "/v1/what-if",
+    responses=describes(WhatIf),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunRequest"}}},
+        }
+    },
+    summary="What would become of a run",
+)
+async def what_if(api: Shared, user: Caller, request: Request) -> Response:
+    """Whether a run would start now, and where; or what it would wait for. What is wrong with it or refused by policy
+    is answered as when it is submitted. With the name of a run that waits, it is asked in that one's place."""
+    submission = read_submission(await json_body(request), api.namespace)
+    await user.require("create", submission.namespace)
+    require_definition(api)
+    decision = await decide_or_refuse(api, user, submission)
+    name = submission.name or _NAMELESS
+    run = run_object(run_document(submission, name, user, api.now()))
+    start, placement = await waiting.start_of_new(api, user, run, submission.spec, decision)
+    return answer(
+        WhatIf(
+            namespace=submission.namespace,
+            starts=placement is not None,
+            nodes=node_lists.compress(placement.nodes) if placement is not None else "",
+            domains=_domains(api, placement),
+            findings=list(decision.findings),
+            start=start,
+        )
+    )
+
+
+def _domains(api: Api, placement: Placement | None) -> dict[str, int]:
+    """How many domains of each level of the topology the members stand in."""
+    if placement is None:
+        return {}
+    table = api.cluster.table()
+    places = [table.nodes[table.index[name]].domains for name in placement.nodes if name in table.index]
+    return {
+        label: len({domains[: level + 1] for domains in places})
+        for level, label in enumerate(api.cluster.policy.topology)
+        if any(domains[level] for domains in places)
+    }

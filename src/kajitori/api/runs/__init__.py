@@ -1,0 +1,1 @@
+"""Runs: submitting, reading, changing them, their members and results."""

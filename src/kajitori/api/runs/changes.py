@@ -1,0 +1,224 @@
+"""Stopping, resuming and deleting a run, in the name of who asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.bodies import json_body
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.paging import Parameters
+from kajitori.api.runs.lookup import no_such_run, run_object
+from kajitori.api.runs.views import Deleted, RunView, StopView, nodes_of, phase_of, run_view
+from kajitori.core.documents.faults import Document, read
+from kajitori.core.documents.fields import Duration
+from kajitori.core.spec.run import name_fault
+from kajitori.core.words import names
+from kajitori.core.words.quantities import format_duration
+from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused, WrongState
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import CLAIMS, RUNS
+
+router = APIRouter(tags=["runs"])
+
+TRIES = 5
+"""How often a write is tried anew when somebody else changed the run between reading and writing it."""
+
+Patch = dict[str, Any]
+
+
+class StopRequest(Document):
+    """How to stop a run."""
+
+    grace_seconds: Duration | None = Field(default=None, alias="grace")
+    """Between SIGTERM and SIGKILL, this once, instead of what the run says. 0s kills: in a second, so that it is known
+    when nothing of it runs any more."""
+
+
+class DeleteParameters(Parameters):
+    checkpoint: bool = False
+    """Delete the run's checkpoint as well: there is no way back."""
+    grace_seconds: Duration | None = Field(default=None, alias="grace")
+    """Of a run that has not ended: between SIGTERM and SIGKILL, instead of what the run says. 0s kills, as for stop."""
+
+
+@router.post(
+    "/v1/runs/{namespace}/{name}/stop",
+    responses=describes(StopView),
+    openapi_extra={
+        "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/StopRequest"}}}}
+    },
+    summary="Stop a run",
+)
+async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
+    """Its members get SIGTERM, and SIGKILL after the grace period. The run stays, its checkpoint too: it can be resumed
+    later. A run that has ended stays as it is. Of a run that is being stopped already, a shorter grace counts."""
+    document = await json_body(request) if (await request.body()).strip() else {}
+    wanted, faults, _ = read(StopRequest, document, "")
+    if faults or wanted is None:
+        raise InvalidInput(faults)
+
+    def stopped(run: RunObject, spec: dict[str, Any]) -> Patch | None:
+        if phase_of(run).is_final and not _resuming(run, spec):
+            return None
+        patch: Patch = {"stopped": True}
+        if wanted.grace_seconds is not None:
+            patch["stopGrace"] = format_duration(wanted.grace_seconds)
+            _check_grace(api, run, spec | patch)
+        return patch
+
+    run = await _change(api, user, namespace, name, stopped)
+    life, _ = api.cluster.outline(run, run.standing)
+    view = msgspec.structs.asdict(run_view(run, nodes_of(api.mirror, run)))
+    return answer(StopView(**view, grace_seconds=life.limits.last_grace_seconds))
+
+
+@router.post("/v1/runs/{namespace}/{name}/resume", responses=describes(RunView), summary="Start a run again")
+async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
+    """A run that has ended is queued again and goes on from its checkpoint. Asked twice, it is done once."""
+
+    def resumed(run: RunObject, spec: dict[str, Any]) -> Patch | None:
+        if _resuming(run, spec):
+            return None
+        phase = phase_of(run)
+        if not phase.is_final:
+            doing = "is being stopped" if spec.get("stopped") else f"is {phase.value}"
+            hint = "wait until it has stopped" if spec.get("stopped") else "stop it first, or leave it be"
+            raise WrongState(f"{name} {doing}: only a run that has ended can be resumed", hint=hint)
+        if run.metadata.deletion_timestamp:
+            raise WrongState(f"{name} is being deleted", hint="submit it anew")
+        done = run.status.resumes if run.status is not None else 0
+        patch: Patch = {"stopped": False, "stopGrace": None, "resumes": max(done, _resumes(spec)) + 1}
+        _decide_again(api, run, spec | patch)
+        return patch
+
+    return answer(run_view(await _change(api, user, namespace, name, resumed)))
+
+
+@router.delete(
+    "/v1/runs/{namespace}/{name}", status_code=202, responses=describes(Deleted, status=202), summary="Delete a run"
+)
+async def delete_run(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[DeleteParameters, Query()]
+) -> Response:
+    """Its members are ended first, then it goes. Its checkpoint outlives it unless it is to go, too."""
+    _check_name(api, namespace, name)
+    if query.checkpoint:
+        await _check_checkpoint(api, user, namespace, name)
+    if query.grace_seconds is not None:
+        await _shorten_grace(api, user, namespace, name, format_duration(query.grace_seconds))
+    try:
+        await user.client.delete(RUNS, name, namespace, propagation="Background")
+    except NotFound as error:
+        raise no_such_run(api, namespace, name, error) from None
+    if query.checkpoint and api.cluster.policy.checkpoint.kind == "claim":
+        with suppress(NotFound):  # it may never have had one
+            await user.client.delete(CLAIMS, names.checkpoint_claim(name), namespace)
+    return answer(Deleted(name=name, namespace=namespace), 202)
+
+
+async def _shorten_grace(api: Api, user: User, namespace: str, name: str, grace: str) -> None:
+    """Writes the grace into a run that has not ended. Somebody who may delete the run but not change it deletes it with
+    the grace that it has."""
+
+    def shortened(run: RunObject, spec: dict[str, Any]) -> Patch | None:
+        if phase_of(run).is_final and not _resuming(run, spec):
+            return None
+        patch: Patch = {"stopGrace": grace}
+        _check_grace(api, run, spec | patch)
+        return patch
+
+    with suppress(Forbidden):
+        await _change(api, user, namespace, name, shortened)
+
+
+async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> None:
+    """Raises where the checkpoint could not be deleted after the run: both go, or none.
+
+    A folder is deleted by the controller, once no member is left; the run is marked for that.
+    """
+    rules = api.cluster.policy.checkpoint
+    if rules.kind == "claim":
+        await user.require("delete", namespace, resource=CLAIMS)
+        return
+    try:
+        run = await user.client.get(RUNS, name, namespace, type=RunObject)
+    except NotFound as error:
+        raise no_such_run(api, namespace, name, error) from None
+    spec = msgspec.json.decode(run.spec)
+    if not isinstance(spec, dict) or not spec.get("checkpoint"):
+        return
+    if rules.kind == "folder" and not rules.deletable:
+        raise InvalidInput.one(
+            "checkpoint",
+            f"this cluster keeps checkpoints as folders below {rules.root}, which the server does not touch",
+            value="true",
+            hint="delete the run without it, and the folder by hand",
+            code="Unsupported",
+        )
+    mark = {"uid": run.metadata.uid, "annotations": {names.ANNOTATION_DELETE_CHECKPOINT: "true"}}
+    await user.client.patch(RUNS, name, {"metadata": mark}, namespace)
+
+
+async def _change(
+    api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject, dict[str, Any]], Patch | None]
+) -> RunObject:
+    """Changes a run's spec by compare-and-swap, as the caller. `change` answers what to change, None for nothing."""
+    _check_name(api, namespace, name)
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            run = await user.client.get(RUNS, name, namespace, type=RunObject)
+        except NotFound as error:
+            raise no_such_run(api, namespace, name, error) from None
+        document = msgspec.json.decode(run.spec)
+        patch = change(run, document if isinstance(document, dict) else {})
+        if patch is None:
+            return run
+        meta = {"uid": run.metadata.uid, "resourceVersion": run.metadata.resource_version}
+        try:
+            changed = await user.client.patch(RUNS, name, {"metadata": meta, "spec": patch}, namespace)
+        except Conflict:
+            if not left:
+                raise
+        else:
+            return run_object(changed)
+    raise AssertionError("unreachable")
+
+
+def _check_name(api: Api, namespace: str, name: str) -> None:
+    """A name that no run can have is not asked for."""
+    if name_fault(name) is not None:
+        raise no_such_run(api, namespace, name)
+
+
+def _decide_again(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
+    """Raises Refused where policy would not have the run with this spec."""
+    api.cluster.decide(msgspec.structs.replace(run, spec=msgspec.Raw(msgspec.json.encode(spec))))
+
+
+def _check_grace(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
+    """Raises Refused where policy forbids that grace period. Whatever else is wrong with a run, it may be stopped."""
+    try:
+        _decide_again(api, run, spec)
+    except InvalidInput as error:
+        faults = [fault for fault in error.faults if fault.field == "spec.stopGrace"]
+        if faults:
+            raise Refused(faults) from None
+
+
+def _resumes(spec: dict[str, Any]) -> int:
+    value = spec.get("resumes")
+    return value if isinstance(value, int) else 0
+
+
+def _resuming(run: RunObject, spec: dict[str, Any]) -> bool:
+    """Somebody has resumed it, and the controller has not got to it yet."""
+    done = run.status.resumes if run.status is not None else 0
+    return phase_of(run).is_final and not spec.get("stopped") and _resumes(spec) > done

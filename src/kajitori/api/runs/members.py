@@ -1,0 +1,50 @@
+"""The members of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Shared, answer, describes
+from kajitori.api.paging import PageParameters, decode_token, encode_token
+from kajitori.api.runs.lookup import find_run
+from kajitori.api.runs.views import MemberList, member_view
+from kajitori.cluster.members import member_of
+from kajitori.kube.objects import Pod
+
+router = APIRouter(tags=["runs"])
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/members", responses=describes(MemberList), summary="The members of a run, by rank"
+)
+async def list_members(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[PageParameters, Query()]
+) -> Response:
+    """Ranks that have no Pod, because the run waits or its Pods were deleted, are not listed."""
+    after = decode_token(query.continue_, int) if query.continue_ else -1
+    run = await find_run(api, user, namespace, name)
+    newest = newest_pods(api.mirror.pods_of_run(run))
+    ranks = sorted(rank for rank in newest if rank > after)
+    items = []
+    for rank in ranks[: query.limit]:
+        pod = newest[rank]
+        member = member_of(pod, api.mirror.nodes)
+        if member is not None:
+            items.append(member_view(pod, member))
+    following = encode_token(ranks[query.limit - 1]) if len(ranks) > query.limit else None
+    return answer(MemberList(items=items, continue_=following))
+
+
+def newest_pods(pods: Iterable[Pod]) -> dict[int, Pod]:
+    """By rank, the Pod of the newest attempt that has one."""
+    newest: dict[int, tuple[int, Pod]] = {}
+    for pod in pods:
+        member = pod.member
+        if member is not None and (member.rank not in newest or newest[member.rank][0] < member.attempt):
+            newest[member.rank] = (member.attempt, pod)
+    return {rank: pod for rank, (_, pod) in newest.items()}

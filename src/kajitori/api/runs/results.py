@@ -1,0 +1,136 @@
+"""The results of a sweep: how each of its members ended, and what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.paging import PageParameters, decode_token, encode_token
+from kajitori.api.runs.lookup import find_run
+from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.views import ResultList
+from kajitori.cluster.members import member_of
+from kajitori.cluster.sweep_results import result_of
+from kajitori.core.gang.ledger import Ledger
+from kajitori.core.gang.results import MemberResult
+from kajitori.core.spec.array import Array, parse_array
+from kajitori.errors import InvalidInput, KajitoriError
+from kajitori.kube.objects import Pod, RunObject
+
+router = APIRouter(tags=["runs"])
+
+StateWord = Literal["Waiting", "Pending", "Running", "Succeeded", "Failed", "NotRun"]
+
+
+class ResultParameters(PageParameters):
+    state: list[StateWord] = Field(default_factory=list, max_length=6)
+    """Only members in one of these states."""
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/results", responses=describes(ResultList), summary="The results of a sweep's members"
+)
+async def list_results(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[ResultParameters, Query()]
+) -> Response:
+    """Of every member a row, whether or not it has run. Those of members that have ended stay as long as the run."""
+    after = decode_token(query.continue_, int) if query.continue_ else -1
+    run = await find_run(api, user, namespace, name)
+    table = _Table(api, run)
+    indices = [index for index in table.indices if index > after]
+    if query.state:
+        indices = [index for index in indices if table.state_of(index) in query.state]
+    page = indices[: query.limit]
+    rows, incomplete = await table.rows(page)
+    following = encode_token(page[-1]) if len(indices) > len(page) else None
+    return answer(ResultList(items=rows, continue_=following, incomplete=incomplete))
+
+
+def array_of(run: RunObject) -> Array | None:
+    """The members of a sweep, as its spec says; None where it is none, or can't be read."""
+    spec = msgspec.json.decode(run.spec)
+    text = spec.get("array") if isinstance(spec, dict) else None
+    try:
+        return parse_array(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+class _Table:
+    """All that is known of a sweep's members: what its status says, what their Pods show, and what was kept."""
+
+    def __init__(self, api: Api, run: RunObject) -> None:
+        array = array_of(run)
+        if array is None:
+            message = f"{run.metadata.name} is no sweep: its members work on one result together"
+            raise InvalidInput.one(
+                "name", message, value=run.metadata.name, hint="only runs with an array have a table"
+            )
+        self.indices: Iterable[int] = array.indices
+        self._api = api
+        self._run = run
+        status = run.status
+        self._is_over = status is not None and status.phase.is_final
+        self._ledger = Ledger.of(status.sweep if status is not None else None)
+        self._notes = {note.rank: note for note in status.notable} if status is not None else {}
+        self._pods: dict[int, Pod] = newest_pods(api.mirror.pods_of_run(run))
+
+    def state_of(self, index: int) -> str:
+        if index in self._ledger.succeeded:
+            return "Succeeded"
+        if index in self._ledger.failed:
+            return "Failed"
+        live = self._live(index)
+        return live.state if live is not None else "NotRun" if self._is_over else "Waiting"
+
+    async def rows(self, indices: list[int]) -> tuple[list[MemberResult], str]:
+        """The rows of these members, and why some lack their details."""
+        ended = [index for index in indices if self._ledger.has_ended(index)]
+        kept: dict[int, MemberResult] = {}
+        incomplete = ""
+        if ended and self._api.kept_logs is None:
+            incomplete = "this server has no store of blobs, where they are kept"
+        elif ended and self._api.kept_logs is not None:
+            meta = self._run.metadata
+            try:
+                kept = await self._api.kept_logs.results.read(meta.namespace, meta.uid, ended)
+            except KajitoriError as error:
+                incomplete = error.message
+        return [self._row(index, kept.get(index)) for index in indices], incomplete
+
+    def _row(self, index: int, kept: MemberResult | None) -> MemberResult:
+        state, restarts = self.state_of(index), self._ledger.restarts.get(index, 0)
+        if kept is not None and kept.state == state:
+            return kept
+        live = self._live(index)
+        if live is not None and (live.state == state or not self._ledger.has_ended(index)):
+            return msgspec.structs.replace(live, restarts=restarts)
+        note = self._notes.get(index)
+        if state == "Failed" and note is not None:
+            return MemberResult(
+                index=index,
+                state=state,
+                attempt=note.attempt,
+                restarts=restarts,
+                exit_code=note.exit_code,
+                reason=note.reason,
+                message=note.message,
+                node=note.node,
+                ended_at=note.since,
+            )
+        return MemberResult(index=index, state=state, restarts=restarts)
+
+    def _live(self, index: int) -> MemberResult | None:
+        """What the member's Pod shows; None where it has none, or it is given up."""
+        pod = self._pods.get(index)
+        member = member_of(pod, self._api.mirror.nodes) if pod is not None else None
+        if pod is None or member is None or index in self._ledger.again:
+            return None
+        return result_of(pod, member, self._ledger.restarts.get(index, 0))

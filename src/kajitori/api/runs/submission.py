@@ -1,0 +1,321 @@
+"""Submitting a run: checked, decided about, and made in the submitter's name; or shown, with nothing made."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User, submitted_by
+from kajitori.api.bodies import json_body
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.paging import Parameters
+from kajitori.api.queue import waiting
+from kajitori.api.queue.views import DryRun
+from kajitori.api.runs.lookup import no_such_run, run_object
+from kajitori.api.runs.views import RunView, run_view
+from kajitori.blobs.code import no_such_code
+from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, objections
+from kajitori.core.documents.faults import Document, read
+from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
+from kajitori.core.pods import manifests
+from kajitori.core.pods.ports import choose_port
+from kajitori.core.spec.draft import Draft, read_draft
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.run import RunSpec, name_fault, to_document
+from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.run_names import make_name
+from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused, StorageFull
+from kajitori.kube.client import METADATA_ONLY
+from kajitori.kube.errors import ConnectionFailed, NotServedError, ServerError
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import RUNS, SECRETS
+
+router = APIRouter(tags=["runs"])
+
+NAME_TRIES = 5
+
+
+class RunRequest(Document):
+    """A run that somebody asks for."""
+
+    name: str | None = Field(default=None, max_length=253)
+    """Made from the image's name where it is left out."""
+    namespace: DnsLabel | None = None
+    """The server's own default where it is left out."""
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
+    """Labels of the run."""
+    spec: Any = None
+    """A RunSpec."""
+
+
+class SubmitParameters(Parameters):
+    dry_run: bool = False
+    """Show what would be made, what policy changes and when it could start. Nothing is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a request asks for."""
+
+    name: str
+    """Empty: one is still to be made."""
+    namespace: str
+    labels: dict[str, str]
+    draft: Draft
+    faults: tuple[Fault, ...] = ()
+    """Everything that is wrong with the request by itself, the spec's faults among it."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """The spec of a request without faults."""
+        assert self.draft.spec is not None
+        return self.draft.spec
+
+
+@router.post(
+    "/v1/runs",
+    status_code=201,
+    responses={**describes(DryRun), **describes(RunView, status=201)},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunRequest"}}},
+        }
+    },
+    summary="Submit a run",
+)
+async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:
+    """201 with the run; every reason at once where it is wrong or policy refuses it, and then nothing was made."""
+    submission = read_submission(await json_body(request), api.namespace)
+    decision = await decide_or_refuse(api, user, submission)
+    if query.dry_run:
+        return answer(await _dry_run(api, user, submission, decision))
+    await _require_code(api, user, submission)
+    made = await _create(api, user, submission)
+    run = run_object(made)
+    api.expect(run)
+    return answer(run_view(msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))), 201)
+
+
+def read_submission(document: Any, default_namespace: str) -> Submission:
+    """What a request's body asks for, as far as it can be read."""
+    request, faults, _ = read(RunRequest, document, "")
+    written = document if isinstance(document, dict) else {}
+    draft = Draft(None)
+    if isinstance(document, dict) and written.get("spec") is None:
+        faults.append(Fault("spec", "is required", hint="it says what to run; at least spec.image"))
+    elif isinstance(document, dict):
+        draft = read_draft(written["spec"])
+        faults += draft.faults
+    name = written.get("name")
+    if isinstance(name, str):
+        fault = name_fault(name)
+        faults = [each for each in faults if each.field != "name"] + ([fault] if fault is not None else [])
+        name = name if fault is None else ""
+    for key in written.get("labels") or {} if isinstance(written.get("labels"), dict) else ():
+        if key.rpartition("/")[0] == names.GROUP:
+            hint = "use a domain of your own, or none"
+            faults.append(Fault(f"labels[{key[:80]!r}]", f"labels of {names.GROUP} are not for users", key[:80], hint))
+    return Submission(
+        name=name if isinstance(name, str) else "",
+        namespace=(request.namespace if request is not None else None) or default_namespace,
+        labels=request.labels if request is not None else {},
+        draft=draft,
+        faults=tuple(faults),
+    )
+
+
+async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Decision:
+    """What becomes of a request. Raises InvalidInput, or Refused, with all that is wrong with it, with its name, and
+    for policy and cluster."""
+    found: list[Fault] = []
+    try:
+        if not submission.faults:
+            return await _decide(api, user, submission, submission.name or "run")
+        if submission.draft.spec is not None:
+            found = objections(
+                submission.draft,
+                api.cluster.policy,
+                await _facts(api, user, submission),
+                run=RunIdentity(submission.name or "run", submission.namespace),
+            )
+    except Refused as error:
+        raise Refused([*await _taken(api, user, submission), *error.faults]) from None
+    raise InvalidInput([*submission.faults, *await _taken(api, user, submission), *found])
+
+
+async def _taken(api: Api, user: User, submission: Submission) -> list[Fault]:
+    """The fault of a name that another run has, for somebody who would learn of it by trying."""
+    name, namespace = submission.name, submission.namespace
+    run = api.mirror.runs.get((namespace, name))
+    if run is None or not await user.may("create", namespace):
+        return []
+    taken = _name_taken(name, namespace, deleting=bool(run.metadata.deletion_timestamp))
+    return [Fault("name", taken.message, name, taken.hint, taken.code)]
+
+
+async def _require_code(api: Api, user: User, submission: Submission) -> None:
+    """Raises InvalidInput where the run refers to code that nobody brought, for who would learn of it by trying.
+
+    A dry run is not asked: the command line uploads nothing for it.
+    """
+    code, namespace = submission.spec.code, submission.namespace
+    if code is None or api.code is None or not await user.may("create", namespace):
+        return
+    if await api.code.find(namespace, code.digest) is None:
+        error = no_such_code(namespace, code.digest)
+        raise InvalidInput.one("spec.code.digest", error.message, value=code.digest, hint=error.hint)
+
+
+def _name_taken(name: str, namespace: str, *, deleting: bool) -> AlreadyExists:
+    """`deleting`: the run that has the name is on its way out; `kaji rm` returns when it is gone."""
+    if deleting:
+        message = f"the run {name!r} in namespace {namespace} is being deleted; its members have not all ended yet"
+        return AlreadyExists(message, hint=f"wait until it is gone: kaji rm {name}; or choose another name")
+    message = f"there is a run {name!r} in namespace {namespace} already"
+    return AlreadyExists(message, hint=f"choose another name, or delete that one: kaji rm {name}")
+
+
+async def _decide(api: Api, user: User, submission: Submission, name: str) -> Decision:
+    facts = await _facts(api, user, submission)
+    return decide(submission.spec, api.cluster.policy, facts, run=RunIdentity(name, submission.namespace, user.name))
+
+
+async def _facts(api: Api, user: User, submission: Submission) -> Facts:
+    earlier = api.cluster.earlier(submission.draft.spec, submission.namespace, user.name)
+    return Facts(table=api.cluster.possible_table(), secrets=await _secrets(user, submission), earlier=earlier)
+
+
+async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
+    """Which of the Secrets that a run names exist; None where its submitter may not look. No contents are read."""
+    wanted = {use.name for use in submission.spec.secrets}
+    if not wanted:
+        return None
+    found = set()
+    for name in sorted(wanted):
+        path = SECRETS.path(submission.namespace, name)
+        try:
+            await user.client.request("GET", path, headers={"Accept": METADATA_ONLY})
+        except NotFound:
+            continue
+        except KajitoriError:
+            return None
+        found.add(name)
+    return frozenset(found)
+
+
+async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool = False) -> dict[str, Any]:
+    """The Run, made with the submitter's own credentials. Raises AlreadyExists where its name is taken, NotFound where
+    there is no such namespace."""
+    tries = 1 if submission.name else NAME_TRIES
+    for left in range(tries - 1, -1, -1):
+        name = submission.name or make_name(submission.spec.image, secrets.token_hex(8))
+        document = run_document(submission, name, user, api.now())
+        try:
+            return await user.client.create(RUNS, document, submission.namespace, dry_run=dry_run)
+        except AlreadyExists as error:
+            if left:
+                continue
+            deleting = error.message.startswith("object is being deleted")  # the mirror may not know it yet
+            raise _name_taken(name, submission.namespace, deleting=deleting) from error
+        except NotServedError as error:
+            raise no_such_run(api, submission.namespace, name, error) from error
+        except NotFound as error:
+            if not error.message.startswith("namespaces "):
+                raise
+            hint = "name one that you may use; whoever runs the cluster makes new ones"
+            raise NotFound(f"there is no namespace {submission.namespace!r}", hint=hint) from error
+        except (ConnectionFailed, ServerError) as error:
+            if not dry_run and not isinstance(error, StorageFull) and getattr(error, "maybe_applied", True):
+                error.hint = f"it may have been made all the same; before you try again: kaji describe {name}"
+            raise
+    raise AssertionError("unreachable")
+
+
+def run_document(submission: Submission, name: str, user: User, now: datetime) -> dict[str, Any]:
+    """The Run that is made for a submission."""
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": submission.namespace,
+        "annotations": submitted_by(user, now),
+        "finalizers": [names.FINALIZER],  # else the controller's first write would be to add it
+    }
+    if submission.labels:
+        metadata["labels"] = dict(submission.labels)
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata,
+        "spec": to_document(submission.spec),
+    }
+
+
+def _fresh_status(spec: RunSpec, decision: Decision) -> RunStatus:
+    """What the status will say once the controller has looked."""
+    return RunStatus(
+        reason=Reason.NOT_PLANNED_YET,
+        members=MemberCounts(total=spec.members),
+        findings=list(decision.findings),
+    )
+
+
+async def _dry_run(api: Api, user: User, submission: Submission, decision: Decision) -> DryRun:
+    """What would be made. The API server is asked, too: names, rights and quotas are checked as if it were meant."""
+    document = await _create(api, user, submission, dry_run=True)
+    run = run_object(document)
+    name = run.metadata.name
+    if not submission.name:  # what policy derives from the name
+        decision = await _decide(api, user, submission, name)
+    run = msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))
+    start, placement = await waiting.start_of_new(api, user, run, submission.spec, decision)
+    return DryRun(
+        run=run_view(run),
+        manifests=_manifests(api, submission, decision, run, placement.nodes[0] if placement else ""),
+        findings=list(decision.findings),
+        start=start,
+    )
+
+
+def _manifests(api: Api, submission: Submission, decision: Decision, run: RunObject, node: str) -> list[dict[str, Any]]:
+    spec, name, namespace, uid = submission.spec, run.metadata.name, submission.namespace, run.metadata.uid
+    ports = api.cluster.policy.rendezvous
+    pods = manifests.MemberPods(
+        decision.template,
+        run_name=name,
+        namespace=namespace,
+        run_uid=uid,
+        attempt=1,
+        world_size=spec.replicas,  # of a sweep 1
+        port=choose_port(uid, 1, (), ports.first_port, ports.last_port),
+        launcher=manifests.launcher_of(spec),
+        bind_direct=decision.bind_direct,
+    )
+    pod = pods.pod(spec.sweep.indices[0] if spec.sweep is not None else 0, node)
+    if not node:  # it has no place yet
+        pod["spec"].pop("affinity", None)
+        pod["spec"].pop("nodeName", None)
+    document = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": dict(run.metadata.annotations),
+            **({"labels": dict(run.metadata.labels)} if run.metadata.labels else {}),
+        },
+        "spec": to_document(spec),
+    }
+    shared = [manifests.headless_service(run_name=name, namespace=namespace, run_uid=uid, ports=spec.ports)]
+    if spec.sweep is not None:
+        shared = []
+    if decision.network is not None:
+        shared.append(manifests.network_policy(run_name=name, namespace=namespace, run_uid=uid, rules=decision.network))
+    return [document, pod, *shared, *([decision.claim] if decision.claim is not None else [])]

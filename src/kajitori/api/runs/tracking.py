@@ -1,0 +1,90 @@
+"""Following one run until it is final or gone, whatever the mirror has seen of it yet."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from kajitori.api.auth import User
+from kajitori.api.context import Api
+from kajitori.api.runs.views import phase_of
+from kajitori.core.spec.reasons import Phase
+from kajitori.errors import NotFound
+from kajitori.kube.objects import RunObject
+from kajitori.kube.resources import RUNS
+
+MIRROR_PATIENCE_SECONDS = 10.0
+"""How long a run that the API server knows may be missing in the mirror before it is asked for again."""
+
+MAX_RESTARTS = 100
+"""So many restarts at most are kept for a reader who is slow."""
+
+
+class RunTracker:
+    """The latest state of one run, and a wait for the next. Use it as a context manager.
+
+    `pods`: changes of its members count as changes, too. `restarts`: the beginning of each is kept for `take_restarts`.
+    Another run of the same name is not this one.
+    """
+
+    def __init__(self, api: Api, user: User, run: RunObject, *, pods: bool = False, restarts: bool = False) -> None:
+        self.run = run
+        self.gone = False
+        self._api = api
+        self._user = user
+        self._key = (run.metadata.namespace, run.metadata.name)
+        self._seen = False
+        self._restarts: dict[tuple[int, int], RunObject] = {}
+        self._subscription = api.hub.subscribe(
+            *self._key, pods=pods, on_change=self._note_restart if restarts else None
+        )
+        self.event = self._subscription.event
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing happens to it any more."""
+        return self.gone or phase_of(self.run).is_final
+
+    def look(self) -> RunObject:
+        """The run as it is now; as it was last where it is gone."""
+        known = self._api.mirror.runs.get(self._key)
+        if known is not None and known.metadata.uid == self.run.metadata.uid:
+            self.run, self._seen = known, True
+        elif self._seen or (
+            known is not None and known.metadata.creation_timestamp > self.run.metadata.creation_timestamp
+        ):
+            self.gone = True
+        return self.run
+
+    def take_restarts(self) -> list[RunObject]:
+        """The run as it was when it began each restart since the last call: short as that may be, it says why."""
+        taken = list(self._restarts.values())
+        self._restarts.clear()
+        return taken
+
+    def _note_restart(self) -> None:
+        run = self._api.mirror.runs.get(self._key)
+        if run is None or run.status is None or phase_of(run) is not Phase.RESTARTING:
+            return
+        if run.metadata.uid == self.run.metadata.uid and len(self._restarts) < MAX_RESTARTS:
+            self._restarts.setdefault((run.status.restarts, run.status.interruptions), run)
+
+    async def changed(self, timeout_seconds: float) -> bool:
+        """Waits for a change; False where none came in time."""
+        if self._seen or self.gone:
+            return await self._subscription.changed(timeout_seconds)
+        if not await self._subscription.changed(min(timeout_seconds, MIRROR_PATIENCE_SECONDS)):
+            try:
+                self.run = await self._user.client.get(RUNS, self._key[1], self._key[0], type=RunObject)
+            except NotFound:
+                self.gone = True
+        return True
+
+    def __enter__(self) -> RunTracker:
+        self._subscription.__enter__()
+        self.look()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._subscription.__exit__(kind, error, trace)

@@ -1,0 +1,217 @@
+"""Serves the Web API with uvicorn inside an event loop that somebody else runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import resource
+import socket
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from kajitori.api.context import Api
+from kajitori.api.serving.listener import Connection, Listener
+from kajitori.api.serving.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
+from kajitori.core.protection.connections import Bounds
+from kajitori.errors import Unavailable
+from kajitori.settings import WebLimits
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_SECONDS = 3
+BACKLOG = 2048
+FILES_KEPT_FREE = 1024
+"""Files that the process may open beside the connections of callers: those to the API server, kept logs, code."""
+MESSAGE_BYTES = 1 << 20
+"""The longest message of a WebSocket: `kaji exec` sends what is typed."""
+
+_NO_NEWS = frozenset(
+    {
+        "ASGI callable returned without completing response.",
+        "ASGI callable returned without completing handshake.",
+        "Invalid HTTP request received.",
+        "Unsupported upgrade request.",
+    }
+)
+
+
+class ApiServer:
+    """One listening socket. `start` binds it, `stop` breaks off streams and lets short requests finish.
+
+    Signals are left to whoever runs the event loop.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        """With certificate and key (PEM files) it speaks TLS, else plain HTTP."""
+        self._app = app
+        self._certificate = certificate
+        self._key = key
+        self._host = host
+        self._port = port
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.host = ""
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self._certificate else 'http'}://{host}:{self.port}"
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """What its /metrics shows."""
+        api: Api = self._app.state.kajitori
+        return api.registry
+
+    async def start(self) -> None:
+        """Returns when it accepts connections. Raises Unavailable where the address cannot be had."""
+        listener = _bind(self._host, self._port)
+        self.host, self.port = listener.getsockname()[:2]
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
+        config = uvicorn.Config(
+            self._app,
+            http=HttpProtocol,
+            h11_max_incomplete_event_size=HEADER_BYTES,
+            ws=WebSocketProtocol,
+            ws_max_size=MESSAGE_BYTES,
+            proxy_headers=False,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            timeout_keep_alive=30,
+            ws_ping_interval=20.0,
+            ws_ping_timeout=20.0,
+            ssl_certfile=self._certificate,
+            ssl_keyfile=self._key,
+        )
+        self._server = _Server(config, self._api)
+        self._task = asyncio.create_task(self._server.serve([listener]), name="web-api")
+        while not self._server.started:
+            if self._task.done():
+                await self._task
+                raise Unavailable("the Web API did not start", hint="its log says why")
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        """Returns when every connection is closed."""
+        if self._server is None or self._task is None:
+            return
+        self._server.should_exit = True
+        self._api.break_off()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._server = self._task = None
+
+    @property
+    def _api(self) -> Api:
+        api: Api = self._app.state.kajitori
+        return api
+
+    async def __aenter__(self) -> ApiServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but connections are accepted by a Listener of ours."""
+
+    def __init__(self, config: uvicorn.Config, api: Api) -> None:
+        super().__init__(config)
+        self._api = api
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise Unavailable("the Web API did not start", hint="its log says why")
+        assert sockets is not None
+        limits, metrics = self._api.limits, self._api.metrics
+        listener = Listener(
+            sockets[0],
+            partial(self._protocol, limits.header_seconds),
+            _bounds(limits),
+            metrics,
+            tls=self.config.ssl,
+            tls_seconds=limits.header_seconds,
+        )
+        metrics.connections.set_function(lambda: len(listener.table))
+        metrics.unauthenticated.set_function(lambda: listener.table.unauthenticated)
+        self.servers = [listener]  # type: ignore[list-item]  # what uvicorn does with a server, a Listener can do
+        self.started = True
+
+    def _protocol(self, header_seconds: float, connection: Connection) -> asyncio.Protocol:
+        return HttpProtocol(
+            connection,
+            header_seconds,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+
+
+def _bounds(limits: WebLimits) -> Bounds:
+    """The bounds on connections, within what this process may open. Raises its limit on files as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + FILES_KEPT_FREE
+    if soft < wanted:
+        soft = min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    connections = min(limits.connections, max(soft // 2, soft - FILES_KEPT_FREE))
+    if connections < limits.connections:
+        log.warning("at most %d connections, since this process may open %d files (ulimit -n)", connections, soft)
+    return Bounds(
+        in_all=connections,
+        per_address=limits.connections_per_address,
+        unauthenticated=min(limits.unauthenticated, connections),
+        unauthenticated_per_address=limits.unauthenticated_per_address,
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "the port is in use" if taken else getattr(error, "strerror", None) or str(error)
+        hint = "choose another port with --port; 0 takes any that is free"
+        if not taken:
+            hint = "name an address of this machine with --host, and a free port with --port"
+        raise Unavailable(f"the Web API cannot listen on {host}:{port}: {why}", hint=hint) from error
+    listener.setblocking(False)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an answer's end may wait 40 ms, uvloop aside
+    return listener
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Neither a stream that was broken off on purpose is an error of the server, nor an exec that was refused, nor what
+    a caller sends that is not HTTP."""
+    return record.getMessage() not in _NO_NEWS

@@ -1,0 +1,259 @@
+"""Where all members of an attempt are, for those of them that are starting: out of the mirror alone (rule 9).
+
+However many members ask, the API server is not asked once, and what they are told is worked out once for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from kajitori.api.streams.hub import RunHub
+from kajitori.cluster.members import has_started
+from kajitori.core.pods.tickets import Ticket
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
+from kajitori.errors import Forbidden, Unavailable
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.objects import Pod
+
+UNSEEN_SECONDS = 10.0
+"""How long a mirror that follows the cluster may take to show the Pods of an attempt; then there are none."""
+
+KEPT_GANGS = 64
+"""Attempts whose answer is kept for whoever asks next."""
+
+NAMED = 8
+"""Members without an address that are named; of the others only the number is told."""
+
+_REST = 4
+"""Looking at a gang rests for this many times as long as it took: at most a fifth of a core, however it changes."""
+
+_GZIP = 16 + zlib.MAX_WBITS
+_ALIVE = (Phase.STARTING, Phase.RUNNING)
+
+
+class HostList(msgspec.Struct):
+    """Addresses of all members of an attempt, by rank."""
+
+    addresses: list[str]
+
+
+class HostsMissing(msgspec.Struct):
+    """Not all members of the attempt have an address yet."""
+
+    known: int
+    total: int
+    missing: list[str]
+    """Names of the first of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An answer, ready to be sent."""
+
+    complete: bool
+    plain: bytes
+    zipped: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why nobody is told anything any more."""
+
+    code: str
+    message: str
+
+    def error(self) -> Forbidden:
+        hint = "a ticket is honoured only as long as members of its attempt are in their first step"
+        return Forbidden(self.message, hint=hint, code=self.code)
+
+
+class HostLists:
+    """Answers members that are starting. Read-only towards the cluster; nothing in it outlives the process."""
+
+    def __init__(self, mirror: Mirror, hub: RunHub, clock: Callable[[], float]) -> None:
+        self._mirror = mirror
+        self._hub = hub
+        self._clock = clock
+        self._gangs: OrderedDict[tuple[str, int], _Gang] = OrderedDict()
+        self._closing = False
+
+    def close(self) -> None:
+        """Lets everybody go who waits: the server goes down."""
+        self._closing = True
+        for gang in self._gangs.values():
+            gang.forget()
+        self._gangs.clear()
+
+    async def wait(self, ticket: Ticket, seconds: float) -> Encoded:
+        """The addresses of the ticket's attempt once all are known; what is still missing where that takes longer.
+
+        Raises Forbidden where no member of that attempt is starting, Unavailable where the server goes down.
+        """
+        if self._closing:
+            raise _going_down()
+        gang = self._gang(ticket)
+        found = gang.look()
+        if found.complete:
+            return found
+        try:
+            async with asyncio.timeout(seconds):
+                return await gang.settled()
+        except TimeoutError:
+            return gang.look()
+
+    def _gang(self, ticket: Ticket) -> _Gang:
+        key = (ticket.run_uid, ticket.attempt)
+        gang = self._gangs.get(key)
+        if gang is None:
+            gang = self._gangs[key] = _Gang(self._hub, self._mirror, ticket, self._clock)
+            self._forget_old()
+        self._gangs.move_to_end(key)
+        return gang
+
+    def _forget_old(self) -> None:
+        for key, gang in list(self._gangs.items())[:-KEPT_GANGS]:
+            if not gang.waiters:
+                gang.forget()
+                del self._gangs[key]
+
+
+class _Gang:
+    """One attempt: what its members are told now, looked up anew when one of its Pods has changed."""
+
+    def __init__(self, hub: RunHub, mirror: Mirror, ticket: Ticket, clock: Callable[[], float]) -> None:
+        self.waiters: set[asyncio.Future[Encoded]] = set()
+        self._follower: asyncio.Task[None] | None = None
+        self._changes = hub.subscribe(ticket.namespace, ticket.run, pods=True)
+        self._hub = hub
+        self._mirror = mirror
+        self._ticket = ticket
+        self._clock = clock
+        self._asked_first_at = clock()
+        self._rests_until = 0.0
+        self._answer: Encoded | _Refusal | None = None
+        hub.add(self._changes)
+
+    def forget(self) -> None:
+        """Nobody asks any more; who still waits is let go."""
+        self._hub.remove(self._changes)
+        if self._follower is not None:
+            self._follower.cancel()
+        for waiter in self._pending():
+            waiter.set_exception(_going_down())
+
+    async def settled(self) -> Encoded:
+        """The whole list, once it is known; Forbidden once it will never be. One look answers all who wait."""
+        waiter: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
+        self.waiters.add(waiter)
+        if self._follower is None or self._follower.done():
+            self._follower = asyncio.create_task(self._follow())
+        try:
+            return await waiter
+        finally:
+            self.waiters.discard(waiter)
+
+    async def _follow(self) -> None:
+        while self.waiters:
+            try:
+                found = self.look()
+            except Forbidden as error:
+                for waiter in self._pending():
+                    waiter.set_exception(Forbidden(error.message, hint=error.hint, code=error.code))
+                return
+            if found.complete:
+                for waiter in self._pending():
+                    waiter.set_result(found)
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(UNSEEN_SECONDS):
+                    await self._changes.event.wait()
+            rest = self._rests_until - self._clock()
+            if rest > 0:
+                await asyncio.sleep(rest)
+
+    def _pending(self) -> list[asyncio.Future[Encoded]]:
+        return [waiter for waiter in self.waiters if not waiter.done()]
+
+    def look(self) -> Encoded:
+        """What they are told. Raises Forbidden where this attempt is over, or none of its members is starting."""
+        began = self._clock()
+        if self._answer is None or (self._changes.event.is_set() and began >= self._rests_until):
+            self._changes.event.clear()
+            self._answer = self._work_out(began)
+            self._rests_until = self._clock() + _REST * (self._clock() - began)
+        if isinstance(self._answer, _Refusal):
+            raise self._answer.error()
+        return self._answer or _missing(self._ticket, [""] * self._ticket.world_size)
+
+    def _work_out(self, now: float) -> Encoded | _Refusal | None:
+        """None where the mirror shows nothing of the attempt yet: then there is nothing to remember, either."""
+        ticket = self._ticket
+        if self._is_over():
+            return _Refusal("AttemptOver", f"attempt {ticket.attempt} of run {ticket.run} is over")
+        addresses = [""] * ticket.world_size
+        seen = starting = False
+        for pod in self._mirror.owned_pods(ticket.namespace, ticket.run, ticket.run_uid):
+            rank = _rank(pod, ticket)
+            if rank is None:
+                continue
+            seen = True
+            starting = starting or not (pod.is_finished or has_started(pod))
+            if pod.status.phase != "Failed" and not pod.metadata.deletion_timestamp:
+                addresses[rank] = pod.status.pod_ip
+        if not seen and (now < self._asked_first_at + UNSEEN_SECONDS or self._mirror.age_seconds()):
+            return None
+        if not starting:
+            return _Refusal("NotStarting", f"no member of attempt {ticket.attempt} of run {ticket.run} is starting")
+        return _encoded(HostList(addresses), complete=True) if all(addresses) else _missing(ticket, addresses)
+
+    def _is_over(self) -> bool:
+        """Whether the run itself says so: a later attempt has begun, or this one has ended."""
+        run = self._mirror.runs.get((self._ticket.namespace, self._ticket.run))
+        if run is None or run.metadata.uid != self._ticket.run_uid or run.status is None:
+            return False
+        attempts = run.status.attempts
+        return attempts > self._ticket.attempt or (attempts == self._ticket.attempt and run.status.phase not in _ALIVE)
+
+
+def _going_down() -> Unavailable:
+    return Unavailable("this server goes down", hint="ask again")
+
+
+def _rank(pod: Pod, ticket: Ticket) -> int | None:
+    """The rank of a Pod that is a member of the ticket's attempt."""
+    member = pod.member
+    if member is None or (member.run, member.attempt) != (ticket.run, ticket.attempt):
+        return None
+    return member.rank if member.rank < ticket.world_size else None
+
+
+def require_starting(mirror: Mirror, ticket: Ticket, rank: int) -> None:
+    """Raises Forbidden unless this member of the ticket's attempt is in its first step, Unavailable while the mirror
+    does not show it yet."""
+    pod = mirror.pods.get((ticket.namespace, names.pod_name(ticket.run, ticket.attempt, rank)))
+    if pod is None:
+        raise Unavailable(f"member {rank} of run {ticket.run} is not seen yet", hint="ask again")
+    its_name = names.MemberName(ticket.run, ticket.attempt, rank)  # of a sweep's member, the index: its world is 1
+    if mirror.run_uid_of(pod) != ticket.run_uid or pod.member != its_name or pod.is_finished or has_started(pod):
+        message = f"member {rank} of attempt {ticket.attempt} of run {ticket.run} is not starting"
+        raise _Refusal("NotStarting", message).error()
+
+
+def _missing(ticket: Ticket, addresses: list[str]) -> Encoded:
+    unknown = [rank for rank, address in enumerate(addresses) if not address]
+    named = [names.pod_name(ticket.run, ticket.attempt, rank) for rank in unknown[:NAMED]]
+    return _encoded(HostsMissing(len(addresses) - len(unknown), len(addresses), named), complete=False)
+
+
+def _encoded(answer: HostList | HostsMissing, *, complete: bool) -> Encoded:
+    plain = msgspec.json.encode(answer)
+    packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
+    return Encoded(complete, plain, packer.compress(plain) + packer.flush())

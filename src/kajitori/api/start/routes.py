@@ -1,0 +1,110 @@
+"""What members ask for in their first step, with a ticket instead of credentials of the cluster (rules 9 and 13)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Depends, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kajitori.api.context import Shared, describes
+from kajitori.api.paging import Parameters
+from kajitori.api.problems import of_this_server
+from kajitori.api.serving.middleware import note_caller
+from kajitori.api.start.host_lists import HostList, HostsMissing, require_starting
+from kajitori.api.start.ssh_keys import AttemptKeys, attempt_keys
+from kajitori.codepack.parts import ARCHIVE_BYTES, MEDIA_TYPE
+from kajitori.core.pods.tickets import Ticket
+from kajitori.errors import KajitoriError, NotFound, Unauthenticated
+
+router = APIRouter(tags=["members"])
+
+POLL_SECONDS = 25.0
+"""A member is answered after so long in any case: proxies cut what is silent for longer."""
+
+_HINT = "send `Authorization: Bearer …` with the ticket that stands in the member's Pod"
+
+
+async def shown_ticket(api: Shared, request: Request) -> Ticket:
+    """For routes: the ticket that the request carries. Raises Unauthenticated where it is none."""
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not text.strip():
+        raise Unauthenticated("the request carries no ticket", hint=_HINT)
+    try:
+        ticket = await api.tickets.read(text.strip())
+    except KajitoriError as error:
+        raise of_this_server(error) from error
+    if ticket is None:
+        raise Unauthenticated("this ticket is not signed by the controller of this cluster", hint=_HINT)
+    note_caller(request, f"{ticket.namespace}/{ticket.run}")
+    return ticket
+
+
+Shown = Annotated[Ticket, Depends(shown_ticket)]
+
+
+@router.get(
+    "/v1/members/hosts",
+    responses={**describes(HostList), **describes(HostsMissing, status=202)},
+    openapi_extra={"security": [{"ticket": []}]},
+    summary="The addresses of all members of a starting attempt",
+)
+async def hosts(api: Shared, ticket: Shown, request: Request) -> Response:
+    """By rank, as soon as all are known. 202 with what is missing where that takes too long for a proxy: ask again.
+
+    403 `AttemptOver` where a later attempt has begun, `NotStarting` where no member of this one is in its first step.
+    """
+    found = await api.host_lists.wait(ticket, POLL_SECONDS)
+    headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+    body = found.plain
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        body = found.zipped
+    return Response(body, 200 if found.complete else 202, headers, media_type="application/json")
+
+
+class WhoAsks(Parameters):
+    rank: int = Field(ge=0)
+    """The member that asks."""
+
+
+@router.get(
+    "/v1/members/ssh",
+    responses=describes(AttemptKeys),
+    openapi_extra={"security": [{"ticket": []}]},
+    summary="The SSH keys of an attempt, for a member that is starting",
+)
+async def ssh(api: Shared, ticket: Shown, query: Annotated[WhoAsks, Query()]) -> Response:
+    """The same for all members of the attempt, and for no other: they follow from it and the key of tickets, and are
+    stored nowhere."""
+    require_starting(api.mirror, ticket, query.rank)
+    keys = attempt_keys(api.tickets.derive(ticket, "ssh client"), api.tickets.derive(ticket, "ssh host"))
+    return Response(msgspec.json.encode(keys), headers={"Cache-Control": "no-store"}, media_type="application/json")
+
+
+@router.get(
+    "/v1/members/code",
+    responses={
+        **describes(None),
+        200: {
+            "description": "The archive, a tar file.",
+            "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        },
+    },
+    summary="The run's code, for a member that is starting",
+)
+async def code(api: Shared, ticket: Shown, query: Annotated[WhoAsks, Query()]) -> Response:
+    """As a Zstandard stream; the header X-Archive-Bytes says how much it holds. The code that the attempt was made
+    with, however the run was edited since."""
+    require_starting(api.mirror, ticket, query.rank)
+    if api.code is None or not ticket.code:
+        raise NotFound(
+            f"run {ticket.run} has no code on this server", hint="every server has to be given the same store"
+        )
+    found, frames = await api.code.open(ticket.namespace, ticket.code)
+    stream = api.streams.stream(frames, kind="code", media_type=MEDIA_TYPE)
+    stream.headers[ARCHIVE_BYTES] = str(found.size_bytes)
+    return stream

@@ -1,0 +1,1 @@
+"""Answers that go on for long: changes, events, exec."""

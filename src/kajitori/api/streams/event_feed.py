@@ -1,0 +1,195 @@
+"""Kubernetes Events about runs and their Pods: at most one watch per namespace, while somebody looks there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+from kajitori.api.problems import of_this_server
+from kajitori.api.runs.views import EventView
+from kajitori.core.words import names
+from kajitori.errors import KajitoriError, Unavailable
+from kajitori.kube.client import KubeClient
+from kajitori.kube.objects import Event
+from kajitori.kube.resources import EVENTS
+from kajitori.kube.watch import Deleted, Synced, Watcher, follow
+
+log = logging.getLogger(__name__)
+
+LINGER_SECONDS = 30.0
+"""A feed that nobody reads any more is kept so long: who looked once often looks again."""
+
+SYNC_SECONDS = 20.0
+
+EventKey = tuple[str, str]
+
+Reader = Callable[[Event | None], None]
+"""Told of each Event that is new or was counted up; of None when no more will come."""
+
+_ALL = ""
+"""Instead of a run's name: all runs of the namespace."""
+
+
+class EventFeed:
+    """The Events of one namespace."""
+
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self.users = 0
+        self.synced = asyncio.Event()
+        self.failure: KajitoriError | None = None
+        self._by_run: dict[str, dict[str, Event]] = {}
+        self._certain: set[str] = set()
+        self.readers: dict[str, set[Reader]] = {}
+        self.expiry: asyncio.TimerHandle | None = None
+        self._store: dict[EventKey, Event] = {}
+        self._watcher: Watcher[Event] = Watcher(client, EVENTS, Event, namespace=namespace, store=self._store)
+        self.task = asyncio.create_task(self._run(), name=f"events-{namespace}")
+
+    def of_run(self, run: str) -> Mapping[str, Event]:
+        """What is known now about runs of that name and their Pods."""
+        return self._by_run.get(run, {})
+
+    def of_all_runs(self, is_run: Callable[[str], bool]) -> Iterator[Event]:
+        """What is known now about all runs and their Pods; see `knows`."""
+        for run, events in self._by_run.items():
+            if self.knows(run, is_run):
+                yield from events.values()
+
+    def knows(self, run: str, is_run: Callable[[str], bool]) -> bool:
+        """Whether a run of that name is there, or was: a Pod that is no run's may be called as if it were a member."""
+        return run in self._certain or is_run(run)
+
+    async def _run(self) -> None:
+        try:
+            async with aclosing(follow(self._watcher)) as changes:
+                async for change in changes:
+                    if isinstance(change, Synced):
+                        self.synced.set()
+                        continue
+                    event = change.object
+                    run = run_of(event)
+                    if run is None:
+                        continue
+                    if isinstance(change, Deleted):
+                        self._drop(run, event.metadata.name)
+                        continue
+                    self._by_run.setdefault(run, {})[event.metadata.name] = event
+                    if event.involved_object.kind == names.KIND:
+                        self._certain.add(run)
+                    for reader in (*self.readers.get(run, ()), *self.readers.get(_ALL, ())):
+                        reader(event)
+        except KajitoriError as error:
+            self.failure = of_this_server(error)
+            self.synced.set()
+            for readers in self.readers.values():
+                for reader in tuple(readers):
+                    reader(None)
+
+    def _drop(self, run: str, name: str) -> None:
+        events = self._by_run.get(run)
+        if events is not None:
+            events.pop(name, None)
+            if not events:
+                del self._by_run[run]
+                self._certain.discard(run)
+
+
+def _ignore(_event: Event | None) -> None:
+    """The reader who looks once."""
+
+
+class EventFeeds:
+    """All namespaces whose Events somebody reads."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._feeds: dict[str, EventFeed] = {}
+
+    @asynccontextmanager
+    async def reading(self, namespace: str, run: str = _ALL, reader: Reader = _ignore) -> AsyncIterator[EventFeed]:
+        """The feed of a namespace, read completely once; the reader is told of what happens to that run, or to all.
+
+        Raises what the API server refuses for good.
+        """
+        feed = self._feeds.get(namespace)
+        if feed is None or feed.failure is not None:
+            feed = self._feeds[namespace] = EventFeed(self._client, namespace)
+        if feed.expiry is not None:
+            feed.expiry.cancel()
+            feed.expiry = None
+        feed.users += 1
+        feed.readers.setdefault(run, set()).add(reader)
+        try:
+            try:
+                async with asyncio.timeout(SYNC_SECONDS):
+                    await feed.synced.wait()
+            except TimeoutError:
+                message = f"the Events of namespace {namespace} could not be read in {SYNC_SECONDS:.0f} s"
+                raise Unavailable(message, hint="the API server may be overloaded; try again later") from None
+            if feed.failure is not None:
+                raise feed.failure
+            yield feed
+        finally:
+            readers = feed.readers[run]
+            readers.discard(reader)
+            if not readers:
+                del feed.readers[run]
+            feed.users -= 1
+            if feed.users == 0:
+                loop = asyncio.get_running_loop()
+                feed.expiry = loop.call_later(LINGER_SECONDS, self._expire, namespace, feed)
+
+    async def close(self) -> None:
+        """Ends all watches."""
+        feeds = list(self._feeds.values())
+        self._feeds.clear()
+        for feed in feeds:
+            if feed.expiry is not None:
+                feed.expiry.cancel()
+            feed.task.cancel()
+        await asyncio.gather(*(feed.task for feed in feeds), return_exceptions=True)
+
+    def _expire(self, namespace: str, feed: EventFeed) -> None:
+        if feed.users == 0:
+            feed.task.cancel()
+            if self._feeds.get(namespace) is feed:
+                del self._feeds[namespace]
+
+
+def run_of(event: Event) -> str | None:
+    """The name of the run that an Event is about, itself or one of its Pods; None for everything else."""
+    about = event.involved_object
+    if about.kind == names.KIND:
+        return about.name
+    if about.kind == "Pod":
+        parts = about.name.rsplit("-", 2)
+        if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
+            return parts[0]
+    return None
+
+
+def time_of(event: Event) -> str:
+    """When it happened last."""
+    return event.last_timestamp or event.event_time or event.first_timestamp or event.metadata.creation_timestamp
+
+
+def place_of(event: Event) -> tuple[str, int, str]:
+    """Where it stands in the order of events: by time; within a second as the API server took them, where its versions
+    tell."""
+    version = event.metadata.resource_version
+    return time_of(event), int(version) if version.isdigit() else 0, event.metadata.name
+
+
+def event_view(event: Event) -> EventView:
+    """The view of an Event."""
+    about = event.involved_object
+    return EventView(
+        time=time_of(event),
+        type=event.type,
+        reason=event.reason,
+        object=f"{about.kind}/{about.name}",
+        message=event.message,
+        count=max(1, event.count),
+    )

@@ -1,0 +1,173 @@
+"""What happened to a run and its members, and to all runs of a namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, PageParameters, Parameters, decode_token, encode_token
+from kajitori.api.runs.lookup import find_run, require_definition
+from kajitori.api.runs.tracking import RunTracker
+from kajitori.api.runs.views import EventList, EventView
+from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
+from kajitori.api.streams.event_feed import event_view, place_of, run_of, time_of
+from kajitori.core.words import names
+from kajitori.kube.objects import Event, RunObject
+
+router = APIRouter(tags=["runs"])
+
+INTERVAL_SECONDS = 0.2
+"""New Events of a run are looked for at most this often."""
+
+LAST_WORDS_SECONDS = 2.0
+"""Events about a run's end are written just after the end itself: so long they are waited for."""
+
+Place = tuple[str, int, str]
+"""Where an Event stands in the order, as `place_of` says."""
+
+
+class EventParameters(Parameters):
+    follow: bool = False
+    """Go on until the run is final."""
+
+
+class EventListParameters(PageParameters):
+    namespace: str = Field(default="", max_length=253)
+    """The server's own default where it is left out."""
+
+
+class EventWatchParameters(Parameters):
+    namespace: str = Field(default="", max_length=253)
+    """The server's own default where it is left out."""
+    limit: int = Field(default=DEFAULT_LIMIT, ge=0, le=MAX_LIMIT)
+    """At most so many that happened before come first."""
+
+
+@router.get("/v1/events", responses=describes(EventList), summary="What happened to runs, the newest first")
+async def list_all_events(api: Shared, user: Caller, query: Annotated[EventListParameters, Query()]) -> Response:
+    """To all runs of a namespace and their members. Kubernetes forgets Events after an hour."""
+    namespace = query.namespace or api.namespace
+    await user.require("list", namespace)
+    require_definition(api)
+    after = decode_token(query.continue_, tuple[str, int, str]) if query.continue_ else None
+    async with api.events.reading(namespace) as feed:
+        found = sorted(feed.of_all_runs(_runs_of(api, namespace)), key=place_of, reverse=True)
+    if after is not None:
+        found = [event for event in found if place_of(event) < after]
+    page = found[: query.limit]
+    following = encode_token(place_of(page[-1])) if len(found) > len(page) else None
+    return answer(EventList(items=[event_view(event) for event in page], continue_=following))
+
+
+@router.get(
+    "/v1/events/watch",
+    responses=describes(EventView, media_type=NDJSON),
+    summary="What happens to runs, as it happens",
+)
+async def watch_all_events(api: Shared, user: Caller, query: Annotated[EventWatchParameters, Query()]) -> Response:
+    """To all runs of a namespace and their members: an Event a line, for good. Empty lines mean that nothing is new."""
+    namespace = query.namespace or api.namespace
+    await user.require("list", namespace)
+    require_definition(api)
+    async with api.events.reading(namespace):
+        pass  # what the API server refuses is said before the answer begins; the feed lingers
+    return api.streams.stream(_all_events(api, namespace, query.limit), kind="events", media_type=NDJSON)
+
+
+async def _all_events(api: Api, namespace: str, limit: int) -> Chunks:
+    fresh: dict[str, Event] = {}  # by name: one that is counted up while nobody reads is told once
+    changed = asyncio.Event()
+
+    def note(event: Event | None) -> None:
+        if event is not None:
+            fresh[event.metadata.name] = event
+        changed.set()
+
+    async with api.events.reading(namespace, reader=note) as feed:
+        is_run = _runs_of(api, namespace)
+        fresh.clear()
+        told = sorted(feed.of_all_runs(is_run), key=place_of)[-limit:] if limit else []
+        while True:
+            if told:
+                yield _lines(told)
+                await asyncio.sleep(INTERVAL_SECONDS)
+            try:
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await changed.wait()
+            except TimeoutError:
+                yield b"\n"
+            if feed.failure is not None:
+                raise feed.failure
+            changed.clear()
+            told = sorted((each for each in fresh.values() if feed.knows(run_of(each) or "", is_run)), key=place_of)
+            fresh.clear()
+
+
+def _runs_of(api: Api, namespace: str) -> Callable[[str], bool]:
+    return lambda name: (namespace, name) in api.mirror.runs
+
+
+def _lines(events: Iterable[Event]) -> bytes:
+    return b"".join(msgspec.json.encode(event_view(event)) + b"\n" for event in events)
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/events",
+    responses=describes(EventView, media_type=NDJSON),
+    summary="What happened to a run and its members, the oldest first",
+)
+async def list_events(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[EventParameters, Query()]
+) -> Response:
+    """One Event a line. Kubernetes forgets Events after an hour. Empty lines mean that nothing is new."""
+    run = await find_run(api, user, namespace, name)
+    async with api.events.reading(run.metadata.namespace):
+        pass  # what the API server refuses is said before the answer begins; the feed lingers
+    return api.streams.stream(_events(api, user, run, follow=query.follow), kind="events", media_type=NDJSON)
+
+
+async def _events(api: Api, user: User, run: RunObject, *, follow: bool) -> Chunks:
+    told: dict[str, str] = {}
+    ended = False
+    namespace, name = run.metadata.namespace, run.metadata.name
+    with RunTracker(api, user, run) as tracker:
+        async with api.events.reading(namespace, name, lambda _: tracker.event.set()) as feed:
+            while True:
+                known = feed.of_run(name)
+                fresh = [
+                    event
+                    for event in known.values()
+                    if told.get(event.metadata.name) != event.metadata.resource_version and _is_about(event, run)
+                ]
+                told = {name: version for name, version in told.items() if name in known}
+                told |= {event.metadata.name: event.metadata.resource_version for event in fresh}
+                if fresh:
+                    yield _lines(sorted(fresh, key=place_of))
+                if feed.failure is not None:
+                    raise feed.failure
+                if not follow or ended:
+                    return
+                tracker.look()
+                ended = tracker.is_over
+                if ended:
+                    await asyncio.sleep(LAST_WORDS_SECONDS)
+                    continue
+                await asyncio.sleep(INTERVAL_SECONDS)
+                if not await tracker.changed(HEARTBEAT_SECONDS):
+                    yield b"\n"
+
+
+def _is_about(event: Event, run: RunObject) -> bool:
+    """Not about an earlier run of the same name."""
+    about = event.involved_object
+    if about.kind == names.KIND:
+        return not about.uid or about.uid == run.metadata.uid
+    return time_of(event) >= run.metadata.creation_timestamp

@@ -1,0 +1,195 @@
+"""A program inside a member, over a WebSocket: the channels of `v5.channel.k8s.io`, passed through.
+
+What the caller may do says the API server, to his own token (`create pods/exec`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, WebSocket
+from pydantic import Field, ValidationError
+from starlette.websockets import WebSocketDisconnect
+
+from kajitori.api.auth import User, authenticated
+from kajitori.api.context import Api, api_of
+from kajitori.api.paging import Parameters
+from kajitori.api.problems import bug_response, error_response, parameter_faults
+from kajitori.api.runs.lookup import find_run
+from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.views import phase_of
+from kajitori.cluster.members import member_of
+from kajitori.core.gang import MemberState
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
+from kajitori.kube.objects import Pod
+from kajitori.kube.resources import PODS
+from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream
+
+router = APIRouter()
+
+MAX_TERMINAL_SIZE = 65_535
+
+POLICY_VIOLATION = 1008
+"""How a WebSocket is closed whose caller has lost its right (RFC 6455, section 7.4.1)."""
+
+
+class ExecParameters(Parameters):
+    command: list[Annotated[str, Field(max_length=65_536)]] = Field(min_length=1, max_length=1024)
+    """The program and its arguments; repeated."""
+    rank: int = Field(default=0, ge=0, le=99_999)
+    """The member."""
+    stdin: bool = False
+    """Standard input is sent on channel 0."""
+    tty: bool = False
+    """With a terminal; its size is sent on channel 4."""
+
+
+@router.websocket("/v1/runs/{namespace}/{name}/exec")
+async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
+    """Refused before the handshake, as a problem, what cannot be done at all."""
+    api = api_of(socket)
+    try:
+        async with asynccontextmanager(authenticated)(socket) as user:
+            await _serve(socket, api, user, namespace, name)
+    except KajitoriError as error:
+        await socket.send_denial_response(error_response(error))
+    except WebSocketDisconnect:
+        pass
+    except Exception as error:
+        response = bug_response(error)
+        if socket.application_state.name == "CONNECTING":
+            await socket.send_denial_response(response)
+
+
+async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: str) -> None:
+    query = _parameters(socket)
+    run = await find_run(api, user, namespace, name)
+    pods = newest_pods(api.mirror.pods_of_run(run))
+    pod = pods.get(query.rank)
+    member = member_of(pod, api.mirror.nodes) if pod is not None else None
+    if not pods:
+        message = f"{run.metadata.name} is {phase_of(run).value}: none of its members runs"
+        raise WrongState(message, hint=f"kaji describe {run.metadata.name} says more")
+    if pod is None or member is None:
+        raise NotFound(f"{run.metadata.name} has no member of rank {query.rank} now", hint=f"see kaji describe {name}")
+    if member.state is not MemberState.RUNNING:
+        hint = "wait until it runs" if member.state is MemberState.PENDING else "resume the run first"
+        message = f"rank {query.rank} of {run.metadata.name} is {member.state.value}; it has to run"
+        raise WrongState(message, hint=hint)
+    if EXEC_PROTOCOL not in socket.scope.get("subprotocols", ()):
+        raise InvalidInput.one("Sec-WebSocket-Protocol", f"must offer {EXEC_PROTOCOL}")
+    await user.may("create", namespace, resource=PODS, subresource="exec")  # asked again while the program runs
+    async with await _open(user, pod, query) as program:
+        await socket.accept(subprotocol=EXEC_PROTOCOL)
+        revoked: asyncio.Future[KajitoriError] = asyncio.get_running_loop().create_future()
+        with api.sessions.streaming(socket.state.session, user, lambda error: _settle(revoked, error)):
+            await _pass_through(socket, program, revoked)
+
+
+def _parameters(socket: WebSocket) -> ExecParameters:
+    given: dict[str, Any] = {}
+    for key, value in socket.query_params.multi_items():
+        if key == "command":
+            given.setdefault("command", []).append(value)
+        else:
+            given[key] = value
+    try:
+        return ExecParameters.model_validate(given)
+    except ValidationError as error:
+        errors = [{**each, "loc": ("query", *each["loc"])} for each in error.errors(include_url=False)]
+        raise InvalidInput(parameter_faults(errors, ("command", "rank", "stdin", "tty"))) from None
+
+
+async def _open(user: User, pod: Pod, query: ExecParameters) -> ExecStream:
+    meta = pod.metadata
+    return await user.client.open_exec(
+        meta.namespace, meta.name, command=query.command, stdin=query.stdin, tty=query.tty
+    )
+
+
+def _settle(revoked: asyncio.Future[KajitoriError], error: KajitoriError) -> None:
+    if not revoked.done():
+        revoked.set_result(error)
+
+
+async def _pass_through(socket: WebSocket, program: ExecStream, revoked: asyncio.Future[KajitoriError]) -> None:
+    """Both ways at once, until the program ends, the caller hangs up, or has lost its right."""
+    listening = asyncio.create_task(_listen(socket, program))
+    talking = asyncio.create_task(_talk(socket, program))
+    try:
+        ends: set[asyncio.Future[Any]] = {listening, talking, revoked}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (listening, talking):
+            task.cancel()
+        results = await asyncio.gather(listening, talking, return_exceptions=True)
+    failure = next((r for r in results if isinstance(r, Exception) and not isinstance(r, WebSocketDisconnect)), None)
+    if revoked.done():
+        failure = revoked.result()
+    try:
+        if failure is None:
+            await socket.close(1000)
+        else:
+            said = failure.message if isinstance(failure, KajitoriError) else "this is a bug in Kajitori"
+            await socket.close(
+                POLICY_VIOLATION if revoked.done() else 1011, said.encode()[:120].decode(errors="ignore")
+            )
+    except (RuntimeError, WebSocketDisconnect):
+        pass  # the caller has hung up
+    if failure is not None and not isinstance(failure, KajitoriError):
+        bug_response(failure)
+
+
+async def _talk(socket: WebSocket, program: ExecStream) -> None:
+    async for channel, payload in program:
+        await socket.send_bytes(bytes((channel,)) + payload)
+    end = msgspec.json.encode(end_status(program.exit_code, program.message))
+    await socket.send_bytes(bytes((Channel.ERROR,)) + end)
+
+
+async def _listen(socket: WebSocket, program: ExecStream) -> None:
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        data = message.get("bytes") or (message.get("text") or "").encode()
+        if not data:
+            continue
+        channel, payload = data[0], data[1:]
+        if channel == Channel.STDIN and payload:
+            await program.write(payload)
+        elif channel == Channel.RESIZE:
+            size = _size(payload)
+            if size is not None:
+                await program.resize(*size)
+        elif channel == Channel.CLOSE and payload[:1] == bytes((Channel.STDIN,)):
+            await program.close_stdin()
+
+
+def _size(payload: bytes) -> tuple[int, int] | None:
+    """Columns and rows that a terminal says it has; None for what is no size."""
+    try:
+        size = msgspec.json.decode(payload, type=_Size)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    fits = 0 < size.Width <= MAX_TERMINAL_SIZE and 0 < size.Height <= MAX_TERMINAL_SIZE
+    return (size.Width, size.Height) if fits else None
+
+
+class _Size(msgspec.Struct):
+    Width: int
+    Height: int
+
+
+def end_status(exit_code: int | None, message: str) -> dict[str, Any]:
+    """The Status that ends an exec, as an API server writes it."""
+    if exit_code == 0:
+        return {"metadata": {}, "status": "Success"}
+    status: dict[str, Any] = {"metadata": {}, "status": "Failure", "message": message}
+    if exit_code is None:
+        return status | {"reason": "InternalError", "code": 500}
+    causes = [{"reason": "ExitCode", "message": str(exit_code)}]
+    return status | {"reason": "NonZeroExitCode", "details": {"causes": causes}}

@@ -1,0 +1,1 @@
+"""Traffic by run, user and namespace, and the address registry."""

@@ -1,0 +1,259 @@
+"""Who talks to the internet, and how much: what the nodes' agents tell, summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, address_of, authenticated
+from kajitori.api.bodies import JSON, require_media_type
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
+from kajitori.api.runs.lookup import find_run
+from kajitori.api.runs.routes import readable_namespaces
+from kajitori.api.runs.views import Time, View
+from kajitori.api.serving.middleware import note_caller
+from kajitori.core.traffic.book import WINDOW_SECONDS, Book, Group, Who
+from kajitori.core.traffic.report import PATH, heard, read_report
+from kajitori.core.traffic.totals import DIRECTIONS, Count, Totals, run_id
+from kajitori.core.words.node_lists import compress
+from kajitori.core.words.suggestions import did_you_mean
+from kajitori.errors import InvalidInput, Unauthenticated
+from kajitori.kube.resources import NODES
+
+router = APIRouter(tags=["network"])
+
+SILENT_REPORTS = 5
+"""An agent that was not heard for so many of its intervals is named."""
+
+
+class TrafficCount(View):
+    """In one direction."""
+
+    bytes: int
+    packets: int
+    """Of large packets that network cards cut or join, the kernel sees one."""
+    bytes_per_second: int
+    """Over the last minutes."""
+
+
+class ClassTraffic(View):
+    """With the addresses of one class (policy's `traffic.classes`)."""
+
+    name: str
+    received: TrafficCount
+    sent: TrafficCount
+
+
+class TrafficRow(View, omit_defaults=True):
+    """What somebody received and sent, over all nodes."""
+
+    name: str
+    """Of the run, user, namespace or node."""
+    classes: list[ClassTraffic]
+    namespace: str = ""
+    """Of the run."""
+    run_id: str = ""
+    """Tells runs of one name apart, here and in agents' metrics; it is not the UID."""
+    user: str = ""
+    """Who submitted the run, where that is known."""
+
+
+class TrafficNodes(View):
+    """How much of the cluster is counted."""
+
+    counted: int
+    """Nodes whose agents were heard lately."""
+    silent: str
+    """Nodes whose agents were not, as a list such as `gpu-[00001-00004]`: what they counted since then is missing."""
+    silent_count: int
+    uncounted_pods: int
+    """Pods with a network that no agent can count."""
+
+
+class TrafficList(View, omit_defaults=True):
+    """Sums of traffic, who talks most of late first."""
+
+    items: list[TrafficRow]
+    total: int
+    """How many there are; `items` may be fewer."""
+    order_class: str
+    """The class of addresses that they are ordered by."""
+    rate_seconds: int
+    """Rates are over so much time."""
+    nodes: TrafficNodes
+    at: Time
+    kept: bool
+    """Whether totals outlive this server. Else those of runs that ended are lost with it."""
+    hidden: int = 0
+    """Runs of namespaces whose runs the caller may not list; their bytes are in the sums of namespaces, users and
+    nodes."""
+
+
+class RunTrafficView(TrafficList):
+    """What a run received and sent; `items` are its nodes."""
+
+    run: TrafficRow | None = None
+
+
+class TrafficParameters(Parameters):
+    by: Group = "run"
+    """Whose sums: of runs, users, namespaces or nodes."""
+    namespace: str = Field(default="", max_length=253)
+    """Only runs of this namespace; the caller has to be allowed to list them."""
+    class_: str = Field(default="", alias="class", max_length=63)
+    """Order by traffic with addresses of this class; left out: policy's `traffic.others`, such as internet."""
+    limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
+    """At most so many items."""
+
+
+class TrafficRunParameters(Parameters):
+    class_: str = Field(default="", alias="class", max_length=63)
+    """As in /v1/traffic."""
+
+
+@router.get("/v1/traffic", responses=describes(TrafficList), summary="Traffic by run, user, namespace and node")
+async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
+    """Sums of users, namespaces and nodes are open to everybody who is authenticated, as the board of GPUs is: a full
+    line concerns everybody. What a single run moved is for those who may list the runs of its namespace."""
+    book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
+    if query.namespace and query.by != "run":
+        hint = "leave it out, or ask by=run"
+        raise InvalidInput.one(
+            "namespace", f"only runs have one, and by is {query.by}", value=query.namespace, hint=hint
+        )
+    found = book.ranked(query.by, order, now)
+    hidden = 0
+    if query.by == "run":
+        readable = await readable_namespaces(api, user, query.namespace, {run.namespace for run in book.runs.values()})
+        shown = [who for who in found if readable is None or book.runs[who.key].namespace in readable]
+        hidden = 0 if query.namespace else len(found) - len(shown)
+        found = shown
+    rows = [_row(book, who, now) for who in found[: query.limit]]
+    listing = _listing(api, rows, len(found), order, now)
+    listing.hidden = hidden
+    return answer(listing)
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/traffic", responses=describes(RunTrafficView), summary="What a run received and sent"
+)
+async def run_traffic(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[TrafficRunParameters, Query()]
+) -> Response:
+    """All of its attempts together, and each node's share."""
+    run = await find_run(api, user, namespace, name)
+    book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
+    row = _row(book, Who("run", run.metadata.uid), now)
+    row.name, row.namespace, row.run_id = run.metadata.name, namespace, run_id(run.metadata.uid)
+
+    def moved(item: tuple[str, Totals]) -> tuple[int, str]:
+        return -sum(item[1].get(f"{order}.{direction}", Count()).bytes for direction in DIRECTIONS), item[0]
+
+    nodes = sorted(book.nodes_of_run(run.metadata.uid).items(), key=moved)
+    rows = [TrafficRow(name=node, classes=_classes(totals, {})) for node, totals in nodes[:MAX_LIMIT]]
+    listing = _listing(api, rows, len(nodes), order, now)
+    return answer(RunTrafficView(**{field: getattr(listing, field) for field in listing.__struct_fields__}, run=row))
+
+
+@router.post(
+    PATH,
+    status_code=204,
+    responses=describes(None, status=204),
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
+    summary="What a node's agent has counted",
+)
+async def take_report(api: Shared, node: str, request: Request) -> Response:
+    """For agents: each with a token of its own, for its own node. So may whoever may write the status of that Node.
+
+    Totals since the agent began, told whole: a report that comes twice, or to another server, counts once.
+    """
+    await _require_agent(api, request, node)
+    if node not in api.mirror.nodes:
+        raise InvalidInput.one("node", "is no node of this cluster", value=node[:253], hint="see kaji nodes")
+    require_media_type(request, JSON)
+    report = read_report(await request.body())
+    now = api.now().timestamp()
+    api.traffic.book.take(heard(report, node, now), now)
+    return Response(status_code=204)
+
+
+async def _require_agent(api: Api, request: Request, node: str) -> None:
+    header = request.headers.get("authorization", "")
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() == "bearer":
+        try:
+            async with AsyncExitStack() as asking:
+                if not api.agents.remembers(token.strip()):
+                    await asking.enter_async_context(api.questions.one(address_of(request)))
+                await api.agents.require(token.strip(), node)
+        except Unauthenticated:
+            pass  # somebody else, who may have the right all the same
+        else:
+            note_caller(request, f"agent of {node}")
+            return
+    async with asynccontextmanager(authenticated)(request) as user:
+        await user.require("patch", "", node, resource=NODES, subresource="status")
+
+
+# ---------------------------------------------------------------------------------------------- views
+
+
+def _order(api: Api, address_class: str) -> str:
+    """The class that is ordered by. Raises InvalidInput for one that there is not."""
+    policy = api.policy.current().policy.traffic
+    known = {*policy.classes, policy.others, *api.traffic.book.classes()}
+    if address_class and address_class not in known:
+        hint = did_you_mean(address_class, known)
+        raise InvalidInput.one("class", "is no class of addresses here", value=address_class, hint=hint)
+    return address_class or policy.others
+
+
+def _listing(api: Api, rows: list[TrafficRow], total: int, order: str, now: float) -> TrafficList:
+    return TrafficList(
+        items=rows,
+        total=total,
+        order_class=order,
+        rate_seconds=WINDOW_SECONDS,
+        nodes=_nodes(api, now),
+        at=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        kept=api.traffic.kept,
+    )
+
+
+def _row(book: Book, who: Who, now: float) -> TrafficRow:
+    row = TrafficRow(name=who.key, classes=_classes(book.total(who), book.rates(who, now)))
+    run = book.runs.get(who.key) if who.group == "run" else None
+    if run is not None:
+        row.name, row.namespace, row.run_id, row.user = run.run, run.namespace, run_id(who.key), run.user
+    return row
+
+
+def _classes(totals: Totals, rates: Mapping[str, float]) -> list[ClassTraffic]:
+    def count(name: str, direction: str) -> TrafficCount:
+        kind = f"{name}.{direction}"
+        found = totals.get(kind, Count())
+        return TrafficCount(bytes=found.bytes, packets=found.packets, bytes_per_second=round(rates.get(kind, 0.0)))
+
+    names = sorted({kind.rpartition(".")[0] for kind in totals})
+    return [ClassTraffic(name=name, received=count(name, "in"), sent=count(name, "out")) for name in names]
+
+
+def _nodes(api: Api, now: float) -> TrafficNodes:
+    patience = SILENT_REPORTS * api.policy.current().policy.traffic.report_seconds
+    told = api.traffic.book.nodes
+    lately = {name for name in api.mirror.nodes if name in told and now - told[name].heard_at <= patience}
+    silent = sorted(api.mirror.nodes.keys() - lately)
+    return TrafficNodes(
+        counted=len(lately),
+        silent=compress(silent),
+        silent_count=len(silent),
+        uncounted_pods=sum(told[name].uncounted_pods for name in lately),
+    )

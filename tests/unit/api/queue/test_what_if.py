@@ -1,0 +1,122 @@
+"""What would become of a run, asked before it is submitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+
+from kajitori.core.queue.what_if import Answer, ask
+from kajitori.core.spec.status import template_text
+
+WANTS: dict[str, Any] = {"image": "bert:3", "replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
+
+
+async def what_if(world: World, spec: dict[str, Any], **more: Any) -> httpx2.Response:
+    return await world.http.post("/v1/what-if", json={"spec": spec} | more)
+
+
+def writes(world: World) -> list[tuple[str, str, str]]:
+    return [each for each in world.kubernetes.requests if each[0] != "GET" and "reviews" not in each[1]]
+
+
+async def test_a_run_that_would_start_is_told_where(world: World) -> None:
+    """And nothing is made, not even in a dry run of the API server."""
+    answer = await what_if(world, WANTS)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["starts"], found["nodes"], found["namespace"]) == (True, "g[1-2]", "team")
+    assert found["start"]["toFree"] == []
+    assert found["start"]["expectedAt"] == "2026-11-21T12:00:00Z"
+    assert found["findings"]
+    assert writes(world) == []
+
+
+async def test_a_run_that_would_wait_is_explained_like_one_that_waits(world: World) -> None:
+    """Behind those that wait already."""
+    made = world.kubernetes.put("runs", run("big", owner="grace") | {"status": attempts(1, phase="Running")})
+    world.kubernetes.put("pods", pod(made, node="g1", gpus=8))
+    queued = {"phase": "Queued", "queuedAt": "2026-11-21T11:05:00Z"}
+    world.kubernetes.put("runs", run("huge", replicas=2, resources=WANTS["resources"]) | {"status": queued})
+    await world.caught_up()
+    found = (await what_if(world, WANTS)).json()
+    assert (found["starts"], found["nodes"], found["domains"]) == (False, "", {})
+    assert (found["start"]["reason"], found["start"]["ahead"]) == ("WaitingForGPU", 1)
+    assert {(each["kind"], each["name"]) for each in found["start"]["toFree"]} == {
+        ("run", "team/big"),
+        ("ahead", "team/huge"),
+    }
+    there = (await what_if(world, WANTS, name="huge")).json()  # in its place
+    assert [(each["kind"], each["name"]) for each in there["start"]["toFree"]] == [("run", "team/big")]
+
+
+async def test_a_quota_of_the_namespace_is_in_the_way_before_the_run_is_submitted(world: World) -> None:
+    """As it would be afterwards: a gang does not start, one that takes what fits starts with less. Who may not see
+    quotas is told what nodes there are."""
+    hard = {"requests.nvidia.com/gpu": "12"}
+    quota = {"metadata": {"name": "q", "namespace": "team"}, "spec": {"hard": hard}, "status": {"hard": hard}}
+    world.kubernetes.put("resourcequotas", quota)
+    found = (await what_if(world, WANTS)).json()
+    assert (found["starts"], found["nodes"], found["start"]["reason"]) == (False, "", "Quota")
+    assert found["start"]["message"] == "quota q, requests.nvidia.com/gpu: needs 16, 12 of 12 left"
+    dry = await world.http.post("/v1/runs", json={"spec": WANTS}, params={"dryRun": "true"})
+    assert dry.json()["start"] == found["start"]
+    elastic = (await what_if(world, WANTS | {"minReplicas": 1})).json()
+    assert (elastic["starts"], elastic["nodes"], elastic["start"]["fitNow"]) == (True, "g1", 1)
+    world.kubernetes.denied.add(("ada", "list", "resourcequotas", "team"))
+    assert (await what_if(world, WANTS)).json()["starts"] is True
+
+
+async def test_whom_it_would_ask_to_give_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of high priority does not wait for the end of one of low priority; one of low priority does. While nodes
+    come and go nobody is named."""
+    requests = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
+    template = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
+    attempt = {
+        "number": 1,
+        "nodes": "g1",
+        "created": True,
+        "template": template_text(template),
+        "startedAt": "2026-11-20T10:00:00Z",
+    }
+    status = {"phase": "Running", "attempts": 1, "attempt": attempt, "members": {"total": 1, "running": 1}}
+    made = world.kubernetes.put("runs", run("cheap", owner="grace", priority="low") | {"status": status})
+    world.kubernetes.put("pods", pod(made, node="g1", gpus=8))
+    await world.caught_up()
+    start = (await what_if(world, WANTS | {"priority": "high"})).json()["start"]
+    assert (start["asks"], [each["name"] for each in start["toFree"]]) == (["team/cheap"], ["team/cheap"])
+    assert (await what_if(world, WANTS | {"priority": "low"})).json()["start"]["asks"] == []
+
+    def while_a_node_goes(*asked: Any) -> Answer:
+        if world.api.mirror.nodes.pop("g2", None):
+            world.api.cluster.note_node("g2")
+        return ask(*asked)
+
+    monkeypatch.setattr("kajitori.api.queue.waiting.ask", while_a_node_goes)
+    start = (await what_if(world, WANTS | {"priority": "high"})).json()["start"]
+    assert (start["asks"], [each["name"] for each in start["toFree"]]) == ([], ["team/cheap"])
+
+
+async def test_one_question_is_not_answered_with_what_another_was_told(world: World) -> None:
+    """Nothing of a run that was only asked about is remembered: neither its time limit nor its name."""
+    for limit, seconds in (("1h", 3600), ("9h", 32_400)):
+        place = (await what_if(world, WANTS | {"timeLimit": limit})).json()["start"]["place"]
+        assert (place["expectedSeconds"], place["expectedFrom"]) == (seconds, "limit")
+    for name in ("a", "b", "c"):
+        await what_if(world, WANTS, name=name)
+        await world.http.post("/v1/runs", json={"spec": WANTS, "name": name}, params={"dryRun": "true"})
+    assert not {"a", "b", "c"} & {name for _, name in world.api.outlook.past._told}
+
+
+async def test_what_is_refused_is_refused_as_at_its_submission(world: World) -> None:
+    """Faults of the request, the rights that are missing, and policy's refusals, all of them at once."""
+    spec = {**WANTS, "privileged": True, "resources": {"gpu": 4, "gpuType": "h900"}}
+    told, submitted = await what_if(world, spec), await world.http.post("/v1/runs", json={"spec": spec})
+    assert told.status_code == submitted.status_code == 422
+    assert told.json()["faults"] == submitted.json()["faults"]
+    assert (await what_if(world, {"image": "bert:3", "replicas": 0})).json()["faults"][0]["field"] == "spec.replicas"
+    assert (await what_if(world, {"image": "bert:3", "stopped": True})).json()["start"]["phase"] == "Stopped"
+    assert writes(world) == []

@@ -1,0 +1,98 @@
+"""The table of a sweep's results: what status, Pods and store know, together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.core.gang.results import MemberResult
+
+KEPT = MemberResult(index=1, state="Succeeded", attempt=1, exit_code=0, node="n1", result={"loss": 0.5})
+
+
+async def a_sweep(world: World, **status: Any) -> dict[str, Any]:
+    """Members 0 to 5, of which 1 has succeeded, 2 has failed, 3 runs and 4 has to be started anew."""
+    sweep = {"succeeded": "1", "failed": "2", "again": "4", "restarts": {"2": "2", "1": "3-4"}}
+    note = {"rank": 2, "reason": "ProgramFailed", "message": "exit code 7", "exitCode": 7, "attempt": 4}
+    more = {"phase": "Running", "attempts": 5, "sweep": sweep, "notable": [note]} | status
+    made = world.kubernetes.put("runs", run("grid", array="0-5%3") | {"status": attempts(5) | more})
+    world.kubernetes.put("pods", pod(made, rank=3, attempt=2))
+    world.kubernetes.put("pods", pod(made, rank=4, attempt=2))
+    await world.caught_up()
+    return made
+
+
+async def table(world: World, **params: Any) -> dict[str, Any]:
+    response = await world.http.get("/v1/runs/team/grid/results", params=params)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+async def test_every_member_has_a_row(world: World, tmp_path: Path) -> None:
+    made = await a_sweep(world)
+    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    await kept.results.keep("team", made["metadata"]["uid"], KEPT)
+    answer = await table(world)
+    rows = {row["index"]: row for row in answer["items"]}
+    assert [rows[i]["state"] for i in range(6)] == ["Waiting", "Succeeded", "Failed", "Running", "Waiting", "Waiting"]
+    assert rows[1]["result"] == {"loss": 0.5}
+    assert (rows[2]["exitCode"], rows[2]["restarts"], rows[2]["message"]) == (7, 2, "exit code 7")
+    assert (rows[3]["node"], rows[3]["restarts"]) == ("n1", 1)
+    assert "incomplete" not in answer
+
+
+async def test_pages_and_states(world: World) -> None:
+    await a_sweep(world)
+    first = await table(world, limit=4)
+    assert [row["index"] for row in first["items"]] == [0, 1, 2, 3]
+    rest = await table(world, limit=4, **{"continue": first["continue"]})
+    assert [row["index"] for row in rest["items"]] == [4, 5]
+    assert "continue" not in rest
+    some = await table(world, state=["Failed", "Running"])
+    assert [row["index"] for row in some["items"]] == [2, 3]
+
+
+async def test_what_is_missing_is_said(world: World) -> None:
+    """Without a store the states are known all the same."""
+    await a_sweep(world)
+    world.api.kept_logs = None
+    answer = await table(world)
+    assert answer["incomplete"]
+    assert [row["state"] for row in answer["items"]][1:3] == ["Succeeded", "Failed"]
+
+
+async def test_who_never_ran_when_it_ended(world: World) -> None:
+    await a_sweep(world, phase="Stopped")
+    states = [row["state"] for row in (await table(world))["items"]]
+    assert states == ["NotRun", "Succeeded", "Failed", "Running", "NotRun", "NotRun"]
+
+
+async def test_only_sweeps_have_one(world: World) -> None:
+    world.kubernetes.put("runs", run("bert", replicas=2))
+    await world.caught_up()
+    response = await world.http.get("/v1/runs/team/bert/results")
+    assert response.status_code == 422
+    assert "is no sweep" in response.text
+
+
+async def test_logs_are_read_by_index(world: World, tmp_path: Path) -> None:
+    """What was kept of a member is that of the attempt that it was started in last, whichever that is."""
+    made = await a_sweep(world)
+    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    for attempt in (1, 4):
+        name = MemberLogName("team", made["metadata"]["uid"], attempt, 2)
+        await kept.keep(name, f"2026-11-21T10:00:00.000000000Z attempt {attempt}\n".encode())
+    response = await world.http.get("/v1/runs/team/grid/logs", params={"rank": 2})
+    assert (response.status_code, response.text) == (200, "attempt 4\n")
+    gone = await world.http.get("/v1/runs/team/grid/logs", params={"rank": 1})
+    assert gone.status_code == 404
+    assert "kaji results grid" in gone.text
+    unknown = await world.http.get("/v1/runs/team/grid/logs", params={"rank": 9})
+    assert unknown.status_code == 422
+    assert "its indices are 0-5" in unknown.text

@@ -1,0 +1,127 @@
+"""The Web API on a socket: how streams end, slow readers, and what is left to whoever runs the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+from contextlib import suppress
+
+import httpx2
+import pytest
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
+
+from kajitori.api.serving.server import ApiServer
+from kajitori.errors import Unavailable
+
+HEADERS = {"Authorization": "Bearer ada"}
+
+
+async def put_member(world: World, log: FakeLog) -> None:
+    made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
+    world.kubernetes.put("pods", pod(made))
+    world.kubernetes.logs["team", "bert-1-0"] = log
+    await world.caught_up()
+
+
+@pytest.mark.parametrize("path", ["/v1/runs/team/bert/watch", "/v1/runs/team/bert/logs?follow=true"])
+async def test_a_server_that_stops_breaks_streams_off(world: World, path: str) -> None:
+    """Their readers can tell that from an end, and come back; the server does not wait for them."""
+    await put_member(world, FakeLog("2026-11-21T10:00:00Z hello"))
+    server = ApiServer(world.app)
+    await server.start()
+    async with httpx2.AsyncClient(base_url=server.url, headers=HEADERS) as http:
+        async with http.stream("GET", path) as response:
+            lines = response.aiter_lines()
+            assert await anext(lines)
+            await server.stop()
+            with pytest.raises(httpx2.TransportError):
+                await anext(lines)
+        with pytest.raises(httpx2.ConnectError):
+            await http.get("/healthz")
+
+
+async def test_a_stream_whose_source_breaks_is_no_complete_answer(world: World, served: httpx2.AsyncClient) -> None:
+    """Half a log does not pass for a whole one."""
+    log = FakeLog("2026-11-21T10:00:00Z hello")
+    log.breaks = True
+    await put_member(world, log)
+    with pytest.raises(httpx2.TransportError):
+        await served.get("/v1/runs/team/bert/logs")
+    assert 'kajitori_api_broken_streams_total{kind="logs"} 1.0' in (await served.get("/metrics")).text
+
+
+async def test_nothing_is_read_for_a_reader_that_does_not_read(world: World, served: httpx2.AsyncClient) -> None:
+    """What lies in between is bounded by the sockets' buffers, and nothing is lost when he reads on."""
+    line = "2026-11-21T10:00:00Z " + "x" * 65_000
+    log = FakeLog(*[line] * 2000)
+    await put_member(world, log)
+    async with served.stream("GET", "/v1/runs/team/bert/logs") as response:
+        while True:  # until nothing moves any more
+            before = log.sent
+            await asyncio.sleep(0.2)
+            if before == log.sent > 0:
+                break
+        assert log.sent < 40_000_000
+        size = 0
+        async for chunk in response.aiter_bytes():
+            size += len(chunk)
+    assert size == 2000 * 65_001
+
+
+async def test_open_streams_are_counted(world: World, served: httpx2.AsyncClient) -> None:
+    await put_member(world, FakeLog())
+    async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
+        lines = response.aiter_lines()
+        await anext(lines)
+        assert 'kajitori_api_open_streams{kind="watch"} 1.0' in (await served.get("/metrics")).text
+
+
+async def test_the_end_of_an_answer_does_not_wait_for_the_reader(world: World) -> None:
+    """Without TCP_NODELAY it waits for an acknowledgement, which the reader's kernel puts off for 40 ms."""
+    async with ApiServer(world.app) as server:
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: kaji\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert server._server is not None
+        [connection] = server._server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_an_address_that_is_taken(world: World) -> None:
+    async with ApiServer(world.app) as first:
+        with pytest.raises(Unavailable) as refused:
+            await ApiServer(world.app, port=first.port).start()
+    assert refused.value.message.endswith(f"{first.port}: the port is in use")
+    assert "--port" in refused.value.hint
+    with pytest.raises(Unavailable, match=r"cannot listen on 192\.0\.2\.1:0: ") as refused:
+        await ApiServer(world.app, host="192.0.2.1").start()
+    assert "--host" in refused.value.hint
+
+
+async def test_signals_are_left_alone(world: World) -> None:
+    """Whoever runs the event loop decides what SIGTERM means."""
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    async with ApiServer(world.app):
+        assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+async def test_a_request_that_is_being_worked_on_is_finished(world: World) -> None:
+    """A submission is not cut off in the middle by an orderly stop."""
+    server = ApiServer(world.app)
+    await server.start()
+    async with httpx2.AsyncClient(base_url=server.url, headers=HEADERS) as http:
+        submitting = asyncio.create_task(http.post("/v1/runs", json={"name": "bert", "spec": {"image": "bert:3"}}))
+        async with asyncio.timeout(60):
+            while not any(method == "POST" and path.endswith("/runs") for method, path, _ in world.kubernetes.requests):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(submitting), 0.001)
+        await server.stop()
+        response = await submitting
+    assert response.status_code == 201
+    assert json.loads(response.text)["name"] == "bert"

@@ -1,0 +1,146 @@
+"""Programs inside members, over a WebSocket."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import attempts, pod, run
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
+
+from kajitori.api.serving.server import ApiServer
+
+PROTOCOL = Subprotocol("v5.channel.k8s.io")
+
+
+def dial(server: ApiServer, query: str, token: str = "ada") -> connect:
+    url = f"{server.url.replace('http', 'ws')}/v1/runs/team/bert/exec?{query}"
+    return connect(url, subprotocols=[PROTOCOL], additional_headers={"Authorization": f"Bearer {token}"}, proxy=None)
+
+
+async def put_member(world: World, phase: str = "Running") -> None:
+    made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
+    world.kubernetes.put("pods", pod(made, phase=phase))
+    await world.caught_up()
+
+
+async def test_all_channels_pass_through(world: World) -> None:
+    """Output, errors, input and its end, the terminal's size, and the exit code."""
+    await put_member(world)
+    async with ApiServer(world.app) as server:
+        socket: ClientConnection
+        async with dial(server, "command=echo&command=a+b&stdin=true&tty=false") as socket:
+            assert socket.subprotocol == PROTOCOL
+            assert await socket.recv() == b"\x01echo a b"
+            await socket.send(b"\x00typed")
+            assert await socket.recv() == b"\x02typed"
+            await socket.send(b'\x04{"Width":80,"Height":24}')
+            size = await socket.recv()
+            assert isinstance(size, bytes)
+            assert json.loads(size.removeprefix(b"\x01size ")) == {"Width": 80, "Height": 24}
+            await socket.send(b"\x04not a size")
+            await socket.send(b"\xff\x00")
+            end = await socket.recv()
+            assert isinstance(end, bytes)
+            status = json.loads(end.removeprefix(b"\x03"))
+            assert (status["reason"], status["details"]["causes"][0]["message"]) == ("NonZeroExitCode", "3")
+            await socket.wait_closed()
+            assert socket.close_code == 1000
+
+
+async def test_a_program_is_let_go_when_its_caller_may_no_longer_run_one(world: World) -> None:
+    await put_member(world)
+    async with ApiServer(world.app) as server:
+        socket: ClientConnection
+        async with dial(server, "command=echo&stdin=true") as socket:
+            await socket.recv()
+            world.kubernetes.denied.add(("ada", "create", "pods/exec", "team"))
+            await world.api.sessions.recheck()
+            await socket.wait_closed()
+            assert (socket.close_code, "may not create pods/exec" in (socket.close_reason or "")) == (1008, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "token", "phase", "status"),
+    [
+        ("command=sh", "expired", "Running", 401),
+        ("command=sh&rank=5", "ada", "Running", 404),
+        ("", "ada", "Running", 422),
+        ("command=sh&rank=-1", "ada", "Running", 422),
+        ("command=sh&comand=x", "ada", "Running", 422),
+        ("command=sh", "ada", "Pending", 409),
+        ("command=sh", "nobody", "Running", 403),
+        ("command=sh", "reader", "Running", 403),
+    ],
+)
+async def test_what_cannot_be_done_is_a_problem_before_the_handshake(
+    world: World, query: str, token: str, phase: str, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the same words as everywhere else; it is no error of the server, whose log says nothing."""
+    await put_member(world, phase)
+    world.kubernetes.denied |= {("nobody", "get", "runs", "team"), ("reader", "create", "pods/exec", "team")}
+    async with ApiServer(world.app) as server:
+        with pytest.raises(InvalidStatus) as refused:
+            async with dial(server, query, token):
+                pass
+        response = refused.value.response
+        assert response.status_code == status
+        assert json.loads(response.body or b"")["detail"]
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize("how", ["label", "namespace", "rank"])
+async def test_no_program_starts_in_a_pod_that_is_no_member(world: World, how: str) -> None:
+    """It has the run's label alone, or is in another namespace, or has a rank that the run does not have."""
+    made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
+    foreign = pod(made, rank=3 if how == "rank" else 0)
+    if how == "label":
+        del foreign["metadata"]["ownerReferences"]
+    if how == "namespace":
+        foreign["metadata"]["namespace"] = "mallory"
+    world.kubernetes.put("pods", foreign)
+    await world.caught_up()
+    async with ApiServer(world.app) as server:
+        with pytest.raises(InvalidStatus) as refused:
+            async with dial(server, f"command=sh&rank={3 if how == 'rank' else 0}"):
+                pass
+    assert refused.value.response.status_code == 409
+
+
+async def test_a_run_that_waits_is_said_to_wait(world: World) -> None:
+    """Not that it lacks a member, as if there were others."""
+    world.kubernetes.put("runs", run("bert", phase="Queued"))
+    await world.caught_up()
+    async with ApiServer(world.app) as server:
+        with pytest.raises(InvalidStatus) as refused:
+            async with dial(server, "command=sh"):
+                pass
+    problem = json.loads(refused.value.response.body or b"")
+    assert (problem["code"], problem["detail"]) == ("WrongState", "bert is Queued: none of its members runs")
+
+
+async def test_no_token_stands_in_any_log_however_much_is_logged(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither that of a WebSocket nor that of a plain request, also where everything is logged and nothing works."""
+    await put_member(world)
+    token = "a-token-that-nobody-may-read"
+    world.kubernetes.unknown_tokens.add(f"{token}-unknown")
+    logging.getLogger("websockets.client").setLevel(logging.INFO)  # the test's own side
+    try:
+        with caplog.at_level(logging.DEBUG):
+            async with ApiServer(world.app) as server:
+                async with dial(server, "command=echo&command=x", token) as socket:
+                    assert await socket.recv() == b"\x01echo x"
+                with pytest.raises(InvalidStatus):
+                    async with dial(server, "command=sh", f"{token}-unknown"):
+                        pass
+                headers = {"Authorization": f"Bearer {token}"}
+                assert (await world.http.get("/v1/gpus", headers=headers)).status_code == 200
+    finally:
+        logging.getLogger("websockets.client").setLevel(logging.NOTSET)
+    assert token not in caplog.text
