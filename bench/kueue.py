@@ -42,7 +42,7 @@ from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.gangs import lacks, simulated_nodes
 from bench.processes import helper, in_words, processor_seconds, say, since
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.runs import RunController
+from kajitori.controllers.runs.controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

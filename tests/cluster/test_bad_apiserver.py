@@ -19,7 +19,7 @@ from tests.helpers.stage import Stage, staged
 from tests.helpers.world import POLICY, World
 
 from kajitori.api import health
-from kajitori.controllers import runs
+from kajitori.controllers.runs import controller as runs
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import PODS, RUNS, Resource
 

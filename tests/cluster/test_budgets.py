@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.helpers.real_cluster import AnyCluster
 
-from kajitori.controllers.budgets import BudgetKeeper
+from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from tests.helpers.world import GPUS, SIM, World
 
-from kajitori.controllers.statuses import write_status
+from kajitori.controllers.runs.statuses import write_status
 from kajitori.core import gang
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.kube.resources import PODS, RESOURCE_QUOTAS

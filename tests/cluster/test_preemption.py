@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.helpers.world import GPUS, SIM, World, this_machine
 
-from kajitori.controllers.statuses import write_status
+from kajitori.controllers.runs.statuses import write_status
 from kajitori.core import gang
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.preemption import Preemption

@@ -10,7 +10,7 @@ from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_node
 
 from kajitori.cluster.outlook import Applicant
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.queue import Cycle, Queue, Waiting
+from kajitori.controllers.queue.controller import Cycle, Queue, Waiting
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase

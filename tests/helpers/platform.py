@@ -23,7 +23,7 @@ from tests.helpers.shared import SHARED_SERVERS
 from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.runs import RunController
+from kajitori.controllers.runs.controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.embedded.apiserver.certificates import issue_serving
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings

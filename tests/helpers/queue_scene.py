@@ -9,7 +9,7 @@ import msgspec
 
 from kajitori.cluster.outlook import Applicant
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.queue import Admitted, Cycle, Waiting
+from kajitori.controllers.queue.controller import Admitted, Cycle, Waiting
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.policy.file import parse_policy

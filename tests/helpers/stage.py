@@ -23,7 +23,7 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.runs import RunController
+from kajitori.controllers.runs.controller import RunController
 from kajitori.core.words import names
 from kajitori.embedded.controllers.manager import Manager
 from kajitori.kube.client import KubeClient

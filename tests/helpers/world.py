@@ -25,7 +25,7 @@ from tests.helpers.shared import SHARED_SERVERS
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.runs import RunController
+from kajitori.controllers.runs.controller import RunController
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.policy.file import own_machine_policy, parse_policy
 from kajitori.core.spec.reasons import Phase

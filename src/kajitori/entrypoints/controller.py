@@ -7,7 +7,7 @@ import asyncio
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.runs import RunController
+from kajitori.controllers.runs.controller import RunController
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import run_until_told, stop_signal

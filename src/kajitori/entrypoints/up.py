@@ -22,7 +22,7 @@ from kajitori.blobs.blobs import Blobs, open_blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.runs import RunController
+from kajitori.controllers.runs.controller import RunController
 from kajitori.core.leadership import Standing
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving

@@ -22,7 +22,7 @@ from kajitori.api.queue.waiting import explanation_of
 from kajitori.cluster.applicants import Applicants
 from kajitori.cluster.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.queue import Cycle, Queue
+from kajitori.controllers.queue.controller import Cycle, Queue
 from kajitori.core.nodes.request import NodeRequest, RequestState
 from kajitori.core.placement.planner import occupy_rows, room_of
 from kajitori.core.policy.file import parse_policy

@@ -51,13 +51,15 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def test_every_line_is_a_document(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     """With time, level, logger, message, what was given beside it, and a traceback on the same line."""
     begin(Options())
-    logging.getLogger("kajitori.controllers.runs").warning("two\nlines of %s", "x", extra={"run": "vision/bert"})
+    logging.getLogger("kajitori.controllers.runs.controller").warning(
+        "two\nlines of %s", "x", extra={"run": "vision/bert"}
+    )
     try:
         raise ValueError("no")
     except ValueError:
         logging.getLogger("aiohttp").exception("it broke")
     first, second = lines(capsys)
-    assert (first["level"], first["logger"]) == ("warning", "kajitori.controllers.runs")
+    assert (first["level"], first["logger"]) == ("warning", "kajitori.controllers.runs.controller")
     assert (first["message"], first["run"]) == ("two\nlines of x", "vision/bert")
     assert first["time"].endswith("Z") and "T" in first["time"]
     assert "ValueError: no" in second["exception"]

@@ -1,0 +1,1 @@
+"""Marks and tests nodes, and watches which of them are silent."""

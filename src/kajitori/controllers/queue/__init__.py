@@ -1,0 +1,1 @@
+"""Plans all waiting runs as one queue, and asks for nodes."""

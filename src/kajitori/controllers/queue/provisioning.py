@@ -1,0 +1,224 @@
+"""Requests for nodes of the runs that wait: made once their status says so, and taken back before it no longer does.
+
+What is asked for is decided in `core.provisioning`; the objects follow what stands in the Run. Killed between any two
+calls, whoever leads next finds either the intent without an object, which is then made, or an object that is one of the
+run's by its owner, and is the one that the status names.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from kajitori.cluster.node_requests import NodeRequests, answer_of
+from kajitori.cluster.view import ClusterView
+from kajitori.controllers.queue.controller import Cycle, Waiting
+from kajitori.controllers.runs.belongings import ensure_of_run
+from kajitori.controllers.workqueue import Key
+from kajitori.core import gang
+from kajitori.core.nodes.provisioning import Wanting, demand, failed, is_needed
+from kajitori.core.nodes.provisioning_objects import Manifest, pod_template, provisioning_request, request_name, using
+from kajitori.core.nodes.request import NodeRequest, says
+from kajitori.core.placement.planner import Shortage
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.times import time_at
+from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.objects import ProvisioningRequest, RunObject
+from kajitori.kube.resources import POD_TEMPLATES
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a run that waits asks for from now on."""
+
+    request: NodeRequest | None = None
+    note: str = ""
+    """Why nothing is asked for, where somebody should know."""
+    is_done: bool = True
+    """Whether its status says so already, and what it asks for was asked for."""
+
+    @property
+    def reason(self) -> Reason:
+        """That nodes were asked for, where they were."""
+        return Reason.PROVISIONING_NODES if self.request is not None and self.request.is_live else Reason.NONE
+
+    @property
+    def words(self) -> str:
+        """The same in words; or why nothing is asked for."""
+        said = says(self.request) if self.request is not None else ""
+        return "; ".join(each for each in (said, self.note) if each)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What one cycle found that runs ask for."""
+
+    asks: Mapping[str, Ask] = field(default_factory=dict)
+    """By the gang's key."""
+    look_again_at: datetime | None = None
+    """When it may be something else though nothing changes."""
+
+    def of(self, key: str) -> Ask:
+        """What a gang asks for."""
+        return self.asks.get(key, Ask())
+
+
+class Provisioning:
+    """Asks for nodes in the name of runs, where policy names pools that can grow."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        cluster: ClusterView,
+        on_change: Callable[[Key | None], None],
+    ) -> None:
+        """`on_change` is told of the run whose request changed; of None when any run may be able to ask, or not."""
+        self._client = client
+        self._cluster = cluster
+        self._on_change = on_change
+        self._there = NodeRequests(client, lambda: bool(cluster.policy.node_pools), self._note)
+
+    async def follow(self) -> None:
+        """Follows what autoscalers say, until cancelled."""
+        await self._there.follow()
+
+    def _note(self, request: ProvisioningRequest | None) -> None:
+        owner = request.metadata.controller if request is not None else None
+        self._on_change((request.metadata.namespace, owner.name) if request is not None and owner is not None else None)
+
+    # ------------------------------------------------------------------------------------------ deciding
+
+    def plan(self, cycle: Cycle, now: datetime, freed_for: Collection[str]) -> Asking:
+        """What is asked for by those who found no place in this cycle. freed_for: keys of gangs for which others give
+        way: nodes come free for them anyway."""
+        asked = any(waiting.status.node_request is not None for waiting, _ in cycle.waits)
+        knows = self._there.resource is not None or bool(self._there.why_not)
+        if cycle.snapshot is None or not cycle.waits or not (asked or (self._cluster.pools and knows)):
+            return Asking()
+        reserved = cycle.look.schedule.reservations if cycle.look is not None else ()
+        starts = {each.key: time_at(each.starts_at) for each in reserved}
+        starts |= dict.fromkeys(freed_for, now)
+        wanting = [self._wanting(waiting, shortage, starts) for waiting, shortage in cycle.waits]
+        keys = {each.gang.key for each in wanting}
+        others = [(key, request) for key, request in self._cluster.node_requests() if key not in keys]
+        pools = self._cluster.pools if knows else {}
+        found = demand(
+            wanting, others, self._cluster.kept(), cycle.snapshot, pools, now, unavailable=self._there.why_not
+        )
+        asks = {}
+        for each in wanting:
+            key, before = each.gang.key, each.request
+            request = found.changed.get(key, before)
+            is_lost = request is not None and request.is_live and self._there.resource is not None and not each.answer
+            asks[key] = Ask(request, found.notes.get(key, ""), request == before and not is_lost)
+        return Asking(asks, found.look_again_at)
+
+    def _wanting(self, waiting: Waiting, shortage: Shortage, starts: Mapping[str, datetime]) -> Wanting:
+        request = waiting.status.node_request
+        found = self._find(waiting.run, request) if request is not None else None
+        answer = answer_of(found) if found is not None else None
+        starts_at = starts.get(waiting.request.key)
+        return Wanting(waiting.request, shortage, waiting.status.attempts + 1, request, answer, starts_at)
+
+    def _find(self, run: RunObject, request: NodeRequest) -> ProvisioningRequest | None:
+        """The object that stands for a request; nobody else's of that name (rule 1)."""
+        meta = run.metadata
+        found = self._there.known.get((meta.namespace, request_name(meta.name, request)))
+        owner = found.metadata.controller if found is not None else None
+        return found if owner is not None and owner.uid == meta.uid else None
+
+    # ------------------------------------------------------------------------------------------ doing
+
+    async def make(self, waiting: Waiting, request: NodeRequest | None) -> NodeRequest | None:
+        """Sees to it that what the run's status asks for is asked for. Answers the request; one that has failed where
+        the API server does not take it."""
+        if request is None or not request.is_live or self._find(waiting.run, request) is not None:
+            return request
+        rules, resource = self._cluster.policy.node_pools.get(request.pool), self._there.resource
+        if rules is None or resource is None:
+            return request  # policy or cluster changed meanwhile: the next cycle decides
+        meta, (_, decision) = waiting.run.metadata, waiting.admitted.resolved()
+        whose = {"run": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+        template = pod_template(request, rules, decision.template, **whose)
+        body = provisioning_request(request, rules, waiting.request.least, api_version=resource.api_version, **whose)
+        try:
+            await ensure_of_run(self._client, POD_TEMPLATES, template, waiting.run)
+            await ensure_of_run(self._client, resource, body, waiting.run)
+        except (AlreadyExists, Forbidden, InvalidInput) as error:
+            await self._take_back(waiting.run)
+            return failed(request, error.message, rules, self._client.now())
+        return request
+
+    async def _take_back(self, run: RunObject) -> None:
+        """Nothing is asked for in the name of this run any more. By label: whatever was asked for goes (rule 10)."""
+        meta = run.metadata
+        ours = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_RUN_UID}={meta.uid}"
+        for resource in (POD_TEMPLATES, self._there.resource):  # a template alone would never be found again
+            if resource is None:
+                continue
+            try:
+                with suppress(NotFound):
+                    await self._client.delete_collection(resource, meta.namespace, label_selector=ours)
+            except Forbidden as error:
+                log.warning("what run %s/%s asked for stays: %s", meta.namespace, meta.name, error.message)
+
+    async def settle(self, run: RunObject, status: RunStatus, *, over: bool) -> RunStatus:
+        """The status without a request that the run does not need any more: that is taken back first."""
+        request, used = status.node_request, False
+        starting = status.phase is Phase.STARTING
+        if starting and status.attempt is not None:
+            used = self._uses(run, status, gang.node_by_rank(status.attempt).values())
+        if request is not None and not is_needed(request, status.attempts, starting=starting, used=used, over=over):
+            request = None
+        await self.keep_only(run, request)
+        return msgspec.structs.replace(status, node_request=request)
+
+    async def keep_only(self, run: RunObject, wanted: NodeRequest | None) -> None:
+        """Nothing else is asked for in the name of this run: neither what its status said, nor what stands in its name
+        and not in its status. What is wanted of all that goes is made anew."""
+        last, stands = run.standing.node_request, self._made_in_name_of(run)
+        stands |= {request_name(run.metadata.name, last)} if last is not None and last.is_live else set()
+        if wanted is not None and wanted.is_live:
+            stands.discard(request_name(run.metadata.name, wanted))
+        if stands:
+            await self._take_back(run)
+
+    def _made_in_name_of(self, run: RunObject) -> set[str]:
+        """Names of the ProvisioningRequests whose owner is this run."""
+        return {
+            each.metadata.name
+            for each in self._there.known.values()
+            if (owner := each.metadata.controller) is not None
+            and owner.uid == run.metadata.uid
+            and not each.metadata.deletion_timestamp
+        }
+
+    def template_of(self, waiting: Waiting, nodes: Collection[str], template: Manifest) -> Manifest:
+        """The template of an attempt that begins on these nodes: its members use up what was provided for it."""
+        run, status = waiting.run, waiting.status
+        request = status.node_request
+        rules = self._cluster.policy.node_pools.get(request.pool) if request is not None else None
+        if request is None or rules is None:
+            return template
+        used = self._uses(run, status, nodes)
+        if not is_needed(request, status.attempts + 1, starting=True, used=used, over=False):
+            return template
+        return using(template, request, rules.provisioning_class, run.metadata.name)
+
+    def _uses(self, run: RunObject, status: RunStatus, nodes: Collection[str]) -> bool:
+        """Whether some of these nodes came for the run, because it asked for them."""
+        if status.node_request is None or not status.node_request.is_live:
+            return False
+        table = self._cluster.table()
+        kept = self._cluster.kept().get(f"{run.metadata.namespace}/{run.metadata.name}", ())
+        return any(table.nodes[row].name in nodes for row in kept)

@@ -1,0 +1,1 @@
+"""What is kept of members before their Pods are deleted: logs, results, memory peaks."""

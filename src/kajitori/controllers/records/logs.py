@@ -1,0 +1,288 @@
+"""The end of a member's log, kept before its Pod is deleted (rule 11)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import aclosing
+from datetime import timedelta
+
+from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.controllers.runs.attempts import Whose
+from kajitori.controllers.workqueue import Key
+from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member
+from kajitori.core.logs.kept import logs_to_keep
+from kajitori.core.logs.notices import UNKNOWN_TIME, only_end_kept
+from kajitori.core.policy.model import Logs
+from kajitori.core.words import names
+from kajitori.core.words.quantities import format_duration
+from kajitori.errors import InvalidInput, KajitoriError
+from kajitori.kube.client import KubeClient
+from kajitori.kube.platform.events import About, EventRecorder
+from kajitori.monitoring.controller import ControllerMetrics
+
+log = logging.getLogger(__name__)
+
+READ_SECONDS = 30.0
+"""One attempt to read the log of a member that has ended."""
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+"""Between such attempts, which go on for as long as policy says (`logs.keepWithin`)."""
+MOMENT_SECONDS = 1.0
+"""Most logs are read within it. A Pod whose log takes longer is left for now, so that nothing else waits for it."""
+TOLD_AFTER_SECONDS = 10.0
+
+BEFORE_END_SECONDS = 3.0
+"""What members that still run have said so far is read within this time before they are told to end, because they hold
+nodes that somebody waits for. Whatever is not read by then is read while they end."""
+LAST_WORDS_SECONDS = 10.0
+"""How long past its grace a member is listened to that was told to end."""
+
+AT_ONCE = 32
+LISTENED_TO = 256
+"""Members whose last words are waited for at once, of all runs together."""
+
+BYTES_PER_LINE = 64
+"""To get so many bytes from the end of a log, that many lines are asked for: an API server counts from the end in lines
+only. Logs of longer lines are read to their end, and only the end is held in memory."""
+
+
+class LogKeeper:
+    """Reads logs and stores their ends.
+
+    A member that has ended keeps its Pod until its log is stored, or until policy's patience is over: then an Event and
+    a metric say that it is lost. Its Pod holds no resources meanwhile, and the next attempt of its run does not wait.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kept: KeptLogs,
+        *,
+        events: EventRecorder | None = None,
+        metrics: ControllerMetrics | None = None,
+        wake: Callable[[Key, timedelta], None] = lambda *_: None,
+    ) -> None:
+        """`wake` has a run looked at again, once the log of one of its Pods that were left is settled."""
+        self._client = client
+        self._kept = kept
+        self._events = events
+        self._metrics = metrics or ControllerMetrics.unread()
+        self._wake = wake
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots_before_end = asyncio.Semaphore(AT_ONCE)
+        self._listening: set[asyncio.Task[None]] = set()
+        self._ended: dict[str, dict[str, asyncio.Task[None]]] = {}
+        """By the run's UID and the Pod's: the keeping of logs of members that have ended, done or under way."""
+        self._told: set[tuple[str, int]] = set()
+        """Attempts of runs, by UID, of which an Event said that a log cannot be kept yet."""
+        self._left: dict[str, list[DeleteMember]] = {}
+        """By the run's UID: Pods that were to be deleted, and stay until their logs are settled."""
+
+    async def before(
+        self, run: Whose, actions: Sequence[Action], members: Sequence[Member], rules: Logs, *, of_sweep: bool = False
+    ) -> frozenset[str]:
+        """Keeps what policy wants kept of the members that these actions delete; answers which of their Pods (UIDs) are
+        to be left for now. Lets go of the oldest attempts, but not of a sweep's, where each is the last one of some of
+        its members."""
+        wanted = logs_to_keep(actions, members, rules.members)
+        self._let_go(run.uid, {member.uid for member in members})
+        if not wanted:
+            return frozenset()
+        grace_seconds = max(each.grace_seconds for each in actions if isinstance(each, DeleteMembers | DeleteMember))
+        going = [member for member in wanted if not member.is_over]
+        keeping = [self._keep_ended(run, member, rules) for member in wanted if member.is_over]
+        if keeping:
+            await asyncio.wait(keeping, timeout=MOMENT_SECONDS)
+        if going:
+            await self.keep_going(run, going, size_bytes=rules.per_member_bytes, grace_seconds=grace_seconds)
+        oldest = max(member.attempt for member in wanted) - rules.attempts
+        if oldest > 0 and not of_sweep:
+            await self.forget(run.namespace, run.uid, up_to_attempt=oldest)
+        left = [member for member in wanted if member.is_over and not self._ended[run.uid][member.uid].done()]
+        known = {each.uid for each in self._left.get(run.uid, ())}
+        more = [DeleteMember(member.pod, member.uid, 0) for member in left if member.uid not in known]
+        if more:
+            self._left.setdefault(run.uid, []).extend(more)
+        return frozenset(member.uid for member in left)
+
+    def due(self, run: Whose) -> list[DeleteMember]:
+        """The deletions of Pods that were left and whose logs are settled now."""
+        left = self._left.pop(run.uid, [])
+        tasks = self._ended.get(run.uid, {})
+        waiting = [each for each in left if each.uid in tasks and not tasks[each.uid].done()]
+        if waiting:
+            self._left[run.uid] = waiting
+        return [each for each in left if each not in waiting]
+
+    async def keep_ended(self, run: Whose, member: Member, *, size_bytes: int, within_seconds: int) -> None:
+        """Stores the end of what a member has said that has ended; returns once that is done, or given up."""
+        pause = FIRST_PAUSE_SECONDS
+        began = asyncio.get_running_loop().time()
+        self._metrics.logs_waiting.inc()
+        try:
+            while (why := await self._try_to_keep(run, member, size_bytes)) is not None:
+                now = asyncio.get_running_loop().time()
+                if now + pause > began + within_seconds:
+                    self._metrics.logs_lost.inc()
+                    self._say(run, member, "LogLost", f"{why}; it is given up after {format_duration(within_seconds)}")
+                    return
+                if now - began >= TOLD_AFTER_SECONDS and (run.uid, member.attempt) not in self._told:
+                    self._told.add((run.uid, member.attempt))
+                    patience = f"its Pod stays for up to {format_duration(within_seconds)}"
+                    self._say(run, member, "LogNotKeptYet", f"{why}; {patience} (policy: logs.keepWithin)")
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        finally:
+            self._metrics.logs_waiting.dec()
+
+    async def keep_going(self, run: Whose, members: Iterable[Member], *, size_bytes: int, grace_seconds: int) -> None:
+        """Stores what members have said so far that are to be ended; what they say while they end is added then."""
+        wanted = [(member, _name(run, member)) for member in members]
+        try:
+            async with asyncio.timeout(BEFORE_END_SECONDS):
+                await asyncio.gather(*(self._keep_so_far(member, name, size_bytes) for member, name in wanted))
+        except TimeoutError:
+            log.info("run %s in %s: some logs are read while their members end", run.name, run.namespace)
+        for member, name in wanted:
+            if len(self._listening) < LISTENED_TO:
+                seconds = grace_seconds + LAST_WORDS_SECONDS
+                task = asyncio.create_task(self._last_words(member, name, size_bytes, seconds))
+                self._listening.add(task)
+                task.add_done_callback(self._listening.discard)
+            else:
+                log.warning("what Pod %s/%s says last is not kept: too many end at once", run.namespace, member.pod)
+
+    async def last_attempt(self, namespace: str, run_uid: str) -> int:
+        """The highest attempt of which a log is kept; 0 if there is none, or the store does not answer."""
+        try:
+            return max((kept.attempt for kept in await self._kept.of_run(namespace, run_uid)), default=0)
+        except KajitoriError as error:
+            log.info("kept logs of run %s in %s could not be looked at: %s", run_uid, namespace, error)
+            return 0
+
+    async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
+        """Removes what was kept of a run, or of its oldest attempts."""
+        try:
+            if up_to_attempt is None:
+                self._let_go(run_uid)
+            await self._kept.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
+        except KajitoriError as error:  # it is found as left over later
+            log.info("kept logs of run %s in %s could not be removed: %s", run_uid, namespace, error)
+
+    async def collect(self, runs: Collection[str], rules: Logs) -> None:
+        """Removes what belongs to none of these runs (their UIDs), results too, and logs that are too old or many."""
+        keep_for = timedelta(seconds=rules.keep_for_seconds)
+        try:
+            removed = await self._kept.collect(runs, keep_for, rules.namespace_bytes)
+            removed += await self._kept.results.collect(runs)
+        except KajitoriError as error:
+            log.warning("kept logs were not tidied up: %s", error)
+        else:
+            log.debug("%d kept logs and results were removed", removed)
+
+    async def close(self) -> None:
+        """Listens to nobody any longer; whoever leads next keeps what is not kept yet."""
+        tasks = [*self._listening, *(task for tasks in self._ended.values() for task in tasks.values())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _keep_ended(self, run: Whose, member: Member, rules: Logs) -> asyncio.Task[None]:
+        """The keeping of this member's log, which is begun once."""
+        tasks = self._ended.setdefault(run.uid, {})
+        if member.uid not in tasks:
+            size, within = rules.per_member_bytes, rules.keep_within_seconds
+            keeping = self.keep_ended(run, member, size_bytes=size, within_seconds=within)
+            tasks[member.uid] = task = asyncio.create_task(keeping)
+            task.add_done_callback(lambda _: self._wake((run.namespace, run.name), timedelta(0)))
+        return tasks[member.uid]
+
+    def _let_go(self, run_uid: str, present: Collection[str] = ()) -> None:
+        """Forgets Pods of a run that are gone."""
+        tasks = self._ended.get(run_uid, {})
+        for uid in [uid for uid in tasks if uid not in present]:
+            tasks.pop(uid).cancel()
+        if not tasks:
+            self._ended.pop(run_uid, None)
+
+    async def _try_to_keep(self, run: Whose, member: Member, size_bytes: int) -> str | None:
+        """Why the log could not be kept this time; None if it was, or if there is none."""
+        where = f"on {member.node}" if member.node else "where it ran"
+        try:
+            async with self._slots, asyncio.timeout(READ_SECONDS):
+                end = await self._read_end(member, run.namespace, size_bytes, follow=False)
+        except InvalidInput as error:  # its container has not begun
+            log.info("the log of Pod %s/%s is not kept: %s", run.namespace, member.pod, error)
+            return None
+        except TimeoutError:
+            return f"its log {where} was not read within {READ_SECONDS:g} s"
+        except KajitoriError as error:
+            return f"its log {where} can't be read: {error.message}"
+        try:
+            if end:
+                await self._kept.keep(_name(run, member), end)
+        except KajitoriError as error:
+            return f"its log can't be stored: {error.message}"
+        return None
+
+    async def _keep_so_far(self, member: Member, name: MemberLogName, size_bytes: int) -> None:
+        try:
+            async with self._slots_before_end:
+                end = await self._read_end(member, name.namespace, size_bytes, follow=False)
+            if end:
+                await self._kept.keep(name, end)
+        except KajitoriError as error:
+            log.warning("what Pod %s/%s has said so far is not kept: %s", name.namespace, member.pod, error)
+
+    def _say(self, run: Whose, member: Member, reason: str, why: str) -> None:
+        said = f"rank {member.rank} of attempt {member.attempt}: {why}"
+        log.warning("run %s/%s: %s", run.namespace, run.name, said)
+        if self._events is not None:
+            about = About(names.KIND, run.name, run.uid, run.namespace, names.API_VERSION)
+            self._events.say(about, "Warning", reason, said)
+
+    async def _last_words(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                end = await self._read_end(member, name.namespace, size_bytes, follow=True)
+                if end:
+                    await self._kept.keep(name, end)
+        except TimeoutError:
+            log.info("Pod %s/%s did not end in time: what it said last is not kept", name.namespace, member.pod)
+        except KajitoriError as error:
+            log.debug("Pod %s/%s was not listened to until its end: %s", name.namespace, member.pod, error)
+
+    async def _read_end(self, member: Member, namespace: str, size_bytes: int, *, follow: bool) -> bytes:
+        """The last bytes of a member's log, in whole lines; a line before them if there was more."""
+        lines = max(1, size_bytes // BYTES_PER_LINE)
+        stream = await self._client.open_log(
+            namespace,
+            member.pod,
+            container=names.MEMBER_CONTAINER,
+            follow=follow,
+            tail_lines=lines,
+            timestamps=True,
+        )
+        pieces: list[bytes] = []
+        size = 0
+        cut = False
+        async with stream, aclosing(aiter(stream)) as chunks:
+            async for chunk in chunks:
+                pieces.append(chunk)
+                size += len(chunk)
+                while size - len(pieces[0]) >= size_bytes:
+                    size -= len(pieces.pop(0))
+                    cut = True
+        end = b"".join(pieces)
+        if len(end) > size_bytes:
+            end, cut = end[-size_bytes:], True
+        end = end[end.find(b"\n") + 1 :] if cut else end
+        if cut or end.count(b"\n") >= lines:
+            return f"{UNKNOWN_TIME} {only_end_kept(len(end))}\n".encode() + end
+        return end
+
+
+def _name(run: Whose, member: Member) -> MemberLogName:
+    return MemberLogName(run.namespace, run.uid, member.attempt, member.rank)

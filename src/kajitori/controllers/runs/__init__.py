@@ -1,0 +1,1 @@
+"""The run controller: from a Run's next step to writes on the API server."""

@@ -1,0 +1,376 @@
+"""One start of a gang, as writes to the API server: the intent, then what the Pods need, then all Pods at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kajitori.controllers.runs.belongings import ensure_of_run
+from kajitori.controllers.runs.networks import NetworkKeeper
+from kajitori.core.admission.quota import members_within, quota_shortage
+from kajitori.core.admission.refused_pods import (
+    is_said_by_webhook,
+    may_be_limit_range,
+    name_limit_ranges,
+    reason_of_refusal,
+)
+from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
+from kajitori.core.pods import first_step, manifests
+from kajitori.core.pods.tickets import run_of_signed_member
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import Attempt
+from kajitori.core.words import names
+from kajitori.core.words.times import parse_time
+from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
+from kajitori.kube.client import KubeClient
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.objects import Event, Pod, RunObject
+from kajitori.kube.platform.ticket_key import SigningKey
+from kajitori.kube.resources import CLAIMS, EVENTS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
+
+DELETED_TOGETHER = 250
+"""Members that one request deletes, of a larger run: it takes a second or so."""
+
+DELETIONS_AT_A_TIME = 4
+"""Such requests. The API server takes turns with those it has: with all at a time none would end before the last."""
+
+
+class Whose(NamedTuple):
+    """A Run that members belong to, whether it still exists or not."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def whose(run: RunObject) -> Whose:
+    """The Run as its members name it."""
+    return Whose(run.metadata.namespace, run.metadata.name, run.metadata.uid)
+
+
+CLAIM_FRESH = timedelta(minutes=1)
+"""What was said of a claim longer ago may not hold any more: whoever provides storage tries again every 15 s."""
+_OF_CLAIMS = "involvedObject.kind=PersistentVolumeClaim"
+
+
+class StartRefused(Exception):
+    """The API server refused a member for good: trying the same again changes nothing."""
+
+    def __init__(self, reason: Reason, message: str, *, begun: bool = False) -> None:
+        """`begun`: some of the members may have been made."""
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.begun = begun
+
+
+async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None) -> None:
+    """What the members of any attempt share: the Service that names them, the claim of their checkpoint."""
+    namespace = run.metadata.namespace
+    if spec.array is None:  # nobody looks for the members of a sweep
+        service = manifests.headless_service(
+            run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
+        )
+        with _refusals_of(service), suppress(AlreadyExists):  # a stranger's is left alone
+            await ensure_of_run(client, SERVICES, service, run)
+    if claim is not None:
+        with _refusals_of(claim), suppress(AlreadyExists):
+            await client.create(CLAIMS, claim, namespace)
+
+
+async def restrict(networks: NetworkKeeper, run: RunObject, attempt: Attempt, rules: Mapping[str, Any] | None) -> None:
+    """The NetworkPolicy of members that are restricted in who may reach them or where they may go.
+
+    rules: as policy has them now; None also where it would not admit the run any more. Then members start with what
+    they have, and not at all where they were to be restricted and nothing restricts them.
+    """
+    if rules is not None:
+        with _refusals_of({"kind": NETWORK_POLICIES.kind, "metadata": {"name": run.metadata.name}}):
+            try:
+                await networks.ensure(run, rules)
+            except AlreadyExists as error:
+                raise StartRefused(Reason.ADMISSION, error.message) from error
+        return
+    was_to_be = names.ANNOTATION_NETWORK in attempt.pod_template.get("metadata", {}).get("annotations", {})
+    if was_to_be and not await networks.is_there(run):
+        message = "it was to be restricted in where it may go, and policy does not say any more how"
+        raise StartRefused(Reason.ADMISSION, message)
+
+
+@contextmanager
+def _refusals_of(body: Mapping[str, Any]) -> Iterator[None]:
+    """What the API server refuses for good ends the start."""
+    try:
+        yield
+    except (Forbidden, InvalidInput) as error:
+        raise StartRefused(Reason.ADMISSION, f"{body['kind']} {body['metadata']['name']}: {error}") from error
+
+
+async def key_for(attempt: Attempt, key: SigningKey) -> bytes | None:
+    """The key that this attempt's members, and their tickets, are signed with. Members without a first step show no
+    ticket: they start unsigned if the key could not be read before.
+
+    Raises StartRefused if tickets are needed and the controller may not have the key.
+    """
+    if not first_step.is_part_of(attempt.pod_template.get("spec", {})):
+        return key.last
+    try:
+        return await key.read()
+    except (Forbidden, NotFound) as error:
+        raise StartRefused(Reason.ADMISSION, f"the key of members' tickets: {error.message}") from error
+
+
+async def check_claims(client: KubeClient, run: RunObject, attempt: Attempt, now: datetime) -> None:
+    """Ask, after a start that failed, whether storage is known to be missing for the claims that members mount: then
+    no Pod has to be made, and no node kept, to learn it again.
+
+    Raises StartRefused with the claim's name and the words of whoever would provide it.
+    """
+    volumes = attempt.pod_template.get("spec", {}).get("volumes") or ()
+    wanted = {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
+    if not wanted:
+        return
+    try:
+        found = await client.list(EVENTS, run.metadata.namespace, field_selector=_OF_CLAIMS, type=Event)
+    except Forbidden:
+        return
+    for event in reversed(found.items):
+        said_at = parse_time(event.last_timestamp or event.event_time)
+        is_fresh = said_at is not None and now - said_at < CLAIM_FRESH
+        if event.involved_object.name in wanted and event.type == "Warning" and is_fresh:
+            message = f"PersistentVolumeClaim {event.involved_object.name}: {event.message}"
+            raise StartRefused(Reason.STORAGE, message)
+
+
+async def create_members(
+    client: KubeClient,
+    run: RunObject,
+    attempt: Attempt,
+    ranks: Sequence[int],
+    *,
+    key: bytes | None = None,
+) -> list[str]:
+    """Creates the Pods of these ranks, all at once, of a sweep's as many as the quotas have room for; answers their
+    names.
+
+    Safe to repeat: a Pod of ours that is there already counts as created. The namespace's quotas are summed up and one
+    member is tried with a server-side dry run first, so that what refuses some of them refuses before any exists
+    (rule 4). Raises StartRefused where the API server says no for good, and other errors where it could not be asked.
+    """
+    nodes = node_by_rank(attempt)
+    pods = manifests.MemberPods(
+        attempt.pod_template,
+        run_name=run.metadata.name,
+        namespace=run.metadata.namespace,
+        run_uid=run.metadata.uid,
+        attempt=attempt.number,
+        world_size=attempt.world_size or len(nodes),
+        port=attempt.port,
+        launcher=attempt.launcher,
+        bind_direct=attempt.bind_direct,
+        key=key,
+    )
+    if len(ranks) > 1:
+        ranks = await _within_quota(client, run, attempt, ranks)
+        await _create(client, run, pods.pod(ranks[0], nodes[ranks[0]]), key, dry_run=True)
+    created = [names.pod_name(run.metadata.name, attempt.number, rank) for rank in ranks]
+    try:
+        await _all_of(_create(client, run, pods.pod(rank, nodes[rank]), key) for rank in ranks)
+    except StartRefused as error:
+        error.begun = len(ranks) > 1
+        raise
+    return created
+
+
+async def quota_room(client: KubeClient, namespace: str, template: Mapping[str, Any], members: int) -> int:
+    """For how many of so many members the namespace's quotas have room now, beside all that is there."""
+    try:
+        quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
+    except Forbidden:
+        return members  # not ours to see; the API server judges each Pod
+    return members_within(quotas, template.get("spec", {}), members) if quotas else members
+
+
+async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int]) -> Sequence[int]:
+    """The ranks. Raises StartRefused where the namespace's quotas have no room for all of the members that do not exist
+    yet; of a sweep, where they have room for none, else it answers those that there is room for."""
+    namespace = run.metadata.namespace
+    try:
+        quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
+    except Forbidden:
+        return ranks  # not ours to see; the API server judges each Pod
+    if not quotas:
+        return ranks
+    selector = f"{names.LABEL_RUN_UID}={run.metadata.uid},{names.LABEL_ATTEMPT}={attempt.number}"
+    existing = {pod["metadata"]["name"] for pod in (await client.list(PODS, namespace, label_selector=selector)).items}
+    missing = [rank for rank in ranks if names.pod_name(run.metadata.name, attempt.number, rank) not in existing]
+    template = attempt.pod_template.get("spec", {})
+    shortage = quota_shortage(quotas, template, len(missing))
+    if not shortage:
+        return ranks
+    if attempt.launcher == manifests.SWEEP:
+        left = set(missing[members_within(quotas, template, len(missing)) :])
+        if left != set(ranks):
+            return [rank for rank in ranks if rank not in left]
+    raise StartRefused(Reason.QUOTA, shortage)
+
+
+async def _create(
+    client: KubeClient, run: RunObject, pod: Mapping[str, Any], key: bytes | None, *, dry_run: bool = False
+) -> None:
+    name, namespace = pod["metadata"]["name"], run.metadata.namespace
+    try:
+        await client.create(PODS, pod, namespace, dry_run=dry_run)
+    except AlreadyExists:
+        await _check_ours(client, run, name, key)
+    except (Forbidden, InvalidInput) as error:
+        said = await _named(client, namespace, error.message)
+        raise StartRefused(reason_of_refusal(said), said) from error
+    except Unavailable as error:
+        if is_said_by_webhook(error.message):
+            raise StartRefused(Reason.ADMISSION, error.message) from error
+        raise
+
+
+async def _named(client: KubeClient, namespace: str, refusal: str) -> str:
+    """The refusal, with the LimitRange's name where it is one's."""
+    if not may_be_limit_range(refusal):
+        return refusal
+    try:
+        return name_limit_ranges(refusal, (await client.list(LIMIT_RANGES, namespace)).items)
+    except KajitoriError:
+        return refusal  # it says enough
+
+
+async def _check_ours(client: KubeClient, run: RunObject, name: str, key: bytes | None) -> None:
+    """A Pod found under an expected name is ours only if its owner or its signature says so (rule 1).
+
+    One that is not refuses this attempt; the next has other names.
+    """
+    namespace = run.metadata.namespace
+    try:
+        found = await client.get(PODS, name, namespace)
+    except NotFound:
+        raise Unavailable(f"Pod {namespace}/{name} came and went; it is created again") from None
+    meta, signature = found["metadata"], (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SIGNATURE)
+    signed_by = run_of_signed_member(signature, namespace, name, key) if signature and key is not None else ""
+    if run.metadata.uid not in (msgspec.convert(found, Pod).owner_run_uid, signed_by):
+        whose = "is left from an earlier run of this name" if _is_of_run(meta, run) else "belongs to something else"
+        raise StartRefused(Reason.ADMISSION, f"Pod {namespace}/{name} is there already, and {whose}")
+
+
+def _is_of_run(meta: Mapping[str, Any], run: RunObject) -> bool:
+    """Whether a Pod was made for a Run of this name, be it another one."""
+    owners = meta.get("ownerReferences", ())
+    return any((owner.get("kind"), owner.get("name")) == (names.KIND, run.metadata.name) for owner in owners)
+
+
+def is_meddled_with(run: RunObject, pod: Pod) -> bool:
+    """Whether a member of the run has lost its owner, or a label by which it is found."""
+    return not _has_owner(run, pod) or not _labels_of(run, pod).items() <= pod.metadata.labels.items()
+
+
+def _has_owner(run: RunObject, pod: Pod) -> bool:
+    owner = pod.metadata.controller
+    return owner is not None and owner.uid == run.metadata.uid
+
+
+def _labels_of(run: RunObject, pod: Pod) -> dict[str, str]:
+    """The labels that a member of the run has to have."""
+    member = pod.member
+    if member is None:
+        return {}
+    return names.member_labels(run.metadata.name, run.metadata.uid, member.attempt, member.rank)
+
+
+async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
+    """Gives a member back what somebody took from it. Its program is left alone; what nobody finds would never end.
+
+    Whoever was made its controller stays one of its owners.
+    """
+    meta = pod.metadata
+    patch: dict[str, Any] = {
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+        "labels": _labels_of(run, pod),
+    }
+    if not _has_owner(run, pod):
+        found, uid = await client.get(PODS, meta.name, meta.namespace), run.metadata.uid
+        references = found["metadata"].get("ownerReferences", ())
+        others = [each | {"controller": False} for each in references if each["uid"] != uid]
+        patch["ownerReferences"] = [*others, manifests.owner_of_members(run.metadata.name, uid)]
+    await client.patch(PODS, meta.name, {"metadata": patch}, meta.namespace)
+
+
+async def delete_members(client: KubeClient, mirror: Mirror, run: Whose, action: DeleteMembers | None = None) -> None:
+    """Deletes a run's Pods by collection (rule 10); without an action all of them, within the grace that each has.
+
+    The API server deletes the Pods of a collection one after the other. So a large run is deleted in several parts at a
+    time, each of which ends before the client's time is up. If the mirror shows Pods that carry the run's label and do
+    not belong to it, the members are deleted one by one instead, each by its UID.
+    """
+    pods = mirror.owned_pods(*run)
+    if mirror.labelled_strangers(*run):
+        await _all_of(_delete_one(client, pod, action) for pod in pods if _is_meant(pod, action))
+        return
+    selector, fields, grace_seconds = f"{names.LABEL_RUN_UID}={run.uid}", "", None
+    if action is not None:
+        selector += f",{names.LABEL_ATTEMPT}={action.attempt}" if action.attempt is not None else ""
+        fields = "status.phase!=Succeeded,status.phase!=Failed" if action.unfinished_only else ""
+        grace_seconds = action.grace_seconds
+    parts = [""]
+    if len(pods) > DELETED_TOGETHER:
+        ranks = sorted({pod.member.rank for pod in pods if pod.member is not None})
+        starts = range(0, len(ranks), DELETED_TOGETHER)
+        parts = [f",{names.LABEL_RANK} in ({','.join(map(str, ranks[i : i + DELETED_TOGETHER]))})" for i in starts]
+    turns = asyncio.Semaphore(DELETIONS_AT_A_TIME)
+
+    async def delete(part: str) -> None:
+        async with turns:
+            await client.delete_collection(
+                PODS, run.namespace, label_selector=selector + part, field_selector=fields, grace_seconds=grace_seconds
+            )
+
+    await _all_of(delete(part) for part in parts)
+
+
+def _is_meant(pod: Pod, action: DeleteMembers | None) -> bool:
+    """Whether a Pod of the run is among those that are to be deleted."""
+    if action is None:
+        return True
+    is_of_attempt = action.attempt is None or (pod.member is not None and pod.member.attempt == action.attempt)
+    return is_of_attempt and not (action.unfinished_only and pod.is_finished)
+
+
+async def _delete_one(client: KubeClient, pod: Pod, action: DeleteMembers | None) -> None:
+    grace_seconds, meta = action.grace_seconds if action is not None else None, pod.metadata
+    with suppress(NotFound, Conflict):
+        await client.delete(PODS, meta.name, meta.namespace, grace_seconds=grace_seconds, uid=meta.uid)
+
+
+async def _all_of(requests: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Does all of it at a time; where one fails the others are given up."""
+    tasks = [asyncio.create_task(each) for each in requests]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def delete_member(client: KubeClient, run: RunObject, action: DeleteMember) -> None:
+    """Deletes one Pod, if it still is the one that was seen."""
+    try:
+        await client.delete(
+            PODS, action.pod, run.metadata.namespace, grace_seconds=action.grace_seconds, uid=action.uid
+        )
+    except (NotFound, Conflict):
+        return

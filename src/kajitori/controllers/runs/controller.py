@@ -1,0 +1,470 @@
+"""The run controller: reads the mirror, asks `core` what each run needs next, and does it.
+
+Level-triggered: every decision is made from what the mirror holds now, never from an event's contents. Safe to kill
+between any two calls: what was intended stands in the Run's status before anything else happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kajitori.blobs.code import CodeStore
+from kajitori.blobs.logs import KeptLogs
+from kajitori.cluster.members import member_of
+from kajitori.cluster.preemptions import still_waits
+from kajitori.cluster.stored_runs import life_of
+from kajitori.cluster.view import ClusterView
+from kajitori.controllers.nodes.health import HealthKeeper
+from kajitori.controllers.nodes.silence import NODE_PATIENCE, Silence
+from kajitori.controllers.queue.controller import Admitted
+from kajitori.controllers.queue.planning import Planning
+from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.records.logs import LogKeeper
+from kajitori.controllers.records.memory import MemoryKeeper
+from kajitori.controllers.records.results import ResultKeeper
+from kajitori.controllers.records.tidying import expire_forever, tidy_forever
+from kajitori.controllers.runs.attempts import delete_member, delete_members, is_meddled_with, put_right, whose
+from kajitori.controllers.runs.budgets import BudgetKeeper
+from kajitori.controllers.runs.checkpoints import delete_checkpoint
+from kajitori.controllers.runs.memory_kills import Spared
+from kajitori.controllers.runs.networks import NetworkKeeper
+from kajitori.controllers.runs.orphans import Orphans
+from kajitori.controllers.runs.starting import Starter
+from kajitori.controllers.runs.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
+from kajitori.controllers.workqueue import Key, WorkQueue
+from kajitori.core import gang
+from kajitori.core.admission.decide import Decision
+from kajitori.core.logs.kept import without
+from kajitori.core.pods.budgets import budget_spec
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names
+from kajitori.errors import Forbidden, InvalidInput, KajitoriError
+from kajitori.kube.client import KubeClient
+from kajitori.kube.mirror.mirror import CATCH_UP_SECONDS, Mirror
+from kajitori.kube.mirror.pod_index import coverage_of
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.platform.events import EventRecorder
+from kajitori.kube.platform.ticket_key import SigningKey
+from kajitori.kube.resources import NODES, PODS, RUNS, Resource
+from kajitori.monitoring.controller import ControllerMetrics
+from kajitori.settings import LEASE_NAMESPACE
+
+log = logging.getLogger(__name__)
+
+REMOVAL_REFUSED = timedelta(minutes=10)
+"""A removal that the API server refused is tried again after this time: the controller's role may be an older one."""
+
+
+class RunController:
+    """Takes every Run of the cluster from Queued to its end."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        mirror: Mirror,
+        cluster: ClusterView,
+        *,
+        namespace: str = LEASE_NAMESPACE,
+        kept_logs: KeptLogs | None = None,
+        code: CodeStore | None = None,
+        now: Callable[[], datetime] | None = None,
+        node_patience: timedelta = NODE_PATIENCE,
+        metrics: ControllerMetrics | None = None,
+    ) -> None:
+        """`namespace` is where the key lies that members and their tickets are signed with; without `kept_logs` logs go
+        with their Pods; `code` is tidied up; what it does is counted in `metrics`."""
+        self._metrics = metrics = metrics or ControllerMetrics.unread()
+        self._client = client
+        self._mirror = mirror
+        self._cluster = cluster
+        self._now = now = now or mirror.now
+        self._silence = Silence(mirror, now, node_patience)
+        self._events = EventRecorder(client, names.MANAGED_BY, clock=now)
+        self._code = code
+        self._budgets = BudgetKeeper(client)
+        self._networks = NetworkKeeper(client, self._note_network)
+        self._peaks = MemoryKeeper(client, mirror, self._note_peak, now)
+        self._spared = Spared(client)
+        self._provisioning = Provisioning(client, cluster, self._note_request)
+        self._health = HealthKeeper(client, mirror, cluster, self._events, now)
+        self._work = WorkQueue(now, self._note_done)
+        self._logs: LogKeeper | None = None
+        if kept_logs is not None:
+            self._logs = LogKeeper(client, kept_logs, events=self._events, metrics=metrics, wake=self._work.wake)
+        self._statuses = Statuses(client, mirror, self._events, now, metrics)
+        self._key = SigningKey(client, namespace, mirror.believe)
+        self._starter = Starter(
+            client, mirror, cluster, self._statuses, self._provisioning, self._networks, self._key, now
+        )
+        self._planning = Planning(
+            mirror, cluster, self._work, self._statuses, self._starter, self._provisioning, now, metrics
+        )
+        results = kept_logs.results if kept_logs is not None else None
+        self._results = ResultKeeper(client, self._logs, results, self._work.wake)
+        self._decided: dict[Key, tuple[tuple[str, int, int], tuple[RunSpec, Decision]]] = {}
+        """What policy says of a run, and of which UID, generation and version of policy and cluster that is."""
+        self._orphans = Orphans(client, mirror)
+        self._catch_up_at: datetime | None = None
+        """When the mirror will show all that was missed while a watch of it was broken."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until `stop` is set; what was begun is finished or given up within the client's time limits."""
+        unsubscribe = self._mirror.on_change(self._note)
+        no_longer_told = self._mirror.on_health(self._note_health)
+        stopping = asyncio.create_task(stop.wait())
+        telling = asyncio.create_task(self._events.run())
+        asking = asyncio.create_task(self._peaks.ask_forever(lambda: self._cluster.policy))
+        provisioning = asyncio.create_task(self._provisioning.follow())
+        restricting = asyncio.create_task(self._networks.follow())
+        tidying = asyncio.create_task(tidy_forever(self._mirror, self._cluster, self._logs, self._code))
+        caring = asyncio.create_task(self._health.keep_forever())
+        growing = asyncio.create_task(self._grow_forever())
+        expiring = asyncio.create_task(expire_forever(self._mirror, self._cluster, self._now, self._work.add))
+        self._metrics.terms.inc()
+        try:
+            await self._mirror.wait_synced()
+            await self._mirror.wait_fresh()  # another may have led until now
+            await self._mirror.set_clock()  # by which he judged, too
+            await self._learn_key()
+            self._planning.first_look.begin(self._mirror.runs)
+            self._work.add(*self._mirror.runs)
+            for node in self._mirror.nodes:
+                self._silence.note(node)
+            for pod in list(self._mirror.pods.values()):
+                self._note_owner(pod)
+            while not stop.is_set():
+                # 1. Wait until something changed or is due, then for the burst to settle.
+                await self._wait(stopping)
+                # 2. Ask each changed run's life what is next, and do it; runs do not wait for each other.
+                self._catch_up()
+                for key in self._work.take(self._is_new):
+                    self._work.begin(key, partial(self._reconcile, key))
+                # 3. Plan all that wait as one queue.
+                self._planning.plan()
+        finally:
+            self._metrics.waiting_runs.set(0)
+            unsubscribe()
+            no_longer_told()
+            tasks = [stopping, telling, asking, provisioning, restricting, tidying, caring, growing, expiring]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, self._work.close(), return_exceptions=True)
+            await self._results.close()
+            if self._logs is not None:
+                await self._logs.close()
+
+    async def _learn_key(self) -> None:
+        """Members whose owner reference somebody took away are known by their signature, so the key comes first."""
+        try:
+            await self._key.read()
+        except KajitoriError as error:
+            log.warning("members are known by their owner references alone, and not signed: %s", error)
+
+    async def _grow_forever(self) -> None:
+        """Has elastic gangs grow once there has been room for them for long enough, until cancelled."""
+        while True:
+            await asyncio.sleep(self._planning.growing.pause_seconds)
+            if self._mirror.age_seconds():
+                continue  # any may hold nodes
+            try:
+                self._planning.grow()
+            except Exception:
+                log.exception("could not look for room for elastic gangs; tried again")
+
+    def _is_new(self, key: Key) -> bool:
+        """Whether nobody's nodes depend on this one: it was submitted, and that is all."""
+        run = self._mirror.runs.get(key)
+        return run is not None and run.status is None and not run.metadata.deletion_timestamp
+
+    # ------------------------------------------------------------------------------------------ what changed
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource == RUNS:
+            self._work.add((namespace, name))
+            run = self._mirror.runs.get((namespace, name))
+            if run is not None and self._cluster.may_free(run):
+                self._planning.note_change()
+        elif resource == PODS:
+            key = (namespace, name.rsplit("-", 2)[0])
+            if key in self._mirror.runs:
+                self._work.add(key)
+                self._statuses.note_seen(key, name)
+            pod = self._mirror.pods.get((namespace, name))
+            if pod is not None:
+                self._note_owner(pod)
+            self._planning.note_change()
+        elif resource == NODES:
+            self._silence.note(name)
+            if self._cluster.note_node(name):
+                self._planning.note_change()
+                for pod in self._mirror.pods_on_node(name):
+                    run = self._mirror.run_of(pod)
+                    if run is not None:
+                        self._work.add((run.metadata.namespace, run.metadata.name))
+        self._work.nudge()
+
+    def _note_peak(self, key: Key) -> None:
+        """More is known of what members of a run needed."""
+        self._work.add(key)
+        self._work.nudge()
+
+    def _note_network(self, key: Key | None) -> None:
+        """A run's NetworkPolicy changed; or all are known from now on."""
+        self._work.add(*(self._mirror.runs if key is None else (key,)))
+        self._work.nudge()
+
+    def _note_request(self, key: Key | None) -> None:
+        """An autoscaler said something about a run's request for nodes; or such requests are possible now, or not."""
+        if key in self._mirror.runs:
+            self._work.add(key)
+        self._planning.note_change()
+        self._work.nudge()
+
+    def _note_health(self) -> None:
+        """A watch broke or is well again: what failed meanwhile, or could not be judged, is done when all caught up."""
+        self._catch_up_at = None if self._mirror.trouble else self._now() + timedelta(seconds=CATCH_UP_SECONDS)
+        self._work.nudge()
+
+    def _note_owner(self, pod: Pod) -> None:
+        if (key := self._orphans.note(pod)) is not None:
+            self._work.add(key)
+
+    def _note_done(self, key: Key) -> None:
+        self._planning.note_done(key)
+
+    async def _wait(self, stopping: asyncio.Task[bool]) -> None:
+        moments = () if self._catch_up_at is None else (self._catch_up_at,)
+        await self._work.wait(stopping, moments, self._planning.rest_seconds())
+
+    def _catch_up(self) -> None:
+        """Looks at everything once the mirror shows all that was missed."""
+        now = self._now()
+        if self._catch_up_at is not None and self._catch_up_at <= now:
+            self._catch_up_at = now + timedelta(seconds=CATCH_UP_SECONDS) if self._mirror.age_seconds() else None
+            self._work.add(*self._mirror.runs, *self._orphans)
+
+    # ------------------------------------------------------------------------------------------ one run
+
+    async def _reconcile(self, key: Key) -> None:
+        if key in self._orphans:
+            await self._orphans.delete(key)
+            self._forget(key)
+            return
+        run = self._mirror.runs.get(key)
+        if run is None:
+            self._forget(key)
+            return
+        if not self._statuses.is_shown(run):
+            await self._statuses.doubt(run)
+            self._work.wake(key, UNSEEN_PATIENCE)
+            return
+        deleting = bool(run.metadata.deletion_timestamp)
+        if names.FINALIZER not in run.metadata.finalizers:
+            if deleting:
+                self._planning.leave(key)
+            else:
+                await self._add_finalizer(run)
+            return
+        if run.status is None and not self._statuses.knows(run):
+            await self._recall_attempts(run)
+        status = self._statuses.standing(run)
+        admitted = await self._admit(key, run, status)
+        if admitted is None:
+            self._planning.leave(key)
+            return
+        pods = self._mirror.owned_pods(*whose(run))
+        is_over = deleting or status.phase.is_final
+        spared, unclear_seconds = await self._spared.among(() if is_over else pods)
+        if unclear_seconds:
+            self._planning.first_look.note(key)
+            self._work.wake(key, timedelta(seconds=unclear_seconds))
+            return
+        began = asyncio.get_running_loop().time()
+        covered = {pod.metadata.uid for pod in self._mirror.pods_of_run(run)}
+        for pod in pods:
+            is_earlier = pod.member is not None and pod.member.attempt < status.attempts
+            if (is_earlier or pod.metadata.uid in covered) and is_meddled_with(run, pod):
+                await self._put_right(run, pod)
+        seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, spared)) is not None]
+        members = [self._patient(key, member) for _, member in seen]
+        counted = [each for each in seen if each[1].uid in covered]
+        life = replace(
+            admitted.life,
+            status=self._peaks.noted(run, admitted.life.status, counted),
+            unwanted=frozenset(each.waiting for each in gang.asks_of(status) if not still_waits(self._mirror, each)),
+        )
+        if gang.lacks_its_ledger(life, members):
+            kept = await self._results.succeeded(run.metadata.namespace, run.metadata.uid)
+            life = gang.with_kept_results(life, kept)
+        step = gang.next_step(life, members, self._mirror.shown_until(self._now()))
+        ended = asyncio.get_running_loop().time()
+        self._work.rest(key, ended - began)
+        self._metrics.note_step("reconcile", ended - began)
+        if admitted.life.sweep is not None:
+            step = self._take_away(run, step, seen)
+        await self._perform(key, run, admitted, step, members)
+
+    def _take_away(self, run: RunObject, step: gang.Step, seen: Sequence[tuple[Pod, gang.Member]]) -> gang.Step:
+        """Begins to keep what members of a sweep said that have ended, and to take their Pods away; the other steps."""
+        over = {pod.metadata.uid for pod, member in seen if member.is_over}
+        ended = [act for act in step.actions if isinstance(act, gang.DeleteMember) and act.uid in over]
+        policy = self._cluster.policy
+        self._results.take_away(run, ended, seen, policy.sweeps, policy.logs.keep_within_seconds)
+        return replace(step, actions=tuple(act for act in step.actions if act not in ended))
+
+    async def _put_right(self, run: RunObject, pod: Pod) -> None:
+        """Somebody edited a member's labels, or took its owner away: collections would not find it any more."""
+        meta = pod.metadata
+        try:
+            await put_right(self._client, run, pod)
+        except (Forbidden, InvalidInput) as error:
+            log.warning("Pod %s/%s was edited, and can't be put right: %s", meta.namespace, meta.name, error)
+        else:
+            log.warning("Pod %s/%s was edited; its labels and owner are put right", meta.namespace, meta.name)
+
+    def _patient(self, key: Key, member: gang.Member) -> gang.Member:
+        """The member; one whose node has been silent for a moment only as if it were not."""
+        left = self._silence.patience_left(member)
+        if not left:
+            return member
+        self._work.wake(key, left)
+        return replace(member, node_ready=True)
+
+    async def _admit(self, key: Key, run: RunObject, status: RunStatus) -> Admitted | None:
+        """The run as policy has it now; None where policy refuses it and it was ended for that (rule 12).
+
+        A run that is refused while an attempt of it is alive is left alone until that attempt is over.
+        """
+        policy_version = self._cluster.policy_version
+        version = (run.metadata.uid, run.metadata.generation, self._cluster.version)
+        try:
+            known = self._decided.get(key)
+            if known is None or known[0] != version:
+                known = self._decided[key] = version, self._cluster.decide(run)
+        except InvalidInput as refused:
+            waits = status.phase in (Phase.QUEUED, Phase.RESTARTING) or status.attempt is None
+            waits = waits and not status.phase.is_final
+            if waits and not run.metadata.deletion_timestamp:
+                reasons = "; ".join(str(fault) for fault in refused.faults)
+                await self._statuses.write(run, gang.refuse(status, reasons, run.metadata.generation, self._now()))
+                return None
+            return Admitted(*self._cluster.outline(run, status))
+        spec, decision = known[1]
+        status = msgspec.structs.replace(status, findings=list(decision.findings))
+        life = life_of(run, spec, decision, status)
+        return Admitted(life, spec, decision, policy_version, version[-1])
+
+    async def _perform(
+        self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step, members: Sequence[gang.Member]
+    ) -> None:
+        """Writes the intent, then acts."""
+        over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
+        step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
+        version = run.metadata.resource_version
+        waits = any(isinstance(action, gang.NeedsNodes) for action in step.actions)
+        if step.status != run.status and not (waits and run.status is None):  # its start, or why it waits, says it all
+            if self._statuses.may_write(key, run.status, step.status):
+                version = await self._statuses.write(run, step.status)
+            else:
+                self._work.wake(key, STATUS_INTERVAL)
+        if step.wake_at is not None and not self._mirror.age_seconds():  # else it is looked at when all has caught up
+            self._work.wake_at(key, step.wake_at)
+        if not waits:
+            self._planning.leave(key)
+        actions = step.actions
+        if self._logs is not None and not admitted.life.deleting:
+            actions = (*actions, *self._logs.due(whose(run)))
+            rules, alone = self._cluster.policy.logs, admitted.life.sweep is not None
+            left = await self._logs.before(whose(run), actions, members, rules, of_sweep=alone)  # rule 11
+            actions = without(actions, members, left)
+        for action in actions:
+            match action:
+                case gang.NeedsNodes():
+                    self._planning.add(key, run, admitted, step.status, action, version)
+                case gang.CreateMembers(ranks):
+                    await self._starter.create(run, admitted, step.status, ranks, version)
+                case gang.DeleteMembers():
+                    await delete_members(self._client, self._mirror, whose(run), action)
+                case gang.DeleteMember():
+                    await delete_member(self._client, run, action)
+                case gang.Release():
+                    await self._release(run)
+                case gang.Remove():
+                    await self._remove(key, run, version)
+        if not admitted.life.deleting:
+            await self._budgets.keep(run, self._budget_of(run, admitted, step.status, members))
+            await self._keep_network(run, admitted, step.status)
+
+    async def _keep_network(self, run: RunObject, admitted: Admitted, status: RunStatus) -> None:
+        """What restricts a run is as policy has it now, whatever it was when members started: nothing has to be started
+        again for it. Where policy would not admit the run any more, it stays as it is."""
+        if status.phase.is_final or not status.attempts:
+            await self._networks.keep(run, None)
+        elif admitted.decision is not None:
+            await self._networks.keep(run, admitted.decision.network)
+
+    def _budget_of(
+        self, run: RunObject, admitted: Admitted, status: RunStatus, members: Sequence[gang.Member]
+    ) -> dict[str, Any] | None:
+        if not self._cluster.policy.disruption_budgets:
+            return None
+        covered = coverage_of(run)
+        counted = [member for member in members if covered.covers(member.attempt, member.rank)]
+        return budget_spec(admitted.life.type, run.metadata.uid, status, counted)
+
+    async def _add_finalizer(self, run: RunObject) -> None:
+        meta = run.metadata
+        patch = {
+            "metadata": {
+                "finalizers": [*meta.finalizers, names.FINALIZER],
+                "resourceVersion": meta.resource_version,
+            }
+        }
+        await self._client.patch(RUNS, meta.name, patch, meta.namespace)
+        if run.status is None:
+            self._statuses.note_attempts(run, 0)
+
+    async def _recall_attempts(self, run: RunObject) -> None:
+        """Somebody led before and took this run on, and it has no status: it is new, or somebody took the status away.
+        Then kept logs may say how many attempts it has had."""
+        meta = run.metadata
+        kept = await self._logs.last_attempt(meta.namespace, meta.uid) if self._logs is not None else 0
+        self._statuses.note_attempts(run, kept)
+
+    async def _release(self, run: RunObject) -> None:
+        meta = run.metadata
+        if self._logs is not None:
+            await self._logs.forget(meta.namespace, meta.uid)
+        await self._results.forget(meta.namespace, meta.uid)
+        await self._budgets.keep(run, None)
+        await delete_checkpoint(self._client, self._cluster.policy, meta.namespace, meta.name)
+        left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
+        patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}
+        await self._client.patch(RUNS, meta.name, patch, meta.namespace)
+
+    async def _remove(self, key: Key, run: RunObject, version: str) -> None:
+        """Deletes a run that ended long ago, unless it was changed since it was read."""
+        meta = run.metadata
+        try:
+            await self._client.delete(
+                RUNS, meta.name, meta.namespace, propagation="Background", uid=meta.uid, resource_version=version
+            )
+        except Forbidden as error:
+            log.warning("run %s/%s has ended and is to be removed: %s", *key, error)
+            self._work.wake(key, REMOVAL_REFUSED)
+
+    def _forget(self, key: Key) -> None:
+        self._decided.pop(key, None)
+        self._statuses.forget(key)
+        self._work.forget(key)
+        self._planning.forget(key)

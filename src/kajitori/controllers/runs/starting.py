@@ -1,0 +1,189 @@
+"""Begins attempts: what is intended stands in the Run's status before the first Pod exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from kajitori.cluster.view import ClusterView
+from kajitori.controllers.queue.controller import Admitted, Waiting
+from kajitori.controllers.queue.growing import Grows
+from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.runs.attempts import (
+    StartRefused,
+    check_claims,
+    create_members,
+    delete_members,
+    key_for,
+    prepare,
+    quota_room,
+    restrict,
+    whose,
+)
+from kajitori.controllers.runs.networks import NetworkKeeper
+from kajitori.controllers.runs.statuses import Statuses
+from kajitori.core import gang
+from kajitori.core.placement.planner import Placement
+from kajitori.core.pods import manifests
+from kajitori.core.pods.ports import choose_port
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names, node_lists
+from kajitori.kube.client import KubeClient
+from kajitori.kube.concurrency import preceding
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.objects import RunObject
+from kajitori.kube.platform.ticket_key import SigningKey
+
+BEGUN_PER_REQUEST = 4
+"""Attempts that are begun at a time, for each request that may be in flight. Measured with bench.kueue on a busy
+machine: with as many as requests the API server was not kept busy; without a limit large runs waited half as long
+again."""
+
+
+class Starter:
+    """Stores where a run's next attempt is to be, and makes its Pods."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        mirror: Mirror,
+        cluster: ClusterView,
+        statuses: Statuses,
+        provisioning: Provisioning,
+        networks: NetworkKeeper,
+        key: SigningKey,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._cluster = cluster
+        self._statuses = statuses
+        self._provisioning = provisioning
+        self._networks = networks
+        self._key = key
+        self._now = now
+
+    @property
+    def at_a_time(self) -> int:
+        """How many attempts to begin at a time: enough for the API server to have as many requests of ours as it takes.
+        More would only wait for the turn of their writes, as they were planned, whoever comes meanwhile."""
+        return BEGUN_PER_REQUEST * self._client.limiter.window.size
+
+    def ports_in_use(self) -> set[int]:
+        """Ports that members of other runs meet on."""
+        begun = self._cluster.begun.all()
+        return {other.status.attempt.port for other in begun if other.status and other.status.attempt}
+
+    async def place(self, waiting: Waiting, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
+        """Stores placement and template of a new attempt (rule 2); answers the status and its resource version.
+
+        The port that its members meet on is none of `taken`; from now on it is one of them.
+        """
+        run, (spec, decision) = waiting.run, waiting.admitted.resolved()
+        told, now, members = waiting.status, self._now(), spec.replicas
+        template = self._provisioning.template_of(waiting, placement.nodes, decision.template)
+        if spec.fewest is not None:
+            asked_before = len(node_lists.expand(told.resize.nodes)) if told.resize is not None else 0
+            placement = await self._within_quota(run, spec.fewest, asked_before, placement, template)
+            members = len(placement.ranks)
+        nodes = node_lists.compress(placement.nodes)
+        how: Any = {"launcher": manifests.launcher_of(spec), "bind_direct": decision.bind_direct}
+        if spec.array is not None:
+            status = gang.place_sweep(told, placement.ranks, nodes, template, now, **how)
+        else:
+            port = self._choose_port(run, waiting.status.attempts + 1, taken)
+            status = gang.place_on(told, placement.ranks, nodes, template, port, members, now, **how)
+        with preceding(waiting.request.priority):
+            return status, await self._statuses.write(run, status, waiting.version, before=waiting.status)
+
+    async def _within_quota(
+        self, run: RunObject, fewest: int, asked_before: int, placement: Placement, template: dict[str, Any]
+    ) -> Placement:
+        """The placement of an elastic gang with as many of its members as the namespace's quotas have room for; all of
+        them where that is too few: then it is told so.
+
+        asked_before: for so many there was room when its nodes were chosen; these may still be counted as its last
+        members.
+        """
+        members = len(placement.ranks)
+        if members <= asked_before:
+            return placement
+        room = max(asked_before, await quota_room(self._client, run.metadata.namespace, template, members))
+        if not fewest <= room < members:
+            return placement
+        return replace(placement, ranks=placement.ranks[:room], nodes=placement.nodes[:room])
+
+    async def grow(self, grows: Grows) -> bool:
+        """Stores on which nodes an elastic gang goes on, as far as quotas have room for more members; whether they
+        have."""
+        run = grows.run
+        assert run.status is not None and run.status.attempt is not None
+        template, has = run.status.attempt.pod_template, len(grows.nodes) - len(grows.more)
+        more = await quota_room(self._client, run.metadata.namespace, template, len(grows.more))
+        if more:
+            status = gang.grow(run.status, grows.nodes[: has + more], grows.fewest, self._now())
+            await self._statuses.write(run, status)
+        return bool(more)
+
+    def _choose_port(self, run: RunObject, number: int, taken: set[int]) -> int:
+        ports = self._cluster.policy.rendezvous
+        port = choose_port(run.metadata.uid, number, taken, ports.first_port, ports.last_port)
+        taken.add(port)
+        return port
+
+    async def create(
+        self, run: RunObject, admitted: Admitted, status: RunStatus, ranks: Sequence[int], version: str
+    ) -> None:
+        """The burst. What is refused for good takes the attempt down; else that all was made is noted, and written when
+        the run is looked at next."""
+        attempt = status.attempt
+        if attempt is None:
+            return
+        spec, decision = admitted.spec, admitted.decision
+        try:
+            if spec is None:
+                raise StartRefused(Reason.ADMISSION, "its spec was edited meanwhile, and can't be read any more")
+            with preceding(decision.priority if decision else 0):  # it has its nodes: nobody else uses them meanwhile
+                await prepare(self._client, run, spec, decision.claim if decision else None)
+                await restrict(self._networks, run, attempt, decision.network if decision else None)
+                if status.failed_starts:
+                    await check_claims(self._client, run, attempt, self._now())
+                key = await key_for(attempt, self._key)
+                created = await create_members(self._client, run, attempt, ranks, key=key)
+        except StartRefused as refused:
+            await self._give_up(run, admitted, status, ranks, version, refused)
+            return
+        meta = run.metadata
+        self._statuses.note_made((meta.namespace, meta.name), meta.uid, attempt.number, created)
+        if len(created) < len(ranks):
+            made = {names.pod_name(meta.name, attempt.number, rank): rank for rank in ranks}
+            whole = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
+            whole = gang.made_in_part(whole, [rank for name, rank in made.items() if name not in created])
+            await self._statuses.write(run, whole, version, before=status)
+
+    async def _give_up(
+        self,
+        run: RunObject,
+        admitted: Admitted,
+        status: RunStatus,
+        ranks: Sequence[int],
+        version: str,
+        refused: StartRefused,
+    ) -> None:
+        """The attempt is taken down; of a sweep, which goes on with those that were made, the rest waits."""
+        now = self._now()
+        if admitted.life.sweep is not None:
+            not_made = () if refused.begun else ranks
+            paused = gang.sweep_refused(admitted.life, status, refused.reason, refused.message, not_made, now)
+            await self._statuses.write(run, paused, version, before=status)
+            return
+        step = gang.failed_to_create(admitted.life, status, refused.reason, refused.message, now)
+        await self._statuses.write(run, step.status, version, before=status)
+        for action in step.actions:
+            if isinstance(action, gang.DeleteMembers):
+                await delete_members(self._client, self._mirror, whose(run), action)

@@ -1,0 +1,83 @@
+"""A node that has been silent for a moment is put up with; one that stays silent is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
+
+from kajitori.controllers.nodes.silence import Silence
+from kajitori.core import gang
+from kajitori.kube.mirror.mirror import Mirror
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+class Cluster:
+    """A mirror of one node, whose clock the test sets."""
+
+    def __init__(self, patience_seconds: float = 15) -> None:
+        self.now = NOW
+        self.node = SimpleNamespace(is_ready=True)
+        self.shown_until = NOW
+        self.nodes = {"n1": self.node}
+        mirror = SimpleNamespace(nodes=self.nodes, shown_until=lambda now: min(now, self.shown_until))
+        self.silence = Silence(cast(Mirror, mirror), lambda: self.now, timedelta(seconds=patience_seconds))
+
+    def show(self, *, ready: bool) -> None:
+        self.node.is_ready = ready
+        self.silence.note("n1")
+
+    def left(self, seconds: float) -> float:
+        """For how long a member on the node is put up with, so many seconds after the beginning."""
+        self.now = self.shown_until = NOW + timedelta(seconds=seconds)
+        return self._left()
+
+    def _left(self) -> float:
+        state, ready = gang.MemberState.RUNNING, self.node.is_ready
+        member = gang.Member(rank=0, attempt=1, pod="bert-1-0", uid="u", state=state, node="n1", node_ready=ready)
+        return self.silence.patience_left(member).total_seconds()
+
+    def left_while_cut_off(self, seconds: float) -> float:
+        """The same while the mirror shows nothing new."""
+        self.now = NOW + timedelta(seconds=seconds)
+        return self._left()
+
+
+def test_patience_counts_from_when_the_node_fell_silent() -> None:
+    cluster = Cluster()
+    cluster.show(ready=False)
+    assert [cluster.left(seconds) for seconds in (0, 10, 15, 60)] == [15, 5, 0, 0]
+
+
+def test_being_told_again_that_it_is_silent_begins_nothing_anew() -> None:
+    cluster = Cluster()
+    cluster.show(ready=False)
+    cluster.now += timedelta(seconds=10)
+    cluster.show(ready=False)
+    assert cluster.left(10) == 5
+
+
+def test_a_node_that_answered_in_between_is_put_up_with_anew() -> None:
+    cluster = Cluster()
+    cluster.show(ready=False)
+    cluster.now += timedelta(seconds=14)
+    cluster.show(ready=True)
+    assert cluster.left(14) == 0  # it answers
+    cluster.show(ready=False)
+    assert cluster.left(20) == 9
+
+
+def test_what_is_not_shown_is_not_silence() -> None:
+    """Of the time in which the mirror was cut off nobody knows whether the node was silent in it."""
+    cluster = Cluster()
+    cluster.show(ready=False)
+    assert cluster.left_while_cut_off(60) == 15
+
+
+def test_a_node_that_is_gone_is_forgotten() -> None:
+    cluster = Cluster()
+    cluster.show(ready=False)
+    del cluster.nodes["n1"]
+    cluster.silence.note("n1")
+    assert cluster.left(1) == 0

@@ -1,0 +1,204 @@
+"""What waiting runs are planned on: all that is taken, and all that was given away and is not seen yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
+
+from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.view import ClusterView
+from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Queue
+from kajitori.core import gang
+from kajitori.core.placement.planner import GangRequest
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, template_text
+from kajitori.core.words import names
+from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.resources import RUNS
+from kajitori.kube.watch import Added, Deleted
+from kajitori.policyfile import PolicyFile
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+GPUS = {"requests": {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: "8"}}
+TEMPLATE: dict[str, Any] = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": GPUS}]}}
+
+
+class Scene:
+    """A cluster of nodes with eight GPUs each, and a queue; nothing is watched."""
+
+    def __init__(self, nodes: int) -> None:
+        self.mirror = mirror_of_nodes(nodes)
+        self.queue = Queue(self.mirror, ClusterView(self.mirror, PolicyFile(None)))
+
+    def run(self, name: str, phase: Phase, nodes: str = "", *, version: str = "1", type: str = "batch") -> RunObject:
+        """A Run that the mirror shows."""
+        attempt = Attempt(number=1, nodes=nodes, template=template_text(TEMPLATE)) if nodes else None
+        total = len(gang.node_by_rank(attempt)) if attempt else 1
+        status = RunStatus(phase=phase, attempt=attempt, attempts=1 if nodes else 0, members=MemberCounts(total=total))
+        meta = ObjectMeta(name=name, namespace="team", uid=f"uid-{name}", resource_version=version)
+        shown = RunObject(metadata=meta, spec=msgspec.Raw(b'{"type": "%s"}' % type.encode()), status=status)
+        self.mirror.runs["team", name] = shown
+        self.mirror._tell(RUNS, "team", name)
+        return shown
+
+    def wait(self, name: str, ranks: int, priority: int = 0) -> None:
+        run = self.run(name, Phase.QUEUED)
+        request = GangRequest(
+            f"team/{name}", MEMBER, tuple(range(ranks)), priority=priority, queued_at="2026-11-21T11:59:00Z"
+        )
+        self.queue.wait(in_queue(Applicant(run, request)))
+
+    def starts(self, at: timedelta = timedelta()) -> dict[str, tuple[str, ...]]:
+        return who_starts(self.queue.plan((), NOW + at))
+
+
+def test_nodes_of_a_starting_run_are_taken_before_its_pods_are_seen() -> None:
+    """Whoever comes new to the cluster knows it from the Runs alone: the one before was killed after writing it."""
+    scene = Scene(3)
+    scene.run("first", Phase.STARTING, "n[0-1]")
+    scene.wait("second", 2)
+    assert scene.starts() == {}
+    scene.wait("third", 1)
+    assert scene.starts() == {"third": ("n2",)}
+
+
+def test_nodes_of_a_running_run_are_taken_though_its_pods_are_not_seen_yet() -> None:
+    """Pods are watched apart from Runs, and may be listed first."""
+    scene = Scene(2)
+    scene.run("first", Phase.RUNNING, "n0")
+    scene.wait("second", 1)
+    assert scene.starts() == {"second": ("n1",)}
+
+
+def test_a_service_holds_the_nodes_of_members_that_are_replaced() -> None:
+    """A batch run between two attempts does not."""
+    scene = Scene(2)
+    scene.run("web", Phase.RESTARTING, "n0", type="service")
+    scene.run("bert", Phase.RESTARTING, "n1")
+    scene.wait("second", 1)
+    assert scene.starts() == {"second": ("n1",)}
+
+
+def test_what_was_just_placed_is_taken_until_the_mirror_shows_it() -> None:
+    scene = Scene(1)
+    scene.wait("first", 1)
+    assert scene.starts() == {"first": ("n0",)}
+    scene.wait("second", 1)
+    assert scene.starts() == {}
+    scene.run("first", Phase.FAILED, "n0", version="2")
+    assert scene.starts() == {"second": ("n0",)}
+
+
+def test_a_status_that_lost_its_attempt_is_planned_anew() -> None:
+    """Its placement was shown and is gone again, since somebody spoilt the status: it does not wait for ever."""
+    scene = Scene(1)
+    scene.wait("first", 1)
+    assert scene.starts() == {"first": ("n0",)}
+    scene.run("first", Phase.QUEUED, version="7")
+    scene.wait("first", 1)
+    scene.run("first", Phase.QUEUED, version="7")
+    assert scene.starts() == {"first": ("n0",)}
+
+
+def test_a_write_that_failed_may_have_been_done() -> None:
+    """Its nodes go to nobody else before that is clear: the Run moved on without it, or enough time has passed."""
+    for moved_on in (True, False):
+        scene = Scene(1)
+        scene.wait("first", 1)
+        assert scene.starts()
+        scene.queue.doubt(("team", "first"), NOW)
+        scene.wait("second", 1)
+        scene.wait("first", 1)
+        cycle = scene.queue.plan((), NOW)
+        assert not cycle.starts
+        assert cycle.doubtful == (("team", "first"),)
+        if moved_on:
+            scene.run("first", Phase.QUEUED, version="2")
+            assert scene.starts() == {"first": ("n0",)}
+        else:
+            assert scene.starts(2 * DOUBT_PATIENCE) == {"first": ("n0",)}
+
+
+def test_a_run_that_waits_for_the_same_as_before_is_no_reason_to_plan() -> None:
+    """Else each word told to one of a thousand waiting runs would plan all of them again."""
+    scene = Scene(1)
+    run = scene.run("first", Phase.QUEUED)
+
+    def wait(ranks: int, version: str) -> bool:
+        applicant = Applicant(run, GangRequest("team/first", MEMBER, tuple(range(ranks))))
+        return scene.queue.wait(replace(in_queue(applicant), version=version))
+
+    assert wait(2, "1")
+    assert not wait(2, "2")
+    assert wait(1, "3")
+
+
+def test_runs_that_are_worked_on_keep_their_places_and_are_named() -> None:
+    """They are planned when that work is done; until then nobody starts on what is theirs."""
+    scene = Scene(1)
+    scene.wait("first", 1)
+    scene.wait("second", 1)
+    cycle = scene.queue.plan({("team", "first")}, NOW)
+    assert not cycle.starts
+    assert cycle.busy == (("team", "first"),)
+    assert [waiting.key[1] for waiting, _ in cycle.waits] == ["second"]
+    assert scene.starts() == {"first": ("n0",)}
+
+
+@pytest.mark.parametrize("look", ["whole", "heads"])
+def test_no_more_start_at_a_time_than_may_and_who_comes_first_is_decided_when_there_is_a_turn(look: str) -> None:
+    """Those behind go on waiting; somebody of higher priority who comes meanwhile goes before them."""
+    scene = Scene(3)
+    for name in ("first", "second", "third"):
+        scene.wait(name, 1)
+    scene.queue.plan({("team", name) for name in ("first", "second", "third")}, NOW)  # orders them
+    plan = scene.queue.plan if look == "whole" else scene.queue.plan_heads
+    cycle = plan((), NOW, lambda _: 1)
+    assert [waiting.key[1] for waiting, _ in cycle.starts] == ["first"]
+    assert cycle.held_back == 0 and not cycle.waits
+    assert not plan((), NOW, lambda priority: priority).starts
+    scene.wait("urgent", 1, priority=1)
+    cycle = plan((), NOW, lambda priority: priority)
+    assert [waiting.key[1] for waiting, _ in cycle.starts] == ["urgent"]
+    assert cycle.held_back == 0
+    assert plan((), NOW, lambda _: 0).held_back == 0
+    assert [waiting.key[1] for waiting, _ in plan((), NOW).starts] == ["second"]
+
+
+def test_whoever_was_judged_by_an_older_policy_is_known() -> None:
+    """Until he is asked about anew he gets no node."""
+    scene = Scene(2)
+    scene.wait("old", 1)
+    assert scene.queue.decided_before(0, 1) == set()
+    assert scene.queue.decided_before(1, 1) == {("team", "old")}
+    assert not scene.queue.plan(scene.queue.decided_before(1, 1), NOW).starts
+
+
+def test_a_run_of_whole_nodes_is_decided_about_again_when_nodes_change() -> None:
+    """How many GPUs and how much memory it asks for follows from the smallest node."""
+    life = gang.Run("batch", 1, gang.Limits(), RunStatus())
+    whole = Admitted(life, parse_spec({"image": "x", "resources": {"wholeNode": True}}), cluster_version=1)
+    assert whole.is_outdated(0, 2) and not whole.is_outdated(0, 1)
+    assert not replace(whole, spec=parse_spec({"image": "x"})).is_outdated(0, 2)
+
+
+def test_what_the_scheduler_makes_room_for_is_taken_already() -> None:
+    """A foreign Pod that preempts waits for its victims to end; their nodes are not for us, though they look free."""
+    scene = Scene(2)
+    document = {
+        "metadata": {"name": "urgent", "namespace": "team"},
+        "spec": {"containers": [{"name": "x", "resources": GPUS}]},
+        "status": {"phase": "Pending", "nominatedNodeName": "n0"},
+    }
+    waiting = msgspec.convert(document, Pod)
+    scene.mirror._index(Added(waiting))
+    scene.wait("ours", 2)
+    assert scene.starts() == {}
+    scene.mirror._index(Deleted(waiting))
+    assert scene.starts() == {"ours": ("n0", "n1")}

@@ -1,0 +1,225 @@
+"""Elastic gangs in the queue: who grows, and that nobody else gets the nodes that are kept for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue, who_starts
+
+from kajitori.cluster.outlook import Applicant
+from kajitori.controllers.queue.controller import Queue
+from kajitori.controllers.queue.growing import Growing
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import GivesWay, MemberCounts, Resize, RunStatus
+from kajitori.kube.resources import RUNS
+
+ELASTIC: dict[str, Any] = {
+    "replicas": 4,
+    "minReplicas": 1,
+    "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8},
+}
+
+
+class Scene(QueueScene):
+    """The same with a queue, and somebody who looks for room."""
+
+    def __init__(self, nodes: int, **policy: Any) -> None:
+        super().__init__(nodes, **policy)
+        self.queue = Queue(self.mirror, self.cluster)
+        self.growing = Growing(self.mirror, self.cluster)
+
+    def grows(self, minutes: int, *, busy: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+        keys = [("team", name) for name in busy]
+        found = self.queue.growing(self.growing, keys, NOW + timedelta(minutes=minutes))
+        return {each.key[1]: each.nodes for each in found}
+
+    def queues(self, name: str, members: int, *, fewest: int | None = None, priority: int = 0, **status: Any) -> None:
+        """A run that waits, as the controller has it."""
+        applicant = self.waits(name, members, priority=priority)
+        request = replace(applicant.request, fewest=fewest, grows=fewest is not None)
+        assert applicant.run.status is not None
+        stands = msgspec.structs.replace(applicant.run.status, **status)
+        self.queue.wait(in_queue(Applicant(self.show(name, stands), request)))
+
+    def starts(self) -> dict[str, tuple[str, ...]]:
+        return who_starts(self.queue.plan((), NOW))
+
+
+def test_it_grows_once_there_has_been_room_for_long_enough() -> None:
+    """What it gets is nobody else's from that moment on, before anybody can read of it."""
+    scene = Scene(6)
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    scene.runs("rigid", "n2", since=ago(hours=1))
+    assert scene.grows(0) == scene.grows(9) == {}
+    assert scene.grows(10, busy=("bert",)) == {}
+    assert scene.grows(11) == {"bert": ("n0", "n1", "n3", "n4")}
+    scene.queues("other", 2)
+    assert scene.starts() == {}
+    scene.queues("small", 1)
+    assert scene.starts() == {"small": ("n5",)}
+
+
+def test_it_does_not_grow_while_somebody_waits_for_such_nodes() -> None:
+    scene = Scene(4)
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    scene.queues("large", 4)
+    assert scene.grows(0) == scene.grows(60) == {}
+    scene.queue.leave(("team", "large"))
+    assert scene.grows(61) == {}
+    assert scene.grows(71) == {"bert": ("n0", "n1", "n2", "n3")}
+
+
+def test_what_a_quota_forbids_is_free_for_others_again() -> None:
+    scene = Scene(4)
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert scene.grows(0) == {} and scene.grows(10)
+    scene.queue.take_back(("team", "bert"))
+    scene.growing.put_off(("team", "bert"))
+    assert scene.grows(11) == {}
+    scene.queues("other", 2)
+    assert scene.starts() == {"other": ("n2", "n3")}
+
+
+def test_nobody_grows_where_policy_says_no() -> None:
+    scene = Scene(4, elastic={"grow": False})
+    scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert not scene.growing.is_needed()
+    assert scene.grows(0) == scene.grows(60) == {}
+
+
+@pytest.mark.parametrize(("after", "seconds"), [("10m", 15.0), ("20s", 5.0), ("0s", 0.5)])
+def test_room_is_looked_for_four_times_within_the_patience_that_policy_wants(after: str, seconds: float) -> None:
+    """But neither so often that it costs much, nor so seldom that it takes long to be found."""
+    assert Scene(1, elastic={"growAfter": after}).growing.pause_seconds == seconds
+
+
+def test_a_spec_that_changes_counts_from_then_on() -> None:
+    scene = Scene(4)
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert scene.growing.is_needed()
+    rigid = {"image": "bert:3", "command": ["train"], **ELASTIC, "minReplicas": None}
+    meta = msgspec.structs.replace(run.metadata, generation=2)
+    changed = msgspec.structs.replace(run, metadata=meta, spec=msgspec.Raw(msgspec.json.encode(rigid)))
+    scene.mirror.runs["team", "bert"] = changed
+    scene.mirror._tell(RUNS, "team", "bert")
+    assert not scene.growing.is_needed()
+
+
+def test_a_gang_that_is_as_large_as_can_be_or_that_policy_refuses_now_does_not_grow() -> None:
+    scene = Scene(8)
+    scene.runs("full", "n[0-3]", since=ago(hours=1), **ELASTIC)
+    scene.runs("refused", "n4", since=ago(hours=1), **ELASTIC, priority="low", volumes=[{"name": "gone", "path": "/a"}])
+    scene.runs("stopped", "n5", since=ago(hours=1), **ELASTIC, stopped=True)
+    assert scene.grows(0) == scene.grows(60) == {}
+
+
+def test_of_two_that_could_have_the_same_room_the_more_important_one_grows() -> None:
+    scene = Scene(4)
+    scene.runs("low", "n0", since=ago(hours=2), **ELASTIC, priority="low")
+    scene.runs("high", "n1", since=ago(hours=1), **ELASTIC, priority="high")
+    assert scene.grows(0) == {}
+    assert scene.grows(10) == {"high": ("n1", "n2", "n3")}
+
+
+NOT_NOW: dict[str, dict[str, Any]] = {
+    "it starts": {"phase": Phase.STARTING},
+    "a member of it is being ended": {"reason": Reason.MEMBER_DELETED},
+    "it is to have other nodes": {"resize": Resize(nodes="n0", fewest=1)},
+    "it gives way": {"gives_way": GivesWay(to="team/other", uid="u", who="team/other")},
+    "a member of it does not run": {"members": MemberCounts(total=2, running=1, pending=1)},
+    "it has not started": {"attempt": None},
+}
+
+
+@pytest.mark.parametrize("case", NOT_NOW)
+def test_only_a_gang_that_runs_undisturbed_grows(case: str) -> None:
+    scene = Scene(4)
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert run.status is not None and scene.growing.is_needed()
+    scene.show("bert", msgspec.structs.replace(run.status, **NOT_NOW[case]), **ELASTIC)
+    assert not scene.growing.is_needed()
+
+
+def test_a_run_that_is_on_its_way_out_or_that_nobody_has_looked_at_does_not_grow() -> None:
+    scene = Scene(4)
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    leaving = msgspec.structs.replace(run.metadata, deletion_timestamp=ago(minutes=1))
+    for changed in ({"metadata": leaving}, {"status": None}, {"spec": msgspec.Raw(b'{"replicas": "many"}')}):
+        scene.mirror.runs["team", "bert"] = msgspec.structs.replace(run, **changed)
+        scene.mirror._tell(RUNS, "team", "bert")
+        scene.growing = Growing(scene.mirror, scene.cluster)
+        assert not scene.growing.is_needed()
+
+
+def kept(scene: Scene, nodes: str, *, pods: bool) -> RunStatus:
+    """An elastic gang between two attempts: it had n0 and n1, and these nodes are kept for it."""
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    assert run.status is not None
+    resize = Resize(nodes=nodes, fewest=1)
+    status = msgspec.structs.replace(run.status, phase=Phase.RESTARTING, reason=Reason.GROWS, resize=resize)
+    scene.show("bert", status)
+    if not pods:
+        for rank, node in enumerate(("n0", "n1")):
+            scene.pod(run, rank, node, phase="Failed")
+    return status
+
+
+def test_while_its_members_end_nobody_else_gets_its_nodes() -> None:
+    """Neither those that it has nor those that it is to have; a new controller knows it from what is written."""
+    for pods in (True, False):
+        scene = Scene(4)
+        kept(scene, "n[0-2]", pods=pods)
+        scene.queues("other", 2)
+        assert scene.starts() == {}
+        scene.queues("small", 1)
+        assert scene.starts() == {"small": ("n3",)}
+
+
+def test_it_comes_back_to_what_is_kept_for_it_before_anybody_else_is_looked_at() -> None:
+    scene = Scene(4)
+    status = kept(scene, "n[0-2]", pods=False)
+    scene.queues("large", 3)
+    scene.queues("bert", 4, fewest=1, attempt=status.attempt, attempts=1, resize=status.resize)
+    assert scene.starts() == {"bert": ("n0", "n1", "n2")}
+
+
+def test_it_does_not_grow_into_what_is_kept_for_one_of_lower_priority_that_comes_back() -> None:
+    """Its members have ended, so that these nodes look free; there was room for one more beside them all along."""
+    scene = Scene(5)
+    status = kept(scene, "n[0-2]", pods=False)
+    scene.queues("bert", 4, fewest=1, attempt=status.attempt, attempts=1, resize=status.resize)
+    scene.runs("urgent", "n3", since=ago(hours=1), **ELASTIC, priority="high")
+    assert scene.grows(0) == {}
+    assert scene.grows(10) == {"urgent": ("n3", "n4")}
+
+
+def test_it_does_not_grow_into_what_comes_free_for_somebody() -> None:
+    """Whoever gave way to one of lower priority, that a team is guaranteed, did not do it for this one."""
+    scene = Scene(4)
+    scene.queues("owed", 2, priority=-100)
+    uid = scene.mirror.runs["team", "owed"].metadata.uid
+    scene.show("gave", RunStatus(phase=Phase.QUEUED, gives_way=GivesWay(to="team/owed", uid=uid, who="team/owed")))
+    scene.runs("bert", "n3", since=ago(hours=1), **ELASTIC, priority="high")
+    assert scene.grows(0) == {}
+    assert scene.grows(10) == {"bert": ("n3", "n2")}
+
+
+def test_nothing_is_remembered_of_runs_that_are_gone() -> None:
+    scene = Scene(1)
+    scene.runs("rigid", "n0", since=ago(hours=1))
+    assert not scene.growing.is_needed()
+    scene.lose("rigid")
+    assert not scene.growing.is_needed()
+    assert not scene.growing._sizes
+
+
+def test_it_takes_at_once_what_nobody_else_could_use() -> None:
+    """After a loss it need not be started again for a node that was free anyway."""
+    scene = Scene(4)
+    status = kept(scene, "n1", pods=False)
+    scene.queues("bert", 4, fewest=1, attempt=status.attempt, attempts=1, resize=status.resize)
+    assert scene.starts() == {"bert": ("n1", "n0", "n2", "n3")}

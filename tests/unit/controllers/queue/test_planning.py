@@ -1,0 +1,215 @@
+"""When the queue is looked at, and how many start at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.helpers.queue_scene import NOW, QueueScene, ago
+
+from kajitori.cluster.stored_runs import life_of
+from kajitori.controllers.queue.controller import LONGEST_PAUSE, Admitted, Waiting
+from kajitori.controllers.queue.planning import (
+    REST_OF_WHOLE,
+    REST_OF_WHOLE_WHEN_BUSY,
+    TOLD_AT_ONCE,
+    TOLD_WHEN_BUSY,
+    Planning,
+)
+from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.runs.starting import Starter
+from kajitori.controllers.runs.statuses import Statuses
+from kajitori.controllers.workqueue import WorkQueue
+from kajitori.core import gang
+from kajitori.core.placement.planner import Placement
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.kube.client import KubeClient
+from kajitori.kube.objects import RunObject
+from kajitori.monitoring.controller import STEPS, ControllerMetrics
+
+
+class Slow:
+    """Stands for what begins attempts: each of them takes until it is told to go on."""
+
+    def __init__(self, at_a_time: int) -> None:
+        self.at_a_time = at_a_time
+        self.begun: dict[str, asyncio.Event] = {}
+
+    def ports_in_use(self) -> set[int]:
+        return set()
+
+    async def place(self, waiting: Waiting, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
+        go_on = self.begun[waiting.key[1]] = asyncio.Event()
+        await go_on.wait()
+        return waiting.status, "2"
+
+    async def create(self, *what: Any) -> None:
+        """All is there already."""
+
+
+class Scene(QueueScene):
+    """Runs of one member that wait, and so many turns to begin them."""
+
+    def __init__(self, nodes: int, turns: int) -> None:
+        super().__init__(nodes)
+        self.slow = Slow(turns)
+        self.work = WorkQueue(lambda: NOW)
+        self.statuses = SimpleNamespace(written_at=lambda key: None, are_held_up=False, write=self.tell)
+        self.told: list[str] = []
+        provisioning = Provisioning(cast(KubeClient, None), self.cluster, lambda key: None)
+        starter = cast(Starter, self.slow)
+        self.now = NOW
+        self.metrics = ControllerMetrics.unread()
+        clock = lambda: self.now  # noqa: E731
+        statuses = cast(Statuses, self.statuses)
+        self.planning = Planning(
+            self.mirror, self.cluster, self.work, statuses, starter, provisioning, clock, self.metrics
+        )
+
+    async def tell(self, run: RunObject, *what: Any, **more: Any) -> str:
+        """Stands for the write of a status."""
+        self.told.append(run.metadata.name)
+        return "2"
+
+    def wait(self, name: str, since: str, **asked: Any) -> None:
+        """This run needs a node."""
+        waits = self.show(name, RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=1)), **asked)
+        spec, decision = self.cluster.decide(waits)
+        life = life_of(waits, spec, decision, waits.standing)
+        admitted = Admitted(life, spec, decision, self.cluster.policy_version)
+        needs = gang.NeedsNodes((0,), {}, frozenset())
+        self.planning.add(("team", name), waits, admitted, waits.standing, needs, "1")
+
+    async def plan(self) -> list[str]:
+        """Looks once it is time to; all that were begun until then."""
+        await _until(lambda: (self.planning.rest_seconds() or 0) <= 0)
+        self.planning.plan()
+        await asyncio.sleep(0)
+        return list(self.slow.begun)
+
+
+async def test_so_many_attempts_begin_at_a_time_and_the_next_when_one_of_them_has_begun() -> None:
+    scene = Scene(8, turns=2)
+    for number in range(4):
+        scene.wait(f"run-{number}", ago(minutes=10 - number))
+    assert await scene.plan() == ["run-0", "run-1"]
+    assert scene.planning.rest_seconds() is None  # nothing has changed: none of them has begun
+    scene.slow.begun["run-0"].set()
+    await _until(lambda: scene.planning.rest_seconds() is not None)
+    assert await scene.plan() == ["run-0", "run-1", "run-2"]
+    await scene.work.close()
+
+
+async def test_one_of_higher_priority_begins_though_all_turns_are_taken() -> None:
+    """By others of lower: its nodes would be idle until one of them has begun."""
+    scene = Scene(8, turns=1)
+    scene.wait("low", ago(minutes=2))
+    assert await scene.plan() == ["low"]
+    scene.wait("next", ago(minutes=1))
+    scene.wait("urgent", ago(minutes=1), priority="high")
+    assert await scene.plan() == ["low", "urgent"]
+    await scene.work.close()
+
+
+async def test_where_many_begin_at_a_time_the_next_are_chosen_together() -> None:
+    """Not one by one; what else changes meanwhile is no reason either."""
+    scene = Scene(12, turns=8)
+    for number in range(12):
+        scene.wait(f"run-{number:02}", ago(minutes=20 - number))
+    eight = [f"run-{number:02}" for number in range(8)]
+    assert await scene.plan() == eight
+    scene.slow.begun["run-00"].set()
+    await _until(lambda: ("team", "run-00") not in scene.work.busy)
+    assert scene.planning.rest_seconds() is None
+    scene.planning.note_change()
+    assert await scene.plan() == eight
+    scene.slow.begun["run-01"].set()
+    await _until(lambda: ("team", "run-01") not in scene.work.busy)
+    assert await scene.plan() == [*eight, "run-08", "run-09"]
+    await scene.work.close()
+
+
+@pytest.mark.parametrize(("are_held_up", "told"), [(False, TOLD_AT_ONCE), (True, TOLD_WHEN_BUSY)])
+async def test_not_all_are_told_at_once_why_they_wait(are_held_up: bool, told: int) -> None:
+    """Least of all where writes wait for the API server: what starts and what ends goes before words."""
+    scene = Scene(1, turns=8)
+    scene.runs("runs", "n0", since=ago(minutes=5))
+    scene.statuses.are_held_up = are_held_up
+    for number in range(TOLD_AT_ONCE + 1):
+        scene.wait(f"run-{number:02}", ago(minutes=50 - number), resources={"gpu": 8})
+    assert await scene.plan() == []
+    await _until(lambda: not scene.work.busy)
+    assert len(scene.told) == told
+    await scene.work.close()
+
+
+async def test_nothing_starts_before_all_runs_were_looked_at_once() -> None:
+    """Any may hold nodes, or come before those that wait; who needs none is known as well."""
+    scene = Scene(1, turns=8)
+    scene.planning.first_look.begin([("team", "first"), ("team", "over")])
+    scene.wait("first", ago(minutes=1))
+    scene.planning.plan()
+    assert (scene.planning.rest_seconds() or 0) > 0 and not scene.work.busy
+    scene.planning.leave(("team", "over"))
+    assert await scene.plan() == ["first"]
+    await scene.work.close()
+
+
+@pytest.mark.parametrize(("are_held_up", "rest"), [(False, REST_OF_WHOLE), (True, REST_OF_WHOLE_WHEN_BUSY)])
+async def test_a_look_at_the_whole_queue_rests_longer_while_writes_wait(
+    are_held_up: bool, rest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, seconds = Scene(0, turns=1), [100.0]
+    scene.statuses.are_held_up = are_held_up
+    scene.wait("run", ago(minutes=1))
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: seconds[0])
+    monkeypatch.setattr(scene.planning, "_plan_all", lambda: seconds.append(seconds.pop() + 2.0))
+    scene.planning.plan()
+    scene.planning._only_heads_seen = True
+    assert scene.planning.rest_seconds() == 2.0 * rest
+
+
+async def test_while_nothing_but_time_passes_the_queue_is_looked_at_again_once_that_has_rested_or_not_at_all() -> None:
+    """A moment that has come is no reason to look for it over and over, least of all where nobody waits any more."""
+    scene = Scene(1, turns=8)
+    scene.runs("runs", "n0", since=ago(minutes=5), timeLimit="1h")
+    scene.wait("waits", ago(minutes=1), resources={"gpu": 8})
+    scene.planning.plan()
+    assert scene.planning.rest_seconds() == pytest.approx(LONGEST_PAUSE.total_seconds())
+    scene.now += LONGEST_PAUSE
+    assert (scene.planning.rest_seconds() or 0) > 0  # it has just been looked at
+    assert await scene.plan() == []
+    assert scene.planning.rest_seconds() == pytest.approx(LONGEST_PAUSE.total_seconds())
+    scene.now += LONGEST_PAUSE
+    scene.planning.leave(("team", "waits"))
+    assert scene.planning.rest_seconds() is None
+    await scene.work.close()
+
+
+async def _until(holds: Any) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110 — what it waits for is the time of the event loop
+            await asyncio.sleep(0.001)
+
+
+async def test_steps_of_a_cycle_and_waits_of_runs_are_measured() -> None:
+    """Each step once a look; how long a run has waited when it has nodes; how many wait still."""
+    scene = Scene(1, turns=1)
+    scene.wait("run-0", ago(minutes=10))
+    scene.wait("run-1", ago(minutes=5))
+    assert await scene.plan() == ["run-0"]
+    scene.slow.begun["run-0"].set()
+    await _until(lambda: not scene.work.busy)
+    figures = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in scene.metrics.registry.collect()
+        for sample in family.samples
+    }
+    for step in set(STEPS) - {"heads", "reconcile"}:
+        assert figures["kajitori_controller_step_seconds_count", step] == 1, step
+    assert figures["kajitori_controller_attempts_total",] == 1
+    assert figures["kajitori_controller_queue_wait_seconds_sum",] == 600
+    assert figures["kajitori_controller_waiting_runs",] == 1

@@ -1,0 +1,211 @@
+"""The end of a log is kept before its Pod goes, and what is said while it ends is added."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.controllers.records import logs
+from kajitori.controllers.records.logs import LogKeeper
+from kajitori.controllers.runs.attempts import Whose
+from kajitori.core.gang import DeleteMember, Member, MemberState
+from kajitori.core.policy.model import Logs as Rules
+from kajitori.errors import InvalidInput, StorageFull, Unavailable
+from kajitori.kube.client import KubeClient
+from kajitori.kube.platform.events import About, EventRecorder
+from kajitori.monitoring.controller import LOGS_LOST, LOGS_WAITING, ControllerMetrics
+
+RUN = Whose("vision", "bert", "run")
+OVER = Member(1, 2, "bert-2-1", "uid", MemberState.FAILED, node="n7")
+DELETION = DeleteMember("bert-2-1", "uid", 0)
+RUNS = Member(0, 2, "bert-2-0", "uid", MemberState.RUNNING)
+
+
+class Stream:
+    """A log that ends when it is told to, or has ended already."""
+
+    def __init__(self, said: list[bytes], ending: asyncio.Event | None = None, last: bytes = b"") -> None:
+        self._said, self._ending, self._last = said, ending, last
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._said:
+            yield piece
+        if self._ending is not None:
+            await self._ending.wait()
+            yield self._last
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+class Said:
+    """Stands for a recorder of Events."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+        self.any = asyncio.Event()
+
+    def say(self, about: About, kind: str, reason: str, message: str) -> None:
+        assert (about.kind, about.name, kind) == ("Run", "bert", "Warning")
+        self.said.append((reason, message))
+        self.any.set()
+
+
+class Logs:
+    """Stands for a client: what each Pod says, or that it says nothing."""
+
+    def __init__(self, **said: Any) -> None:
+        self.said = said
+        self.ending = asyncio.Event()
+
+    async def open_log(self, namespace: str, pod: str, *, follow: bool, **more: Any) -> Stream:
+        answer = self.said[pod.replace("-", "_")]
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            await asyncio.Event().wait()
+        return Stream(answer, self.ending, b"2 bye\n") if follow else Stream(answer)
+
+
+async def kept_in(folder: Path) -> KeptLogs:
+    return KeptLogs(await open_blobs(folder.as_uri()))
+
+
+async def read(kept: KeptLogs, member: Member) -> bytes:
+    name = MemberLogName("vision", "run", member.attempt, member.rank)
+    return b"".join([piece async for piece in kept.read(name)])
+
+
+async def test_last_words_are_added(tmp_path: Path) -> None:
+    kept = await kept_in(tmp_path)
+    client = Logs(bert_2_0=[b"0 hello\n", b"1 step\n"])
+    keeper = LogKeeper(cast(KubeClient, client), kept)
+    await keeper.keep_going(RUN, [RUNS], size_bytes=1000, grace_seconds=5)
+    assert await read(kept, RUNS) == b"0 hello\n1 step\n"
+    client.ending.set()
+    await asyncio.gather(*keeper._listening)
+    assert await read(kept, RUNS) == b"0 hello\n1 step\n2 bye\n"
+    await keeper.close()
+
+
+@pytest.mark.parametrize("size_bytes", [16, 17, 20, 34, 35, 1000])
+async def test_only_the_end_is_kept_in_whole_lines(tmp_path: Path, size_bytes: int) -> None:
+    """And a line says so, before all others in time."""
+    kept = await kept_in(tmp_path)
+    text = b"".join(b"%d line\n" % number for number in range(5))
+    keeper = LogKeeper(cast(KubeClient, Logs(bert_2_1=[text[:10], text[10:12], text[12:]])), kept)
+    await keeper.keep_ended(RUN, OVER, size_bytes=size_bytes, within_seconds=60)
+    said, newline, end = (await read(kept, OVER)).partition(b"were kept when its Pod went (policy: logs.perMember)\n")
+    if not newline:
+        said, end = b"", said
+    assert said.startswith(b"0001-01-01T00:00:00.000000000Z kaji: the last ") or end == text
+    before = text.removesuffix(end)
+    assert before + end == text
+    assert before.endswith(b"\n") or not before
+    assert size_bytes - 2 * len(b"0 line\n") < len(end) <= size_bytes or end == text
+
+
+async def test_a_pod_is_left_until_its_log_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its node takes; nobody else waits for it."""
+    monkeypatch.setattr(logs, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "MOMENT_SECONDS", 0.0)
+    kept, woken = await kept_in(tmp_path), asyncio.Event()
+    client = Logs(bert_2_1=Unavailable("its node is away"))
+    keeper = LogKeeper(cast(KubeClient, client), kept, wake=lambda *_: woken.set())
+    for _ in range(3):  # whatever makes the controller look again
+        assert await keeper.before(RUN, [DELETION], [OVER], Rules()) == {OVER.uid}
+        assert keeper.due(RUN) == []
+    client.said["bert_2_1"] = [b"0 broken\n"]
+    await woken.wait()
+    assert await read(kept, OVER) == b"0 broken\n"
+    assert keeper.due(RUN) == [DELETION]
+    assert await keeper.before(RUN, [DELETION], [OVER], Rules()) == frozenset()
+    await keeper.close()
+
+
+@pytest.mark.parametrize("store_fails", [False, True])
+async def test_a_log_that_is_given_up_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_fails: bool
+) -> None:
+    """By Events that name its rank and the cause, and by a metric; then its Pod goes."""
+    monkeypatch.setattr(logs, "FIRST_PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr(logs, "TOLD_AFTER_SECONDS", 0.0)
+    kept = await kept_in(tmp_path)
+
+    async def refuse(name: MemberLogName, content: bytes) -> None:
+        raise StorageFull("the store file:///x is full")
+
+    if store_fails:
+        monkeypatch.setattr(kept, "keep", refuse)
+    events, metrics = Said(), ControllerMetrics.unread()
+    client = Logs(bert_2_1=[b"0 broken\n"] if store_fails else Unavailable("no route to host"))
+    keeper = LogKeeper(cast(KubeClient, client), kept, events=cast(EventRecorder, events), metrics=metrics)
+    waits = asyncio.create_task(keeper.keep_ended(RUN, OVER, size_bytes=1000, within_seconds=600))
+    await events.any.wait()
+    assert metrics.registry.get_sample_value(LOGS_WAITING) == 1
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+    await keeper.keep_ended(RUN, OVER, size_bytes=1000, within_seconds=0)
+    why = "its log can't be stored: the store file:///x is full"
+    why = why if store_fails else "its log on n7 can't be read: no route to host"
+    assert events.said == [
+        ("LogNotKeptYet", f"rank 1 of attempt 2: {why}; its Pod stays for up to 10m (policy: logs.keepWithin)"),
+        ("LogLost", f"rank 1 of attempt 2: {why}; it is given up after 0s"),
+    ]
+    assert metrics.registry.get_sample_value(LOGS_WAITING) == 0
+    assert metrics.registry.get_sample_value(LOGS_LOST) == 1
+
+
+async def test_a_container_that_never_began_is_not_waited_for(tmp_path: Path) -> None:
+    answer = InvalidInput.one("", "container main is waiting to start")
+    keeper = LogKeeper(cast(KubeClient, Logs(bert_2_1=answer)), await kept_in(tmp_path))
+    assert await keeper.before(RUN, [DELETION], [OVER], Rules()) == frozenset()
+    await keeper.close()
+
+
+async def test_members_that_hold_nodes_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read before they are ended only as long as that takes a moment."""
+    monkeypatch.setattr(logs, "BEFORE_END_SECONDS", 0.05)
+    keeper = LogKeeper(cast(KubeClient, Logs(bert_2_0=None)), await kept_in(tmp_path))
+    await keeper.keep_going(RUN, [RUNS], size_bytes=1000, grace_seconds=0)
+    assert len(keeper._listening) == 1
+    await keeper.close()
+
+
+async def test_kept_logs_tell_how_many_attempts_there_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of another run's; and nothing where the store does not answer."""
+    kept = await kept_in(tmp_path)
+    keeper = LogKeeper(cast(KubeClient, Logs()), kept)
+    for uid, attempt in (("u1", 1), ("u1", 4), ("u2", 9)):
+        await kept.keep(MemberLogName("vision", uid, attempt, 0), b"x")
+    assert await keeper.last_attempt("vision", "u1") == 4
+    assert await keeper.last_attempt("vision", "u3") == 0
+
+    async def refuse(namespace: str, run_uid: str) -> list[Any]:
+        raise Unavailable("no store")
+
+    monkeypatch.setattr(kept, "of_run", refuse)
+    assert await keeper.last_attempt("vision", "u1") == 0
+
+
+@pytest.mark.parametrize(("of_sweep", "left"), [(False, [(30, 1)]), (True, [(2, 5), (30, 1)])])
+async def test_old_attempts_are_let_go_but_not_a_sweeps(
+    tmp_path: Path, of_sweep: bool, left: list[tuple[int, int]]
+) -> None:
+    """There the second attempt may be the last one of a member that has ended, and the thirtieth that of another."""
+    kept = await kept_in(tmp_path)
+    await kept.keep(MemberLogName("vision", "run", 2, 5), b"0 long ago\n")
+    keeper = LogKeeper(cast(KubeClient, Logs(bert_30_1=[b"0 broken\n"])), kept)
+    now = Member(1, 30, "bert-30-1", "uid", MemberState.FAILED)
+    actions = [DeleteMember("bert-30-1", "uid", 0)]
+    await keeper.before(RUN, actions, [now], Rules(attempts=10), of_sweep=of_sweep)
+    assert [(each.attempt, each.rank) for each in await kept.of_run("vision", "run")] == left

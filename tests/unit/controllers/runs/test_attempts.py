@@ -1,0 +1,126 @@
+"""What a start of a gang needs besides its Pods."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from aiohttp import web
+from tests.unit.kube.fake_api import client_of, serving, status_of
+
+from kajitori.controllers.runs.attempts import (
+    DELETED_TOGETHER,
+    DELETIONS_AT_A_TIME,
+    StartRefused,
+    Whose,
+    delete_members,
+    key_for,
+)
+from kajitori.core.gang import DeleteMembers
+from kajitori.core.pods import first_step
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.status import Attempt, template_text
+from kajitori.core.words import names
+from kajitori.core.words.selectors import parse_labels
+from kajitori.kube.client import KubeClient
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.objects import Pod
+from kajitori.kube.platform.ticket_key import SigningKey
+
+WHOSE = Whose("vision", "bert", "u1")
+WITH_STEP = Attempt(
+    number=1, nodes="n", template=template_text({"spec": {"initContainers": [{"name": first_step.CONTAINER}]}})
+)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (404, "NotFound")])
+async def test_a_controller_without_rights_on_the_key_says_so(code: int, reason: str) -> None:
+    """The start is refused in words that people read, and nothing waits for the deadline."""
+
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response(status_of(code, f"{request.method} it is not for you", reason), status=code)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", refuse)
+    async with serving(app) as url, client_of(url) as client:
+        with pytest.raises(StartRefused, match=r"the key of members' tickets: .*not for you") as caught:
+            await key_for(WITH_STEP, SigningKey(client, "kajitori", lambda key: None))
+    assert caught.value.reason is Reason.ADMISSION
+
+
+async def test_members_without_a_first_step_wait_for_no_key() -> None:
+    """They show no ticket. They are signed with the key as it was read last, if there is one."""
+    plain = Attempt(number=1, nodes="n", template=template_text({"spec": {}}))
+    async with client_of("http://127.0.0.1:1") as client:
+        key = SigningKey(client, "kajitori", lambda key: None)
+        assert await key_for(plain, key) is None
+        key.last = b"k"
+        assert await key_for(plain, key) == b"k"
+
+
+class Deleting:
+    """Stands for a client: which collections are deleted, how many at a time."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.deleted: list[tuple[str, str, int | None]] = []
+        self.at_a_time = self.most_at_a_time = 0
+
+    async def delete_collection(self, resource: object, namespace: str, **asked: Any) -> None:
+        self.asked.append(asked)
+        self.at_a_time += 1
+        self.most_at_a_time = max(self.at_a_time, self.most_at_a_time)
+        await asyncio.sleep(0)
+        self.at_a_time -= 1
+
+    async def delete(self, resource: object, name: str, namespace: str, *, uid: str, grace_seconds: int | None) -> None:
+        self.deleted.append((name, uid, grace_seconds))
+
+
+def shows(pods: list[Pod], *strangers: str) -> Mirror:
+    """A mirror that shows these members of one run, and Pods of these names that only carry its label."""
+    found = SimpleNamespace(
+        owned_pods=lambda *run: pods,
+        labelled_strangers=lambda *run: {("vision", name) for name in strangers},
+    )
+    return cast(Mirror, found)
+
+
+def members(count: int, attempt: int = 3) -> list[Pod]:
+    made = [
+        {"metadata": {"name": name, "namespace": "vision", "uid": name}}
+        for name in (names.pod_name("bert", attempt, rank) for rank in range(count))
+    ]
+    return msgspec.convert(made, list[Pod])
+
+
+@pytest.mark.parametrize("count", [1, DELETED_TOGETHER, DELETED_TOGETHER + 1, 9 * DELETED_TOGETHER])
+async def test_each_member_of_a_large_run_is_in_one_part_of_what_is_deleted(count: int) -> None:
+    """A small run is one collection that finds also what the mirror does not show yet."""
+    client = Deleting()
+    action = DeleteMembers(5, attempt=3, unfinished_only=True)
+    await delete_members(cast(KubeClient, client), shows(members(count)), WHOSE, action)
+    assert all((each["grace_seconds"], "Failed" in each["field_selector"]) == (5, True) for each in client.asked)
+    selectors = [parse_labels(each["label_selector"]) for each in client.asked]
+    for rank in range(count):
+        labels = names.member_labels("bert", "u1", 3, rank)
+        assert sum(selector.matches(labels) for selector in selectors) == 1
+        assert not any(selector.matches({**labels, names.LABEL_ATTEMPT: "4"}) for selector in selectors)
+    unseen = names.member_labels("bert", "u1", 3, count)
+    assert any(selector.matches(unseen) for selector in selectors) is (count <= DELETED_TOGETHER)
+    assert client.most_at_a_time == min(len(selectors), DELETIONS_AT_A_TIME)
+
+
+async def test_a_stranger_with_a_runs_label_is_not_deleted_with_it() -> None:
+    """No collection is deleted by label then: the members go one by one, each only if it is the one that was seen."""
+    client, earlier = Deleting(), members(1, attempt=2)
+    ended = msgspec.convert({"metadata": {"name": "bert-3-2", "uid": "e"}, "status": {"phase": "Failed"}}, Pod)
+    there = shows([*earlier, *members(2), ended], "bert-3-7")
+    await delete_members(cast(KubeClient, client), there, WHOSE, DeleteMembers(5, 3, unfinished_only=True))
+    assert client.deleted == [("bert-3-0", "bert-3-0", 5), ("bert-3-1", "bert-3-1", 5)]
+    await delete_members(cast(KubeClient, client), there, WHOSE)
+    assert [name for name, _, _ in client.deleted[2:]] == ["bert-2-0", "bert-3-0", "bert-3-1", "bert-3-2"]
+    assert not client.asked

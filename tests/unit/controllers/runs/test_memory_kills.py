@@ -1,0 +1,122 @@
+"""Victims of a node that ran out of memory are told from culprits by what its kubelet said of it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from kajitori.controllers.runs.memory_kills import Spared
+from kajitori.errors import Forbidden
+from kajitori.kube.client import KubeClient, Listing
+from kajitori.kube.objects import Event, Pod
+
+GUARANTEED = {"limits": {"memory": "2Gi"}, "requests": {"memory": "2048Mi"}}
+
+
+def killed(uid: str = "u", node: str = "n1", *, resources: dict[str, Any] | None = None, **more: Any) -> Pod:
+    ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-21T12:00:00Z"} | more
+    document = {
+        "metadata": {"name": uid, "uid": uid},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "resources": resources or GUARANTEED}]},
+        "status": {"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": ended}}]},
+    }
+    return msgspec.convert(document, Pod)
+
+
+def system_oom(node: str = "n1", first: str = "2026-11-21T12:00:04Z", last: str = "") -> Event:
+    document = {
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Node", "name": node},
+        "reason": "SystemOOM",
+        "firstTimestamp": first,
+        "lastTimestamp": last or first,
+    }
+    return msgspec.convert(document, Event)
+
+
+class Events:
+    """Stands for a client: the events that an API server has, and how often it was asked."""
+
+    def __init__(self, *events: Event) -> None:
+        self.events: Any = list(events)
+        self.asked = 0
+
+    async def list(self, resource: Any, namespace: str, **query: Any) -> Listing[Any]:
+        self.asked += 1
+        assert (namespace, query["field_selector"]) == ("default", "involvedObject.kind=Node,reason=SystemOOM")
+        if isinstance(self.events, Exception):
+            raise self.events
+        return Listing(self.events, "1")
+
+
+def spared(events: Events, patience_seconds: float = 0.0) -> Spared:
+    return Spared(cast(KubeClient, events), patience_seconds)
+
+
+async def test_who_was_killed_when_his_node_ran_out_is_a_victim() -> None:
+    """Once is asked for all of them, and never again."""
+    events = Events(system_oom())
+    judge = spared(events)
+    pods = [killed("a"), killed("b"), killed("c", "n2")]
+    assert await judge.among(pods) == ({"a", "b"}, 0.0)
+    assert await judge.among(pods) == ({"a", "b"}, 0.0)
+    assert events.asked == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        system_oom("n2"),
+        system_oom(first="2026-11-21T12:05:00Z"),
+        system_oom(first="2026-11-21T11:00:00Z", last="2026-11-21T11:59:00Z"),
+        system_oom(first="yesterday"),
+        system_oom(first=""),
+    ],
+)
+async def test_another_node_or_another_time_proves_nothing(event: Event) -> None:
+    assert await spared(Events(event)).among([killed()]) == (set(), 0.0)
+
+
+async def test_an_event_that_was_said_again_covers_all_the_time() -> None:
+    event = system_oom(first="2026-11-21T11:00:00Z", last="2026-11-21T12:30:00Z")
+    assert await spared(Events(event)).among([killed()]) == ({"u"}, 0.0)
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+        {"requests": {"memory": "1Gi"}},
+        {"limits": {"memory": "much"}, "requests": {"memory": "much"}},
+    ],
+)
+async def test_who_had_not_asked_for_all_that_he_may_use_is_no_proven_victim(resources: dict[str, Any]) -> None:
+    """What he used at that moment nobody knows; nobody is even asked."""
+    events = Events(system_oom())
+    assert await spared(events).among([killed(resources=resources)]) == (set(), 0.0)
+    assert events.asked == 0
+
+
+async def test_other_ends_need_no_evidence() -> None:
+    events = Events(system_oom())
+    assert await spared(events).among([killed(reason="Error")]) == (set(), 0.0)
+    assert events.asked == 0
+
+
+async def test_an_event_may_come_a_moment_later_than_the_status() -> None:
+    """Until then nothing is decided: a culprit's run ends for good."""
+    events = Events()
+    judge = spared(events, patience_seconds=60.0)
+    victims, wait = await judge.among([killed()])
+    assert not victims and 0 < wait <= 60
+    events.events = [system_oom()]
+    assert await judge.among([killed()]) == ({"u"}, 0.0)
+
+
+async def test_without_the_right_to_read_events_a_kill_is_a_culprits() -> None:
+    """As before there was any evidence."""
+    events = Events()
+    events.events = Forbidden("no")
+    assert await spared(events).among([killed()]) == (set(), 0.0)

@@ -1,0 +1,103 @@
+"""Where an attempt begins, as far as quotas let it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+from tests.helpers.queue_scene import NOW, QueueScene, ago
+
+from kajitori.cluster.stored_runs import life_of
+from kajitori.controllers.queue.controller import Admitted, Waiting
+from kajitori.controllers.queue.growing import Grows
+from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.runs.networks import NetworkKeeper
+from kajitori.controllers.runs.starting import Starter
+from kajitori.controllers.runs.statuses import Statuses
+from kajitori.core.placement.planner import Placement
+from kajitori.core.spec.status import Resize, RunStatus
+from kajitori.core.words.node_lists import compress
+from kajitori.kube.client import KubeClient
+from kajitori.kube.objects import RunObject
+from kajitori.kube.platform.ticket_key import SigningKey
+
+ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
+
+
+class Quotas:
+    """Stands for a client: a namespace with room for so many Pods."""
+
+    def __init__(self, room: int) -> None:
+        self.items = [
+            {"metadata": {"name": "small"}, "status": {"hard": {"pods": "9"}, "used": {"pods": str(9 - room)}}}
+        ]
+
+    async def list(self, resource: object, namespace: str) -> Quotas:
+        return self
+
+
+class Written:
+    """Stands for what writes statuses."""
+
+    def __init__(self) -> None:
+        self.last = RunStatus()
+
+    async def write(self, run: RunObject, status: RunStatus, version: str = "", **more: object) -> str:
+        self.last = status
+        return "7"
+
+
+class Scene(QueueScene):
+    """Eight nodes, in a namespace with room for so many Pods."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__(8)
+        self.written = Written()
+        client, statuses = cast(KubeClient, Quotas(room)), cast(Statuses, self.written)
+        provisioning = Provisioning(client, self.cluster, lambda key: None)
+        networks = NetworkKeeper(client, lambda key: None)
+        key = SigningKey(client, "kajitori", self.mirror.believe)
+        self.starter = Starter(client, self.mirror, self.cluster, statuses, provisioning, networks, key, lambda: NOW)
+
+
+KEPT = {
+    "fits": (5, 0, 5, 5),
+    "is cut to what the quota has room for": (5, 0, 3, 3),
+    "is told that it does not fit": (5, 0, 1, 5),
+    "was asked before": (5, 5, 1, 5),
+    "has more nodes than it was asked for before": (8, 5, 6, 6),
+    "has more, and its last members are still counted": (8, 5, 1, 5),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+async def test_an_elastic_gang_begins_within_its_quota(case: str) -> None:
+    """Nodes that are kept for it were asked about when they were chosen; any further ones were not."""
+    nodes, kept, room, begins = KEPT[case]
+    scene = Scene(room)
+    applicant = scene.waits("bert", nodes, **ELASTIC)
+    spec, decision = scene.cluster.decide(applicant.run)
+    status = applicant.run.status
+    assert status is not None
+    names = tuple(f"n{number}" for number in range(nodes))
+    if kept:
+        status = msgspec.structs.replace(status, resize=Resize(nodes=compress(names[:kept]), fewest=2))
+    admitted = Admitted(life_of(applicant.run, spec, decision, status), spec, decision)
+    waiting = Waiting(("team", "bert"), applicant.run, admitted, status, applicant.request, "1")
+    placed, _ = await scene.starter.place(waiting, Placement("team/bert", tuple(range(nodes)), names), set())
+    assert placed.attempt is not None
+    assert (placed.attempt.nodes, placed.attempt.world_size) == (compress(names[:begins]), begins)
+
+
+@pytest.mark.parametrize(("room", "grows_to"), [(9, "n[0-4]"), (2, "n[0-3]"), (0, "")])
+async def test_an_elastic_gang_grows_within_its_quota(room: int, grows_to: str) -> None:
+    """Or not at all."""
+    scene = Scene(room)
+    run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
+    nodes = tuple(f"n{number}" for number in range(5))
+    applicant = scene.waits("other", 1)
+    grows = Grows(("team", "bert"), run, 2, nodes, nodes[2:], applicant.request.member)
+    assert await scene.starter.grow(grows) is bool(grows_to)
+    resize = scene.written.last.resize
+    assert (resize.nodes if resize is not None else "") == grows_to
