@@ -38,9 +38,9 @@ import psutil
 from tests.helpers.networks import Node, ip, leave_for_a_network_of_ones_own, nft, socket_in
 
 from bench.common import Limit, print_limits, print_table
-from kajitori.agent.interface import InterfaceEngine
-from kajitori.agent.nft import change
-from kajitori.agent.sets import SetsEngine
+from kajitori.agent.engines.interface import InterfaceEngine
+from kajitori.agent.engines.nft import change
+from kajitori.agent.engines.sets import SetsEngine
 from kajitori.agent.state import LedgerFile
 from kajitori.core.policy.traffic import TrafficPolicy
 from kajitori.core.traffic.totals import DIRECTIONS, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened

@@ -21,7 +21,7 @@ from typing import ParamSpec
 import pytest
 from tests.helpers.netns import LIBC, NEWNET, check, inside
 
-from kajitori.agent.engines import has_egress_hooks
+from kajitori.agent.engines.choice import has_egress_hooks
 
 P = ParamSpec("P")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kajitori.agent.engine import Engine
+from kajitori.agent.engines.engine import Engine
 from kajitori.agent.pods import PodSource
 from kajitori.agent.state import LedgerFile
 from kajitori.core.traffic.address_classes import Classes

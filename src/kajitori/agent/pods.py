@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from kajitori.agent.cgroups import is_path
+from kajitori.agent.engines.cgroups import is_path
 from kajitori.core.traffic.totals import HOST, Pod
 
 log = logging.getLogger(__name__)

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kajitori.agent.cgroups import of_kubernetes_pod
 from kajitori.agent.counting import Counting
-from kajitori.agent.engines import chosen, others, uninstall
+from kajitori.agent.engines.cgroups import of_kubernetes_pod
+from kajitori.agent.engines.choice import chosen, others, uninstall
+from kajitori.agent.engines.links import interface_of
 from kajitori.agent.exposition import exposition
-from kajitori.agent.links import interface_of
 from kajitori.agent.pods import PodFolder, PodSource
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.relay import RelayPods

@@ -23,14 +23,14 @@ from tests.helpers.networks import (
     without_ipv6,
 )
 
-from kajitori.agent import nft as nft_of_agent
-from kajitori.agent import sets
 from kajitori.agent.counting import Counting
-from kajitori.agent.engine import Engine
-from kajitori.agent.interface import InterfaceEngine
-from kajitori.agent.iptables import IptablesEngine
+from kajitori.agent.engines import nft as nft_of_agent
+from kajitori.agent.engines import sets
+from kajitori.agent.engines.engine import Engine
+from kajitori.agent.engines.interface import InterfaceEngine
+from kajitori.agent.engines.iptables import IptablesEngine
+from kajitori.agent.engines.sets import SetsEngine
 from kajitori.agent.pods import PodFolder
-from kajitori.agent.sets import SetsEngine
 from kajitori.agent.state import LedgerFile
 from kajitori.core.policy.traffic import TrafficPolicy
 from kajitori.core.traffic.address_classes import Classes

@@ -17,11 +17,11 @@ from tests.helpers.networks import in_a_network_of_its_own, needs_networks, sock
 from tests.unit.agent.test_counting import CLASSES, HEADERS, INTERNAL, WORLD, WORLD6, Agent, quiet
 from tests.unit.agent.test_telling import pod
 
-from kajitori.agent import cgroups
+from kajitori.agent.engines import cgroups
+from kajitori.agent.engines.sets import SetsEngine
 from kajitori.agent.pods import PodFolder
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
-from kajitori.agent.sets import SetsEngine
 from kajitori.core.traffic.node_feed import Line
 from kajitori.core.traffic.totals import Count
 

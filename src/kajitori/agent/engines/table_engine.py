@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Generic, TypeVar
 
-from kajitori.agent.table import Table
+from kajitori.agent.engines.table import Table
 from kajitori.core.traffic.address_classes import Classes
 from kajitori.core.traffic.totals import Counter, Pod
 from kajitori.errors import Unavailable

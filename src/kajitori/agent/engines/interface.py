@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from kajitori.agent import nft
-from kajitori.agent.nfnetlink import NETDEV
-from kajitori.agent.table_engine import TableEngine
+from kajitori.agent.engines import nft
+from kajitori.agent.engines.nfnetlink import NETDEV
+from kajitori.agent.engines.table_engine import TableEngine
 from kajitori.core.traffic.address_classes import Classes
 from kajitori.core.traffic.totals import DIRECTIONS, Counter, CounterName, Direction, Kind, Pod
 

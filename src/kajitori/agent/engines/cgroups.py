@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from kajitori.agent import nft
+from kajitori.agent.engines import nft
 from kajitori.errors import Unavailable
 
 BASE = Path("/sys/fs/cgroup")

@@ -6,8 +6,8 @@ import gc
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from kajitori.agent import nft
-from kajitori.agent.nfnetlink import NETDEV, NfTables
+from kajitori.agent.engines import nft
+from kajitori.agent.engines.nfnetlink import NETDEV, NfTables
 from kajitori.core.traffic.totals import Count, Counter
 
 _FAMILIES = {NETDEV: "netdev"}

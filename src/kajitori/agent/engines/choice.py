@@ -6,11 +6,11 @@ import logging
 import shutil
 from collections.abc import Collection
 
-from kajitori.agent import nft
-from kajitori.agent.engine import Engine
-from kajitori.agent.interface import InterfaceEngine
-from kajitori.agent.iptables import IptablesEngine
-from kajitori.agent.sets import SetsEngine
+from kajitori.agent.engines import nft
+from kajitori.agent.engines.engine import Engine
+from kajitori.agent.engines.interface import InterfaceEngine
+from kajitori.agent.engines.iptables import IptablesEngine
+from kajitori.agent.engines.sets import SetsEngine
 from kajitori.errors import Unavailable, Unsupported
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks
 
-from kajitori.agent import links
+from kajitori.agent.engines import links
 
 VETH = {"linkinfo": {"info_kind": "veth"}}
 BRIDGE = {"linkinfo": {"info_kind": "bridge"}}

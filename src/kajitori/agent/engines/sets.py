@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from kajitori.agent import cgroups, nft
-from kajitori.agent.cgroups import Group
-from kajitori.agent.nfnetlink import INET
-from kajitori.agent.table import MAP_PREFIX
-from kajitori.agent.table_engine import TableEngine
+from kajitori.agent.engines import cgroups, nft
+from kajitori.agent.engines.cgroups import Group
+from kajitori.agent.engines.nfnetlink import INET
+from kajitori.agent.engines.table import MAP_PREFIX
+from kajitori.agent.engines.table_engine import TableEngine
 from kajitori.core.traffic.address_classes import Classes
 from kajitori.core.traffic.totals import DIRECTIONS, HOST, CounterName, Direction, Kind, Pod
 
