@@ -41,13 +41,13 @@ from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
+from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.pods import first_step
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES
-from kajitori.settings import LEASE_NAMESPACE
 
 WHOLE_MEMBERS = 4
 FILE_BYTES = 200_000

@@ -35,6 +35,7 @@ from tests.helpers.real_cluster import RealCluster, running_cluster
 
 from bench.common import Limit, print_limits, print_table
 from bench.gangs import lacks
+from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods import first_step
 from kajitori.core.pods.manifests import MemberPods
@@ -46,7 +47,6 @@ from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.platform.install import install
 from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.resources import NAMESPACES, PODS, RUNS, Resource
-from kajitori.settings import LEASE_NAMESPACE
 
 NAMESPACE = "discovery"
 RUN = "bert"

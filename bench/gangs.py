@@ -19,6 +19,7 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
@@ -27,7 +28,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import NODES, PODS
-from kajitori.policyfile import PolicyFile
 
 PATIENCE_SECONDS = 600.0
 GPUS = 8

@@ -42,6 +42,7 @@ from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.gangs import lacks, simulated_nodes
 from bench.processes import helper, in_words, processor_seconds, say, since
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
@@ -54,7 +55,6 @@ from kajitori.kube.objects import Pod
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, SERVICES, Resource
 from kajitori.kube.watch import Added, Modified
-from kajitori.policyfile import PolicyFile
 
 POOLS, SUBMITTERS, NODES_OF_POOL, UNITS_OF_NODE = 5, 6, 6, 20
 CAPACITY = POOLS * NODES_OF_POOL * UNITS_OF_NODE

@@ -27,6 +27,7 @@ from kajitori.api.context import ApiDependencies
 from kajitori.cli.app import SECTIONS, kaji
 from kajitori.cli.borrowed_options import DOCKER, SLURM
 from kajitori.cli.other_words import WORDS
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.nodes.request import NodeRequest, RequestState
 from kajitori.core.pods.manifests import priority_class
@@ -46,7 +47,6 @@ from kajitori.core.words.names import API_VERSION, KIND
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.policyfile import PolicyFile
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # tests load this file by its path
 

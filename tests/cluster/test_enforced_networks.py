@@ -19,11 +19,11 @@ from tests.helpers.world import World
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
+from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import AlreadyExists
 from kajitori.kube.resources import NAMESPACES, PODS
-from kajitori.settings import LEASE_NAMESPACE
 
 NEEDED = ("ip", "nft", "nsenter", "iptables", "ipset")
 PATIENCE_SECONDS = 200.0

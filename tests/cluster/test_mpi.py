@@ -20,12 +20,12 @@ from tests.helpers.world import World, this_machine
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
+from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists
 from kajitori.kube.resources import NAMESPACES, PODS, RUNS
-from kajitori.settings import LEASE_NAMESPACE
 
 NEEDED = ("sshd", "ssh-keyscan", "ip")
 SMALL = {"cpu": 1, "memory": "256Mi"}

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.helpers.world import GPUS, SIM, World, this_machine
 
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.statuses import write_status
 from kajitori.core import gang
 from kajitori.core.policy.model import Policy
@@ -21,7 +22,6 @@ from kajitori.core.words.node_lists import expand_ranks
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import NotFound
 from kajitori.kube.resources import EVENTS, NAMESPACES, RUNS
-from kajitori.policyfile import PolicyFile
 
 WHOLE: dict[str, Any] = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}

@@ -12,6 +12,7 @@ from tests.helpers.world import GPUS, SIM, World
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
+from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
@@ -20,7 +21,6 @@ from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Pod
 from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RUNS, Resource
-from kajitori.settings import LEASE_NAMESPACE
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 HELD = "example.com/held"

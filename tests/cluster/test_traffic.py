@@ -25,6 +25,7 @@ from kajitori.api.app import create_app
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.api.traffic.keeper import TrafficKeeper
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.traffic.book import Who
 from kajitori.core.traffic.totals import Pod
 from kajitori.core.words import names
@@ -34,7 +35,6 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.agents import AUDIENCE, AgentTokens
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NODES, PODS, RUNS, Resource
-from kajitori.policyfile import PolicyFile
 from kajitori.relay.server import RelayServer
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -19,11 +19,11 @@ from tests.helpers.platform import NODE, Platform
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
-from kajitori.policyfile import PolicyFile
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

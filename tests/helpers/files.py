@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori import followedfile
+from kajitori.configuration import followed_file as followedfile
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.leadership import Leadership
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.leadership import Terms
@@ -25,7 +26,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.watch import WatchSettings
-from kajitori.policyfile import PolicyFile
 
 IMPATIENT = WatchSettings(base_seconds=0.05, cap_seconds=0.2)
 """For whoever watches a server that is killed again and again."""

@@ -10,6 +10,7 @@ from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_node
 
 from kajitori.cluster.outlook import Applicant
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import Cycle, Queue, Waiting
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.policy.file import parse_policy
@@ -21,7 +22,6 @@ from kajitori.core.words.times import format_time
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.resources import PODS, RUNS
 from kajitori.kube.watch import Added, Deleted
-from kajitori.policyfile import PolicyFile
 
 AN_HOUR_AGO = ago(hours=1)
 GPUS = {"limits": {"memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: "8"}}

@@ -23,6 +23,7 @@ from tests.helpers.shared import SHARED_SERVERS
 from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.embedded.apiserver.certificates import issue_serving
@@ -35,7 +36,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
-from kajitori.policyfile import PolicyFile
 
 BOUND_SECONDS = 90.0
 BLOBS = "blobs"

@@ -9,6 +9,7 @@ import msgspec
 
 from kajitori.cluster.outlook import Applicant
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import Admitted, Cycle, Waiting
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest, MemberRequest
@@ -24,7 +25,6 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
 from kajitori.kube.resources import RUNS
 from kajitori.kube.watch import Added, Deleted
-from kajitori.policyfile import PolicyFile
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MEMBER = MemberRequest(cpu_millis=1000, memory_bytes=2**30, gpus=8)

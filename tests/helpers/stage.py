@@ -23,6 +23,7 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.words import names
 from kajitori.embedded.controllers.manager import Manager
@@ -31,7 +32,6 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import PODS, RUNS, SERVICES
 from kajitori.kube.watch import WatchSettings
-from kajitori.policyfile import PolicyFile
 
 TIMEOUT_SECONDS = 60.0
 IMPATIENT = WatchSettings(base_seconds=0.1, cap_seconds=0.5)

@@ -25,6 +25,8 @@ from tests.helpers.shared import SHARED_SERVERS
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.policy.file import own_machine_policy, parse_policy
@@ -46,8 +48,6 @@ from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, VALIDATING_BINDINGS, Resource
 from kajitori.kube.watch import WatchSettings
-from kajitori.policyfile import PolicyFile
-from kajitori.settings import LEASE_NAMESPACE
 
 PATIENCE_SECONDS = 60.0
 """How long anything may take on a machine that does much else."""

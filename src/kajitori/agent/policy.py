@@ -7,11 +7,11 @@ from pathlib import Path
 
 import yaml
 
+from kajitori.configuration.followed_file import FollowedFile, InForce
 from kajitori.core.documents.faults import read
 from kajitori.core.policy.traffic import TrafficPolicy
 from kajitori.core.traffic.address_classes import Classes
 from kajitori.errors import Fault, InvalidInput
-from kajitori.followedfile import FollowedFile, InForce
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from kajitori.configuration.private_files import locked_alone, write_private
 from kajitori.core.traffic.totals import Ledger
 from kajitori.errors import Conflict, Unavailable
-from kajitori.privatefile import locked_alone, write_private
 
 log = logging.getLogger(__name__)
 

@@ -23,12 +23,12 @@ from starlette.requests import HTTPConnection
 
 from kajitori.api.serving.intake import Questions
 from kajitori.api.serving.middleware import note_caller
+from kajitori.configuration.settings import WebLimits
 from kajitori.core.protection.connections import network_of
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, Unauthenticated
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import RUNS, SELF_ACCESS_REVIEWS, SELF_REVIEWS, Resource
-from kajitori.settings import WebLimits
 
 log = logging.getLogger(__name__)
 

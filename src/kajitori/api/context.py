@@ -34,6 +34,9 @@ from kajitori.cluster.health import HealthView
 from kajitori.cluster.outlook import Outlook
 from kajitori.cluster.preemptions import GivingWay
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.networks_file import NetworksFile
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.configuration.settings import LEASE_NAMESPACE, WebLimits
 from kajitori.core.leadership import Standing
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
@@ -44,9 +47,6 @@ from kajitori.kube.platform.leader_watch import LeaderWatch
 from kajitori.kube.platform.ticket_key import TicketReader
 from kajitori.kube.resources import NODES, RUNS, Resource
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
-from kajitori.networksfile import NetworksFile
-from kajitori.policyfile import PolicyFile
-from kajitori.settings import LEASE_NAMESPACE, WebLimits
 
 T = TypeVar("T")
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kajitori.blobs.blobs import CHUNK_BYTES, Blob, Blobs, check_key, no_such_blob, store_full
+from kajitori.configuration.private_files import fsync_folder
 from kajitori.errors import KajitoriError, Unavailable
-from kajitori.privatefile import fsync_folder
 
 TEMPORARY = ".tmp"
 """No key begins with a dot."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from kajitori.clusterfile import CLUSTER_FILE, links_folder
+from kajitori.configuration.cluster_file import CLUSTER_FILE, links_folder
+from kajitori.configuration.private_files import write_private
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unauthenticated, Unavailable
-from kajitori.privatefile import write_private
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -14,6 +14,7 @@ from kajitori.cluster.node_facts import node_facts
 from kajitori.cluster.pools import Barred, PoolView
 from kajitori.cluster.run_history import KinIndex
 from kajitori.cluster.stored_runs import check_begun_so, keeps_nodes, member_of_template, type_of, was_admitted
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
 from kajitori.core.admission.resolve import promised_restarts
@@ -36,7 +37,6 @@ from kajitori.core.words import names, node_lists
 from kajitori.errors import InvalidInput
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject
-from kajitori.policyfile import PolicyFile
 
 REMEMBERED_DECISIONS = 1024
 """Of so many different specs it is remembered what was made of them."""

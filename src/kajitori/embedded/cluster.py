@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from kajitori.configuration.private_files import write_private
 from kajitori.embedded.apiserver.addresses import CLUSTER_RANGE
 from kajitori.embedded.apiserver.auth import Authenticator
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, ensure_token, write_kubeconfig
@@ -23,7 +24,6 @@ from kajitori.embedded.store import Store
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.privatefile import write_private
 
 PORTS_FILE = "ports.json"
 OBJECTS = "objects"

@@ -26,10 +26,10 @@ from kajitori.agent.reporting import Reporting
 from kajitori.agent.server import serving
 from kajitori.agent.servers import Servers
 from kajitori.agent.state import LedgerFile, alone, alone_here, discard
+from kajitori.configuration.settings import AgentOptions
 from kajitori.entrypoints.logs import begin_logging, is_json, log_end, say
 from kajitori.errors import InvalidInput, KajitoriError, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
-from kajitori.settings import AgentOptions
 
 log = logging.getLogger("kajitori.agent")
 

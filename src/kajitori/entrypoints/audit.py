@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kajitori.cluster.client_evidence import Evidence, evidence_of
+from kajitori.configuration.settings import AuditOptions
 from kajitori.core.protection.api_clients import Book, Report, book, report
 from kajitori.entrypoints.process import existing
 from kajitori.errors import Fault, InvalidInput
 from kajitori.kube.audit_log import AuditLog
-from kajitori.settings import AuditOptions
 
 STANDARD_INPUT = Path("-")
 SHORT_SECONDS = 600.0

@@ -7,6 +7,8 @@ import asyncio
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.configuration.settings import ControllerOptions
 from kajitori.controllers.runs.controller import RunController
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
@@ -18,8 +20,6 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.monitoring.controller import LEADING, REQUESTS_AT_A_TIME, ControllerMetrics
 from kajitori.monitoring.metrics import POLICY_FAULTS, new_registry
 from kajitori.monitoring.probes import ProbeServer
-from kajitori.policyfile import PolicyFile
-from kajitori.settings import ControllerOptions
 
 STALE_SECONDS = 10.0
 """A controller that sees the cluster as it was longer ago is not ready to lead."""

@@ -6,13 +6,13 @@ import asyncio
 import socket
 from pathlib import Path
 
+from kajitori.configuration.settings import NodeOptions
 from kajitori.core.words.quantities import parse_cpu_millis, parse_spec_memory_bytes
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.kubelet.uninstall import uninstall
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal
-from kajitori.settings import NodeOptions
 
 
 def node(options: NodeOptions) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 
+from kajitori.configuration.settings import RelayOptions
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.errors import Fault, InvalidInput
@@ -11,7 +12,6 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.agents import AgentTokens
 from kajitori.kube.resources import PODS, RUNS
 from kajitori.relay.server import RelayServer
-from kajitori.settings import RelayOptions
 
 
 def relay(options: RelayOptions) -> int:

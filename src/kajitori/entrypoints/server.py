@@ -7,14 +7,14 @@ from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
+from kajitori.configuration.networks_file import NetworksFile
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.configuration.settings import ServerOptions, WebLimits
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of, code_limits
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
-from kajitori.networksfile import NetworksFile
-from kajitori.policyfile import PolicyFile
-from kajitori.settings import ServerOptions, WebLimits
 
 
 def server(options: ServerOptions) -> int:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
+from kajitori.configuration.settings import UpOptions
 from kajitori.core.words.texts import is_loopback
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, issue_web
-from kajitori.settings import UpOptions
 
 _SOMEWHERE_ELSE = ("192.0.2.1", 9)
 """RFC 5737, TEST-NET-1: only asked which of this machine's addresses would be used. Nothing is sent."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kajitori.configuration.settings import SimOptions, UpOptions
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal, supervise
-from kajitori.settings import SimOptions, UpOptions
 
 
 def sim(options: SimOptions) -> int:

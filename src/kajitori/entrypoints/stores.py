@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kajitori.blobs.blobs import Blobs, open_blobs
 from kajitori.blobs.code import CodeLimits
-from kajitori.policyfile import PolicyFile
+from kajitori.configuration.policy_file import PolicyFile
 
 
 async def blobs_of(url: str | None) -> Blobs | None:

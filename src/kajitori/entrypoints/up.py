@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kajitori import clusterfile
 from kajitori.api.app import create_app
 from kajitori.api.context import USER_AGENT, ApiDependencies
 from kajitori.api.serving.server import ApiServer as WebApi
@@ -22,6 +21,10 @@ from kajitori.blobs.blobs import Blobs, open_blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration import cluster_file
+from kajitori.configuration.networks_file import NetworksFile
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions, WebLimits
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.leadership import Standing
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
@@ -46,9 +49,6 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
-from kajitori.networksfile import NetworksFile
-from kajitori.policyfile import PolicyFile
-from kajitori.settings import LEASE_NAMESPACE, UpOptions, WebLimits
 
 NODE_PATIENCE_SECONDS = 10.0
 OWN_IMAGE = "kajitori"
@@ -74,7 +74,7 @@ async def _up_embedded(options: UpOptions) -> None:
         node_prefix=options.node_cidr_mask_size,
     )
     async with AsyncExitStack() as closing:
-        closing.enter_context(clusterfile.held(options.data))
+        closing.enter_context(cluster_file.held(options.data))
         if options.repair:
             say(words_of(await asyncio.to_thread(repair, options.data / OBJECTS)))
         mounts = options.kubelet and try_mounts(options.data / "probe").possible
@@ -119,7 +119,7 @@ async def _up_existing(options: UpOptions) -> None:
     """
     stop = stop_signal()
     config = KubeConfig.discover(options.kubeconfig, options.context)
-    with clusterfile.held(options.data):
+    with cluster_file.held(options.data):
         policy = _policy_of(options, None)
         token = ensure_token(options.data / "token")
         leadership = await candidate(config, LEASE_NAMESPACE, "")
@@ -207,7 +207,7 @@ async def _serve(
         served.set()
         if node is not None:
             await _until(node.wait(), working)
-        described = clusterfile.ClusterFile(
+        described = cluster_file.ClusterFile(
             url=serving.local_url(web.port),
             token=token,
             kubeconfig=kubeconfig,
@@ -215,7 +215,7 @@ async def _serve(
             namespace=options.namespace,
             ca=serving.ca,
         )
-        with clusterfile.announced(options.data, described):
+        with cluster_file.announced(options.data, described):
             _say_how_to_use(options, serving, web.port, kubeconfig, policy.current().path)
             await working
 

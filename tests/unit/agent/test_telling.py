@@ -21,6 +21,7 @@ from kajitori.agent.pods import PodFolder
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.server import serving
 from kajitori.agent.state import LedgerFile, alone, discard
+from kajitori.configuration.settings import AgentOptions
 from kajitori.core.traffic.totals import (
     HOST,
     Count,
@@ -36,7 +37,6 @@ from kajitori.core.traffic.totals import (
 from kajitori.entrypoints.agent import agent, remove
 from kajitori.errors import Conflict, InvalidInput, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
-from kajitori.settings import AgentOptions
 
 OUT = Kind("internet", "out")
 

@@ -18,12 +18,12 @@ from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.queue import standing
 from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.configuration.settings import WebLimits
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.retry import NO_RETRY
-from kajitori.policyfile import PolicyFile
-from kajitori.settings import WebLimits
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

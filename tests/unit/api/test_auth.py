@@ -17,10 +17,10 @@ from kajitori.api import auth
 from kajitori.api.auth import Sessions
 from kajitori.api.serving import intake as turns
 from kajitori.api.serving.server import ApiServer
+from kajitori.configuration.settings import WebLimits
 from kajitori.errors import Busy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.settings import WebLimits
 
 
 async def put_member(world: World) -> None:

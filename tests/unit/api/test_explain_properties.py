@@ -22,6 +22,7 @@ from kajitori.api.queue.waiting import explanation_of
 from kajitori.cluster.applicants import Applicants
 from kajitori.cluster.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import Cycle, Queue
 from kajitori.core.nodes.request import NodeRequest, RequestState
 from kajitori.core.placement.planner import occupy_rows, room_of
@@ -35,7 +36,6 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import PODS, RUNS
 from kajitori.kube.watch import Added, Deleted
-from kajitori.policyfile import PolicyFile
 
 UNKNOWN = msgspec.UNSET
 POOL = {"nodeSelector": {"pool": "spot"}, "node": {"cpu": 16, "memory": "64Gi", "gpu": 8}, "maxNodes": 4}

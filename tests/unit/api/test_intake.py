@@ -18,8 +18,8 @@ from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
 from kajitori.api.serving import protocols
 from kajitori.api.serving.server import ApiServer
+from kajitori.configuration.settings import WebLimits
 from kajitori.embedded.apiserver.certificates import ensure_certificates
-from kajitori.settings import WebLimits
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

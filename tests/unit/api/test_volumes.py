@@ -9,8 +9,8 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
-from kajitori.policyfile import PolicyFile
 
 POLICY: dict[str, Any] = {
     "volumes": {

@@ -11,6 +11,7 @@ import pytest
 
 from kajitori.cluster.health import HealthView
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.nodes.health import MEMBERS_FAIL, TrialState
 from kajitori.core.nodes.trail import What, entry, write_trail
 from kajitori.core.policy.file import parse_policy
@@ -38,7 +39,6 @@ from kajitori.kube.objects import (
     Terminated,
 )
 from kajitori.kube.watch import Added
-from kajitori.policyfile import PolicyFile
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 AN_HOUR_AGO = format_time(NOW - timedelta(hours=1))

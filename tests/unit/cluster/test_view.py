@@ -10,6 +10,7 @@ from tests.helpers.queue_scene import QueueScene, ago
 
 from kajitori.cluster.node_facts import node_facts
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.admission.resolve import promised_restarts
 from kajitori.core.policy.file import default_policy, parse_policy
 from kajitori.core.spec.reasons import Phase
@@ -21,7 +22,6 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, NodeStatus, ObjectMeta, RunObject
 from kajitori.kube.watch import Deleted
-from kajitori.policyfile import PolicyFile
 
 STATUS = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]", created=True))
 

@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.health import router
 from kajitori.cli.verbs.controller import command as controller
 from kajitori.cli.verbs.server import command as server
+from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.words.names import AGENT_ACCOUNT
 from kajitori.monitoring.probes import ProbeServer
-from kajitori.settings import LEASE_NAMESPACE
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 PARTS: dict[str, click.Command] = {"server": server, "controller": controller}

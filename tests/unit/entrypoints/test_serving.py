@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from kajitori.configuration.settings import UpOptions
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.entrypoints.serving import Serving, own_address, serving_of
-from kajitori.settings import UpOptions
 
 
 def names_in(certificate: Path) -> set[str]:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
+from kajitori.configuration.settings import WebLimits
 from kajitori.core.protection.token_bucket import Allowances
 from kajitori.errors import Busy, Unauthenticated
-from kajitori.settings import WebLimits
 
 UPLOADS_AT_ONCE = 12
 UPLOADS_OF_ONE = 4

@@ -20,9 +20,9 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.context import Api
 from kajitori.api.serving.listener import Connection, Listener
 from kajitori.api.serving.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
+from kajitori.configuration.settings import WebLimits
 from kajitori.core.protection.connections import Bounds
 from kajitori.errors import Unavailable
-from kajitori.settings import WebLimits
 
 log = logging.getLogger(__name__)
 

@@ -58,7 +58,7 @@ def clients(
     itself, with your rights: DaemonSets, what their accounts may read, and its own count of open watches. With an audit
     log it tells who asks for what, how often, and what to change.
     """
-    from kajitori.settings import AuditOptions
+    from kajitori.configuration.settings import AuditOptions
 
     settings = AuditOptions(kubeconfig=kubeconfig, context=context, audit_log=audit_log, planned_nodes=planned_nodes)
     from kajitori.cli.output import print_document

@@ -25,7 +25,7 @@ def command(**options: Any) -> int | None:
 
     It plans, starts and restarts runs. Several may run; one of them leads. It serves /metrics, /healthz and /readyz.
     """
-    from kajitori.settings import ControllerOptions
+    from kajitori.configuration.settings import ControllerOptions
 
     settings = ControllerOptions(**options)
     from kajitori.entrypoints.controller import controller

@@ -32,7 +32,7 @@ def command(**options: Any) -> int | None:
     It watches Pods and Runs once, and tells each node its own. While the API server is away it goes on with what it
     knows, and says how old that is. Several may run side by side.
     """
-    from kajitori.settings import RelayOptions
+    from kajitori.configuration.settings import RelayOptions
 
     settings = RelayOptions(**options)
     from kajitori.entrypoints.relay import relay

@@ -53,7 +53,7 @@ def command(**options: Any) -> int | None:
 
     It keeps no state: several may run side by side. Callers authenticate with their own Kubernetes tokens.
     """
-    from kajitori.settings import ServerOptions
+    from kajitori.configuration.settings import ServerOptions
 
     settings = ServerOptions(**options)
     from kajitori.entrypoints.server import server

@@ -30,7 +30,7 @@ def command(**options: Any) -> int | None:
 
     Their Pods go Running and end as annotations say; thousands fit in one process.
     """
-    from kajitori.settings import SimOptions
+    from kajitori.configuration.settings import SimOptions
 
     settings = SimOptions(**options)
     from kajitori.entrypoints.sim import sim

@@ -22,6 +22,7 @@ from kajitori.cluster.members import member_of
 from kajitori.cluster.preemptions import still_waits
 from kajitori.cluster.stored_runs import life_of
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.controllers.nodes.health import HealthKeeper
 from kajitori.controllers.nodes.silence import NODE_PATIENCE, Silence
 from kajitori.controllers.queue.controller import Admitted
@@ -57,7 +58,6 @@ from kajitori.kube.platform.events import EventRecorder
 from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 from kajitori.monitoring.controller import ControllerMetrics
-from kajitori.settings import LEASE_NAMESPACE
 
 log = logging.getLogger(__name__)
 

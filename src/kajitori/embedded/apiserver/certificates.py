@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kajitori.privatefile import write_private
+from kajitori.configuration.private_files import write_private
 
 _CA_DAYS = 3650
 _LEAF_DAYS = 365

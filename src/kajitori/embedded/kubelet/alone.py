@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from kajitori.configuration.private_files import locked_alone
 from kajitori.errors import Unavailable
-from kajitori.privatefile import locked_alone
 
 LOCK_FILE = "kubelet.lock"
 

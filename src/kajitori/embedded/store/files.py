@@ -7,7 +7,7 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kajitori.privatefile import fsync_folder, write_private
+from kajitori.configuration.private_files import fsync_folder, write_private
 
 FILE = "store.sqlite"
 LOG = f"{FILE}-wal"

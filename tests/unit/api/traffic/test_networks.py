@@ -8,7 +8,7 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import node, pod, run
 
-from kajitori.networksfile import NetworksFile
+from kajitori.configuration.networks_file import NetworksFile
 
 GOOD = b"""
 researchers: [10.200.0.0/16]

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.nodes.health import HealthKeeper
 from kajitori.core.nodes.trail import What, read_trail
 from kajitori.core.policy.file import parse_policy
@@ -25,7 +26,6 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, ObjectMeta, RunObject
 from kajitori.kube.platform.events import About
 from kajitori.kube.resources import NODES, RUNS, Resource
-from kajitori.policyfile import PolicyFile
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 OTHER = {"key": "team", "value": "vision", "effect": "NoExecute", "timeAdded": "2026-11-21T10:00:00Z"}

@@ -12,6 +12,7 @@ from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_sta
 
 from kajitori.cluster.outlook import Applicant
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Queue
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest
@@ -22,7 +23,6 @@ from kajitori.core.words import names
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.resources import RUNS
 from kajitori.kube.watch import Added, Deleted
-from kajitori.policyfile import PolicyFile
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GPUS = {"requests": {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: "8"}}

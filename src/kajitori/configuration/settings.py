@@ -8,11 +8,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from kajitori.core.words import names
-from kajitori.core.words.suggestions import did_you_mean
-from kajitori.core.words.texts import is_loopback
-from kajitori.errors import Fault, InvalidInput
-from kajitori.optionfaults import (
+from kajitori.configuration.option_faults import (
     CLUSTER_CIDR,
     account_faults,
     certificate_faults,
@@ -28,6 +24,10 @@ from kajitori.optionfaults import (
     simulation_faults,
     url_faults,
 )
+from kajitori.core.words import names
+from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.words.texts import is_loopback
+from kajitori.errors import Fault, InvalidInput
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LEASE_NAMESPACE = names.NAMESPACE

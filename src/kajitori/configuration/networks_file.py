@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kajitori.configuration.followed_file import FollowedFile, InForce
 from kajitori.core.network.registry import Networks, parse_networks
-from kajitori.followedfile import FollowedFile, InForce
 
 
 class NetworksInForce(InForce[Networks]):

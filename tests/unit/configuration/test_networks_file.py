@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kajitori.configuration.networks_file import NetworksFile
 from kajitori.core.network.registry import Networks
 from kajitori.errors import InvalidInput
-from kajitori.networksfile import NetworksFile
 
 pytestmark = pytest.mark.usefixtures("changes_count_at_once")
 

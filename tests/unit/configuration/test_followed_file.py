@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kajitori import followedfile
+from kajitori.configuration import followed_file as followedfile
+from kajitori.configuration.followed_file import SETTLE_SECONDS, FollowedFile, InForce, Seen, look_at
 from kajitori.errors import InvalidInput
-from kajitori.followedfile import SETTLE_SECONDS, FollowedFile, InForce, Seen, look_at
 
 LONG = 10 * SETTLE_SECONDS
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from kajitori.configuration.private_files import locked_alone, write_private
 from kajitori.errors import Conflict, InvalidInput
-from kajitori.privatefile import locked_alone, write_private
 
 CLUSTER_FILE = "kaji.json"
 LOCK_FILE = "kaji.lock"

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kajitori.errors import InvalidInput
-from kajitori.settings import (
+from kajitori.configuration.settings import (
     AgentOptions,
     ControllerOptions,
     DemoOptions,
@@ -20,6 +19,7 @@ from kajitori.settings import (
     UpOptions,
     WebLimits,
 )
+from kajitori.errors import InvalidInput
 
 HERE = Path("/data")
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kajitori import privatefile
-from kajitori.privatefile import locked_alone, write_private
+from kajitori.configuration import private_files as privatefile
+from kajitori.configuration.private_files import locked_alone, write_private
 
 
 def test_a_lock_that_is_about_to_be_left_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by the child of a process that was killed while it started it."""
     with ExitStack() as first:
         assert first.enter_context(locked_alone(tmp_path / "lock"))
-        monkeypatch.setattr("kajitori.privatefile.time.sleep", lambda _: first.close())
+        monkeypatch.setattr("kajitori.configuration.private_files.time.sleep", lambda _: first.close())
         with locked_alone(tmp_path / "lock") as is_ours:
             assert is_ours
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import psutil
 
-from kajitori.clusterfile import CLUSTER_FILE
+from kajitori.configuration.cluster_file import CLUSTER_FILE
+from kajitori.configuration.settings import DemoOptions
 from kajitori.errors import KajitoriError, Unavailable, Unsupported
-from kajitori.settings import DemoOptions
 
 STEPS = 300
 SECONDS_PER_STEP = 0.03

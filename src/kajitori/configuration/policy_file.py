@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kajitori.configuration.followed_file import FollowedFile, InForce
 from kajitori.core.policy.file import Policy, default_policy, parse_policy
-from kajitori.followedfile import FollowedFile, InForce
 
 
 class PolicyInForce(InForce[Policy]):

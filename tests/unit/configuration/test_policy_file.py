@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import default_policy, with_first_step
 from kajitori.errors import InvalidInput
-from kajitori.policyfile import PolicyFile
 
 pytestmark = pytest.mark.usefixtures("changes_count_at_once")
 
