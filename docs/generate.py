@@ -25,8 +25,8 @@ import yaml
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.cli.app import SECTIONS, kaji
-from kajitori.cli.borrowed_options import DOCKER, SLURM
 from kajitori.cli.other_words import WORDS
+from kajitori.cli.submit.borrowed_options import DOCKER, SLURM
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.nodes.request import NodeRequest, RequestState

@@ -25,7 +25,13 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 _PRELOADED = (
-    *("kajitori.cli.app", "kajitori.cli.http", "kajitori.cli.output", "kajitori.cli.target", "kajitori.cli.request"),
+    *(
+        "kajitori.cli.app",
+        "kajitori.cli.connection.http",
+        "kajitori.cli.output",
+        "kajitori.cli.connection.target",
+        "kajitori.cli.submit.request",
+    ),
     *(f"kajitori.cli.verbs.{verb}" for verb in ("run", "ps", "logs", "describe", "explain", "rm", "stop", "wait")),
     *("httpcore2", "platformdirs", "rich.console", "rich.table", "yaml"),
 )

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kajitori.cli.http import Api
+    from kajitori.cli.connection.http import Api
+    from kajitori.cli.connection.target import Target
     from kajitori.cli.notices import Notices
-    from kajitori.cli.target import Target
     from kajitori.client.connection import Transport
 
 STOP_MARGIN_SECONDS = 30.0
@@ -64,7 +64,7 @@ class Cli:
     def find_target(self) -> Target:
         """The server to talk to. Raises Unavailable or Unauthenticated, with the way out."""
         if self.target is None:
-            from kajitori.cli.target import find_target
+            from kajitori.cli.connection.target import find_target
 
             given = {"KAJI_INSECURE_HTTP": "1"} if self.insecure_http else {}
             self.target = find_target({**self.environment, **given}, self.cluster, self.runtime_dir)
@@ -72,7 +72,7 @@ class Cli:
 
     def api(self) -> Api:
         """A client of the server; a context manager."""
-        from kajitori.cli.http import Api
+        from kajitori.cli.connection.http import Api
 
         return Api(
             self.find_target(),

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound
 
 if TYPE_CHECKING:
-    from kajitori.cli.http import Api
+    from kajitori.cli.connection.http import Api
 
 _SHOWN = 10
 

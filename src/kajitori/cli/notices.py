@@ -12,7 +12,7 @@ from kajitori.cli.terminal import say
 from kajitori.errors import KajitoriError
 
 if TYPE_CHECKING:
-    from kajitori.cli.http import Api
+    from kajitori.cli.connection.http import Api
 
 NOTICE = "Kajitori-Notice"
 """The header of the server's answers that carries it."""

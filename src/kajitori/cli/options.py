@@ -216,7 +216,7 @@ def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) ->
     """Names of contexts that begin with what is typed."""
     cli = ctx.find_object(Cli) or Cli()
     try:
-        from kajitori.cli.target import contexts
+        from kajitori.cli.connection.target import contexts
 
         return [
             each.name for each in contexts(cli.environment, None, cli.runtime_dir) if each.name.startswith(incomplete)

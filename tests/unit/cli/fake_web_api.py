@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 from click.testing import CliRunner, Result
 
 from kajitori.cli.app import kaji
+from kajitori.cli.connection.target import Target
 from kajitori.cli.context import Cli
-from kajitori.cli.target import Target
 from kajitori.client.connection import Lost, Request, Response
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

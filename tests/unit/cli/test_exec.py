@@ -20,7 +20,7 @@ from tests.unit.cli.fake_web_api import TOKEN, view
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
-from kajitori.cli.execution import CLOSE, PROTOCOL, RESIZE, STATUS, STDERR, STDIN, STDOUT
+from kajitori.cli.connection.execution import CLOSE, PROTOCOL, RESIZE, STATUS, STDERR, STDIN, STDOUT
 
 DEADLINE_SECONDS = 60
 SUCCESS = {"status": "Success"}

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cli.fake_web_api import FakeWebApi, clock_in, cut_after, frame, invoke, logged, ndjson, problem, view
 
 from kajitori.api.logs.routes import MAX_RANKS
-from kajitori.cli.follow import MOST_MERGED
+from kajitori.cli.follow.follow import MOST_MERGED
 
 BERT, GPT, GPT2 = view("bert"), view("gpt-small", "Succeeded"), view("gpt-large", "Stopped")
 OTHER = view("bert", namespace="nlp", uid="other")

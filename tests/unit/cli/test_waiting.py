@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, printed, problem
 
-from kajitori.cli.queue_words import expected_words
+from kajitori.cli.pages.queue_words import expected_words
 
 PLACE = {
     "position": 4,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kajitori.agent.policy import TrafficSection
-from kajitori.cli.verbs.agent import command
+from kajitori.cli.verbs.platform.agent import command
 from kajitori.core.words.names import AGENT_ACCOUNT
 from kajitori.kube.platform.agents import AUDIENCE
 

@@ -13,8 +13,8 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from kajitori.api.health import router
-from kajitori.cli.verbs.controller import command as controller
-from kajitori.cli.verbs.server import command as server
+from kajitori.cli.verbs.platform.controller import command as controller
+from kajitori.cli.verbs.platform.server import command as server
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy.file import parse_policy

@@ -1,0 +1,177 @@
+"""A command inside a member, over a WebSocket that speaks Kubernetes' `v5.channel.k8s.io`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+from urllib.parse import urlencode
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from kajitori.cli.connection.http import error_of, run_path
+from kajitori.cli.connection.target import Target
+from kajitori.cli.pages.run_words import View
+from kajitori.cli.terminal import say
+from kajitori.client.connection import Response
+from kajitori.errors import KajitoriError, Unavailable
+
+PROTOCOL = Subprotocol("v5.channel.k8s.io")
+STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+_CHUNK_BYTES = 32 * 1024
+_OPEN_SECONDS = 15.0
+
+
+NO_STDIN = -1
+
+
+def execute(
+    target: Target,
+    run: View,
+    command: Sequence[str],
+    *,
+    rank: int,
+    stdin: int = NO_STDIN,
+    tty: bool = False,
+    stdout: BinaryIO | None = None,
+    stderr: BinaryIO | None = None,
+    debug: bool = False,
+) -> int:
+    """Run the command and give its exit code.
+
+    It reads the descriptor `stdin` to its end, or has no input; what it writes goes to `stdout` and `stderr`, this
+    process's own if left out. Raises Unavailable if the connection breaks before the command has ended.
+    """
+    flags = [("rank", str(rank))] + [("stdin", "true")] * (stdin >= 0) + [("tty", "true")] * tty
+    query = urlencode([*(("command", word) for word in command), *flags])
+    path = run_path(run, "/exec")
+    if debug:
+        say(f"> WebSocket {target.url}{path}")
+    url = "ws" + target.url.removeprefix("http") + f"{path}?{query}"
+    with _connect(url, target) as socket, _terminal(tty) as resized:
+        sender = threading.Thread(target=_send, args=(socket, stdin, resized), name="stdin", daemon=True)
+        sender.start()
+        return _receive(socket, {STDOUT: stdout or sys.stdout.buffer, STDERR: stderr or sys.stderr.buffer})
+
+
+def _connect(url: str, target: Target) -> ClientConnection:
+    try:
+        return connect(
+            url,
+            subprotocols=[PROTOCOL],
+            additional_headers={"Authorization": f"Bearer {target.token}"},
+            proxy=None if target.is_local else True,
+            ssl=target.tls() if url.startswith("wss") else None,
+            open_timeout=_OPEN_SECONDS,
+            max_size=None,
+            compression=None,
+        )
+    except InvalidStatus as error:
+        raise _refusal(error, target) from error
+    except (OSError, InvalidHandshake, TimeoutError) as error:
+        raise Unavailable(f"{target.url} can't be reached: {error}", hint=target.way_out) from error
+
+
+def _refusal(error: InvalidStatus, target: Target) -> KajitoriError:
+    """The error that the server's answer to the handshake says."""
+    body = bytes(error.response.body or b"")
+    return error_of(Response(error.response.status_code, {}, iter([body]), target.url))
+
+
+def _receive(socket: ClientConnection, outputs: Mapping[int, BinaryIO]) -> int:
+    """Write what the command says until it has ended; its exit code."""
+    try:
+        for message in socket:
+            data = message.encode() if isinstance(message, str) else message
+            if not data:
+                continue
+            channel, payload = data[0], data[1:]
+            if channel in outputs:
+                outputs[channel].write(payload)
+                outputs[channel].flush()
+            elif channel == STATUS:
+                return _exit_code(payload)
+    except ConnectionClosed as error:
+        reason = error.rcvd.reason if error.rcvd is not None else ""
+        raise Unavailable(reason or "the connection broke while the command ran") from error
+    raise Unavailable("the connection ended before the command did")
+
+
+def _exit_code(payload: bytes) -> int:
+    """What a Kubernetes Status says about the command's end. Raises KajitoriError where it never ran."""
+    try:
+        status = json.loads(payload)
+    except ValueError as error:
+        raise Unavailable("the server did not say how the command ended") from error
+    if status.get("status") == "Success":
+        return 0
+    causes: list[Mapping[str, Any]] = (status.get("details") or {}).get("causes") or []
+    for cause in causes:
+        if cause.get("reason") == "ExitCode":
+            with contextlib.suppress(ValueError, KeyError):
+                return int(cause["message"])
+    raise KajitoriError(str(status.get("message") or "the command could not be run"))
+
+
+def _send(socket: ClientConnection, stdin: int, resized: int) -> None:
+    """Pass stdin and the window's size on, until the connection is gone."""
+    sources = [source for source in (resized, stdin) if source >= 0]
+    try:
+        if resized >= 0:
+            _send_size(socket)
+        while sources:
+            ready, _, _ = select.select(sources, [], [])
+            if resized in ready:
+                os.read(resized, 1024)
+                _send_size(socket)
+            if stdin in ready:
+                data = os.read(stdin, _CHUNK_BYTES)
+                if data:
+                    socket.send(bytes([STDIN]) + data)
+                else:
+                    sources.remove(stdin)
+                    socket.send(bytes([CLOSE, STDIN]))
+    except (ConnectionClosed, OSError, ValueError):
+        return
+
+
+def _send_size(socket: ClientConnection) -> None:
+    columns, lines = shutil.get_terminal_size()
+    socket.send(bytes([RESIZE]) + json.dumps({"Width": columns, "Height": lines}).encode())
+
+
+@contextlib.contextmanager
+def _terminal(tty: bool) -> Iterator[int]:
+    """The terminal in raw mode, so that the member's own terminal does the work; gives a descriptor that becomes
+    readable when the window changes, or -1 without a terminal."""
+    if not tty:
+        yield -1
+        return
+    import termios
+    import tty as terminal
+
+    before = termios.tcgetattr(0)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def changed(*_: object) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(writer, b"!")
+
+    handler = signal.signal(signal.SIGWINCH, changed)
+    terminal.setraw(0)
+    try:
+        yield reader
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGWINCH, handler)
+        os.close(writer)

@@ -1,0 +1,1 @@
+"""Following a run: progress, logs, interrupts, and waiting for its end."""

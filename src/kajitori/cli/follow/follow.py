@@ -1,0 +1,326 @@
+"""Following a run from its submission to its end, as `docker run` without -d does.
+
+The main thread waits for signals only. One thread shows progress and log, another tells about restarts meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kajitori.cli.connection.http import Api, run_path
+from kajitori.cli.connection.streams import LogReader, outage_of, watch
+from kajitori.cli.context import Cli
+from kajitori.cli.exitcodes import end_words, exit_code_of
+from kajitori.cli.follow.ending import not_carried_out, seconds_to_end
+from kajitori.cli.follow.interrupts import Signals
+from kajitori.cli.follow.log_printing import LogPrinter
+from kajitori.cli.follow.progress import Progress
+from kajitori.cli.pages.run_words import (
+    View,
+    has_started,
+    is_final,
+    is_peak_near_limit,
+    is_sweep,
+    members_asked_for,
+    peak_words,
+    phase_of,
+    status_of,
+    sweep_words,
+)
+from kajitori.cli.submit.code import what_code_would_bring
+from kajitori.cli.terminal import say
+from kajitori.errors import KajitoriError, NotFound, Unavailable
+
+MOST_RANKS = 64
+"""Of a larger run only rank 0 is shown unless its ranks are asked for: nobody can read a thousand logs at once."""
+MOST_MERGED = 256
+"""Of more a server merges no logs into one."""
+TOO_MANY = f"at most {MOST_MERGED} logs are merged into one"
+
+_BEFORE_RUNNING = frozenset({"Queued", "Starting"})
+
+
+class Left(Exception):
+    """Raised inside the threads once nobody listens any more."""
+
+
+class Follower(threading.Thread):
+    """Shows a run's progress and log until it is final."""
+
+    def __init__(
+        self,
+        cli: Cli,
+        api: Api,
+        run: dict[str, Any],
+        *,
+        rank: int | None,
+        all_ranks: bool,
+        quiet: bool,
+        first: int = 1,
+        from_now: bool = False,
+    ) -> None:
+        """`first`: the attempt whose log is the first that is shown. `from_now`: nothing that was printed before is."""
+        super().__init__(name="follow", daemon=True)
+        self.view = run
+        self.quiet = quiet
+        self.done, self._finished = os.pipe()
+        """Becomes readable when the run is final, or cannot be followed any longer."""
+        self._cli = cli
+        self._api = api
+        self._error: BaseException | None = None
+        self._listening = True
+        self._output = threading.Lock()
+        self._progress = Progress(cli, self._say, quiet=quiet)
+        self._outage = outage_of(run, self._tell_outage)
+        cli.notices.say = self._tell_outage
+        replicas = members_asked_for(run)
+        self._counts_only = is_sweep(run) and rank is None and not all_ranks
+        if all_ranks and replicas > MOST_MERGED:
+            say(f"note: {TOO_MANY}")
+        several = rank is None and 1 < replicas <= (MOST_MERGED if all_ranks else MOST_RANKS)
+        if rank is None and replicas > 1 and not several and not quiet and not self._counts_only:
+            say(f"{run['name']}: the log of rank 0 of {replicas}; others: kaji logs --rank R {run['name']}")
+        self._reader = LogReader(
+            api,
+            run,
+            rank=rank,
+            all_ranks=several,
+            follow=True,
+            first=None if from_now else first,
+            tail=0 if from_now else None,
+            outage=self._outage,
+        )
+        self._printer = LogPrinter(prefix=several, colour=cli.colour)
+
+    def run(self) -> None:
+        try:
+            self._follow()
+        except Left:
+            pass
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._progress.stop()
+            os.close(self._finished)
+
+    def result(self) -> dict[str, Any]:
+        """The run's last view. Raises what kept it from being known."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self.view
+
+    @property
+    def is_done(self) -> bool:
+        """The run is final, or cannot be followed any longer."""
+        return bool(select.select([self.done], [], [], 0)[0])
+
+    def clear_line(self) -> None:
+        """Makes room for something else to be said."""
+        self._progress.stop()
+        with self._output:
+            self._printer.make_room()
+
+    def leave(self) -> None:
+        """Nothing more is printed, whatever the run does."""
+        with self._output:
+            self._listening = False
+            self._printer.end()
+        self._progress.stop()
+
+    def _follow(self) -> None:
+        with self._cli.api() as api:  # one stream of views from the first to the last, so that no restart is missed
+            views = watch(api, self.view, self._outage)
+            for view in views:
+                self.view = view
+                if phase_of(view) not in _BEFORE_RUNNING:
+                    break
+                self._progress.show(view)
+            self._progress.stop()
+            if self._counts_only:
+                self._count(views)
+                return
+            if not is_final(self.view):
+                self._progress.show(self.view)
+            watcher = _Watcher(self.view, views, self._progress.show)
+            watcher.start()
+            if not is_final(self.view) or has_started(self.view):
+                self._print_log()
+            self.view = watcher.result()
+
+    def _count(self, views: Iterator[dict[str, Any]]) -> None:
+        """Of a sweep: how many of its members have ended, at each tenth of them, and whenever more have failed."""
+        told = self._tell_counts((0, 0))
+        for view in views:
+            self.view = view
+            if not is_final(view):
+                told = self._tell_counts(told)
+
+    def _tell_counts(self, told: tuple[int, int]) -> tuple[int, int]:
+        """Says how it stands where that is news; answers what was said."""
+        counts = status_of(self.view).get("members") or {}
+        failed = counts.get("failed", 0)
+        tenth = 10 * (counts.get("succeeded", 0) + failed) // max(1, counts.get("total", 1))
+        if (tenth, failed) != told and not self.quiet:
+            self._say(f"{self.view['name']}: {sweep_words(self.view)}")
+        return tenth, failed
+
+    def _print_log(self) -> None:
+        try:
+            for part in self._reader.parts():
+                with self._output:
+                    if not self._listening:
+                        raise Left
+                    self._printer.print(part)
+        except KajitoriError as error:
+            name = self.view["name"]
+            self._say(f"{name}: its log can't be read any further: {error.message}; try: kaji logs {name}")
+        with self._output:
+            self._printer.end()
+
+    def _tell_outage(self, text: str) -> None:
+        self._progress.stop()
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        with self._output:
+            if self._listening:
+                self._printer.make_room()
+                say(text)
+
+
+class _Watcher(threading.Thread):
+    """Tells about each new stage of a run, and knows its end."""
+
+    def __init__(self, run: dict[str, Any], views: Iterator[dict[str, Any]], tell: Callable[[View], None]) -> None:
+        super().__init__(name="watch", daemon=True)
+        self._view = run
+        self._views = views
+        self._tell = tell
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for view in self._views:
+                if not is_final(view) and _stage(view) != _stage(self._view):
+                    self._tell(view)
+                self._view = view
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> dict[str, Any]:
+        """The last view, once the run is final. Raises what kept it from being known."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._view
+
+
+def _stage(view: View) -> tuple[Any, ...]:
+    status = status_of(view)
+    return (
+        status.get("phase"),
+        status.get("reason"),
+        (status.get("attempt") or {}).get("number"),
+        status.get("restarts"),
+    )
+
+
+def follow_to_the_end(
+    cli: Cli, api: Api, follower: Follower, signals: Signals, *, remove: bool, stops: bool = True
+) -> int:
+    """Follows and answers signals; gives the exit code of `kaji run`.
+
+    At a terminal the first Ctrl-C leaves the run alone and a second one within two seconds stops it. Without one, a
+    signal stops the run, as `docker run` does; a further one leaves at once. Without `stops` each signal leaves the run
+    alone. Raises Unavailable if nobody carries the stop out.
+    """
+    signals.begin()
+    follower.start()
+    try:
+        code = _answer_signals(cli, api, follower, signals, stops=stops)
+        if code is not None:
+            return code
+        final = follower.result()
+    except NotFound as error:
+        raise Unavailable(error.message, hint=error.hint) from error
+    finally:
+        os.close(follower.done)
+    _tell_the_end(final, follower, remove=remove)
+    if remove:
+        with suppress(NotFound):  # the cluster was quicker
+            api.delete(run_path(final))
+    return exit_code_of(final)
+
+
+def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals, *, stops: bool) -> int | None:
+    """Until the run is final: None; or until a signal meant to leave: the exit code."""
+    name, stopping, patience = follower.view["name"], False, None
+    while True:
+        number = signals.wait(follower.done, patience)
+        if number is None and (follower.is_done or patience is None):
+            return None
+        if number is None:
+            _check_stopped(api, follower)
+            patience = None  # the run has ended, and what it printed is still being read
+            continue
+        if stopping:
+            follower.leave()
+            return 128 + number
+        if cli.has_person:
+            follower.clear_line()
+            or_again = ", or Ctrl-C again" if stops else ""
+            say(f"\n{name} goes on. Come back: kaji logs -f {name}   Stop it: kaji stop {name}{or_again}")
+            again = stops and number == signal.SIGINT and signals.wait(follower.done, cli.second_interrupt_seconds)
+            if not again:
+                follower.leave()
+                return 128 + number
+        if not stops:
+            follower.leave()
+            return 128 + number
+        stopping = True
+        say(f"stopping {name}")
+        try:
+            answer = api.post(run_path(follower.view, "/stop"), {})
+        except KajitoriError:
+            follower.leave()
+            raise
+        patience = cli.stop_margin_seconds + seconds_to_end(answer, answer.get("graceSeconds", 0))
+
+
+def _check_stopped(api: Api, follower: Follower) -> None:
+    """Raises Unavailable where the run has not ended though the time for it is over; what it prints is then no longer
+    shown."""
+    try:
+        view = api.get(run_path(follower.view))
+        if is_final(view) or view.get("uid") != follower.view.get("uid"):
+            return
+        error: Unavailable = not_carried_out(api, view, "was asked to stop and has not")
+    except NotFound:
+        return
+    except Unavailable as away:
+        error = away
+    follower.leave()
+    raise error
+
+
+def _tell_the_end(final: View, follower: Follower, *, remove: bool) -> None:
+    words = end_words(final)
+    if is_sweep(final) and not follower.quiet and not remove:
+        say(f"{final['name']}: {sweep_words(final)}; each by itself: kaji results {final['name']}")
+    if is_peak_near_limit(final) and not follower.quiet:
+        say(f"note: memory peaked at {peak_words(final)}")
+    if not words or (follower.quiet and phase_of(final) == "Stopped"):
+        return
+    say(f"kaji: {words}")
+    if phase_of(final) == "Failed" and not remove:
+        say(f"      see kaji describe {final['name']}")
+    if phase_of(final) == "Failed" and (hint := what_code_would_bring(final, Path.cwd())):
+        say(f"      {hint}")

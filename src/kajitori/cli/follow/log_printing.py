@@ -1,0 +1,203 @@
+"""Logs on stdout: one member's as it was printed, several members' with their ranks before the lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import unicodedata
+from collections.abc import Callable
+from typing import Protocol
+
+import click
+
+from kajitori.cli.connection.streams import LogPart
+from kajitori.cli.terminal import plain, write_as_is
+
+_COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red", "bright_cyan", "bright_yellow")
+_UP, _CLEAR_BELOW, _STYLE_OFF = "\x1b[{}A", "\x1b[J", "\x1b[0m"
+_COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
+_DRIVES_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[^\[])")
+
+
+class LogPrinter:
+    """Writes what members print to stdout as it comes, unfinished lines too.
+
+    With ranks, lines of several members do not mix. At a terminal, lines that are not finished stand below all others,
+    one for each member, and are redrawn there. Elsewhere a line has its rank at its beginning and behind each carriage
+    return, and ends where another member's begins: so it can be read, and nothing of it is left out.
+    """
+
+    def __init__(self, *, prefix: bool = False, colour: bool | None = None) -> None:
+        """`colour` False shows ranks without, None leaves it to what stdout is. The program's own is not touched."""
+        styled = colour is not False and sys.stdout.isatty()
+        rank_words = _coloured_rank if styled else _plain_rank
+        moves_cursor = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._shape: _Shape = _OneMember()
+        if prefix:
+            self._shape = _Redrawn(rank_words) if moves_cursor else _OneBelowTheOther(rank_words)
+
+    def print(self, part: LogPart) -> None:
+        """Show it at once: somebody may be watching, or another program reading."""
+        if out := self._shape.add(part.rank, part.text):
+            write_as_is(out)
+
+    def make_room(self) -> None:
+        """Something else is to be printed now."""
+        if out := self._shape.make_room():
+            write_as_is(out)
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if out := self._shape.end():
+            write_as_is(out)
+
+
+class _Shape(Protocol):
+    """What is written for what comes."""
+
+    def add(self, rank: int, text: bytes) -> bytes: ...
+    def make_room(self) -> bytes: ...
+    def end(self) -> bytes: ...
+
+
+class _OneMember:
+    """Byte by byte."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+
+    def add(self, rank: int, text: bytes) -> bytes:
+        self._is_open = not text.endswith(b"\n")
+        return text
+
+    def make_room(self) -> bytes:
+        """A line is ended where a person reads what follows; a file or a pipe holds the log alone."""
+        if not self._is_open or not sys.stdout.isatty():
+            return b""
+        self._is_open = False
+        return b"\n"
+
+    end = make_room
+
+
+class _OneBelowTheOther:
+    """Several members in a file or a pipe."""
+
+    def __init__(self, rank_words: Callable[[int], str]) -> None:
+        self._rank_words = rank_words
+        self._open: int | None = None
+        """Whose line has begun and has not ended."""
+        self._returned = False
+        """A carriage return is to come before what follows of it."""
+
+    def add(self, rank: int, text: bytes) -> bytes:
+        before = self.end() if self._open != rank else b""
+        prefix = f"{self._rank_words(rank)} ".encode()
+        if b"\r" not in text and not self._returned:
+            begin = prefix if self._open is None else b""
+            self._open = None if text.endswith(b"\n") else rank
+            end = b"\n" if self._open is None else b""
+            return before + begin + text.removesuffix(b"\n").replace(b"\n", b"\n" + prefix) + end
+        lines = text.split(b"\n")
+        rest = lines.pop()
+        whole = [self._drawn(rank, prefix, line) + self.end(or_empty=prefix) for line in lines]
+        return before + b"".join(whole) + self._drawn(rank, prefix, rest)
+
+    def _drawn(self, rank: int, prefix: bytes, content: bytes) -> bytes:
+        """What is redrawn has its rank again, for it is written over it."""
+        out = b""
+        for number, drawing in enumerate(content.split(b"\r")):
+            self._returned = self._returned or number > 0
+            if drawing:
+                if self._open is None:
+                    out += prefix
+                elif self._returned:
+                    out += b"\r" + prefix
+                out += drawing
+                self._open, self._returned = rank, False
+        return out
+
+    def end(self, or_empty: bytes | None = None) -> bytes:
+        """The end of the line that has begun; of an empty one, if that is to be shown."""
+        was_open, self._open, self._returned = self._open is not None, None, False
+        return b"\n" if was_open else b"" if or_empty is None else or_empty + b"\n"
+
+    def make_room(self) -> bytes:
+        return self.end()
+
+
+class _Redrawn:
+    """Several members at a terminal: unfinished lines are drawn anew below all others."""
+
+    def __init__(self, rank_words: Callable[[int], str]) -> None:
+        self._rank_words = rank_words
+        self._open: dict[int, bytes] = {}
+        """Of each member the line that has not ended, as it was drawn last, with a carriage return behind it."""
+        self._rows = 0
+        """Lines that are drawn below."""
+
+    def add(self, rank: int, text: bytes) -> bytes:
+        prefix = f"{self._rank_words(rank)} ".encode()
+        lines = text.split(b"\n")
+        rest = lines.pop()
+        whole = b"".join(
+            prefix + _last_drawing(self._open.pop(rank, b"") + line).rstrip(b"\r") + b"\n" for line in lines
+        )
+        if rest:
+            self._open[rank] = _last_drawing(self._open.get(rank, b"") + rest)
+        return self.make_room() + whole + self._draw()
+
+    def make_room(self) -> bytes:
+        rows, self._rows = self._rows, 0
+        if not rows:
+            return b""
+        return f"\r{_UP.format(rows - 1) if rows > 1 else ''}{_CLEAR_BELOW}".encode()
+
+    def end(self) -> bytes:
+        drawn = self.make_room() + self._draw()
+        self._open.clear()
+        return drawn + b"\n" if drawn else b""
+
+    def _draw(self) -> bytes:
+        columns, most = shutil.get_terminal_size()
+        shown = sorted(self._open.items())
+        rows = [self._row(rank, text, columns) for rank, text in shown[: max(1, most - 2)]]
+        if len(rows) < len(shown):
+            rows[-1] = f"and {len(shown) - len(rows) + 1} more"
+        self._rows = len(rows)
+        return "\n".join(rows).encode(errors="replace")
+
+    def _row(self, rank: int, text: bytes, columns: int) -> str:
+        room = columns - len(_plain_rank(rank)) - 2
+        return f"{self._rank_words(rank)} {_fitting(text.decode(errors='replace'), room)}"
+
+
+def _last_drawing(line: bytes) -> bytes:
+    """What is seen of a line that is redrawn, with the carriage return that comes before what follows."""
+    drawings = [drawing for drawing in line.split(b"\r") if drawing]
+    return (drawings[-1] if drawings else b"") + (b"\r" if line.endswith(b"\r") else b"")
+
+
+def _fitting(text: str, room: int) -> str:
+    """The beginning of a text that takes at most `room` columns, with its colours."""
+    shown, styled = "", False
+    for number, part in enumerate(_COLOUR.split(text.rstrip("\r"))):
+        if number % 2:
+            shown, styled = shown + part, True
+            continue
+        for char in plain(_DRIVES_TERMINAL.sub("", part)).replace("\n", " "):
+            room -= 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+            if room < 0:
+                break
+            shown += char
+    return shown + _STYLE_OFF if styled else shown
+
+
+def _plain_rank(rank: int) -> str:
+    return f"[{rank}]"
+
+
+def _coloured_rank(rank: int) -> str:
+    return click.style(_plain_rank(rank), fg=_COLOURS[rank % len(_COLOURS)])

@@ -1,0 +1,131 @@
+"""What is said on stderr of a run that is followed: why it does not run yet, and what interrupts it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from kajitori.cli.context import Cli
+from kajitori.cli.pages.run_words import (
+    View,
+    counts_as_restart,
+    failed_starts,
+    node_words,
+    phase_of,
+    progress_words,
+    status_of,
+)
+from kajitori.cli.terminal import StatusLine, one_line
+from kajitori.core.words.node_lists import brief
+
+HOPELESS_AFTER = 3
+"""Starts that failed the same way so often rarely succeed by themselves: the way out is told."""
+
+
+class Progress:
+    """At a terminal one line that changes until the run runs; else, and from then on, a line for what lasts.
+
+    What passes within a moment is not worth a line, and what was said before is said again only after a restart.
+    Thread-safe.
+    """
+
+    def __init__(self, cli: Cli, say: Callable[[str], None], *, quiet: bool) -> None:
+        self._cli = cli
+        self._say = say
+        self._quiet = quiet
+        self._lines = not cli.has_person
+        self._told: list[tuple[str, ...]] = []
+        self._restarted = False
+        self._warned = False
+        self._status: StatusLine | None = None
+        self._waiting: threading.Timer | None = None
+        self._waiting_to_tell: tuple[str, ...] = ()
+        self._lock = threading.Lock()
+
+    def show(self, view: View) -> None:
+        """Takes note of a view of a run that is not over."""
+        if self._quiet:
+            return
+        text = one_line(f"{view['name']}: {progress_words(view)}")
+        if failed_starts(view) >= HOPELESS_AFTER:
+            text += f"; if it can't be mended: kaji stop {view['name']}"
+        phase, stage = phase_of(view), _stage(view)
+        with self._lock:
+            if not self._lines:
+                self._show_status(text)
+            elif self._waiting is None or stage != self._waiting_to_tell:
+                self._forget_what_waits()
+                if phase == "Restarting":
+                    self._tell_restart(stage, text)
+                    if counts_as_restart(view) and not self._warned:
+                        self._warned = True
+                        self._say("note: a program that fails is started again; with --restarts 0 it is not")
+                elif phase == "Running":
+                    self._tell_running(text, brief(node_words(view)))
+                elif stage not in self._told:
+                    self._tell_if_it_lasts(stage, text)
+
+    def stop(self) -> None:
+        """Takes the changing line away, for good, and does not say what was about to be said."""
+        with self._lock:
+            self._lines = True
+            self._forget_what_waits()
+            if self._status is not None:
+                self._status.stop()
+                self._status = None
+
+    def _tell_restart(self, stage: tuple[str, ...], text: str) -> None:
+        if self._told[:1] != [stage]:
+            self._told = []
+            self._restarted = True
+            self._tell(stage, text)
+
+    def _tell_running(self, text: str, nodes: str) -> None:
+        """It is news for who was told that it did not run."""
+        if not self._told and not self._restarted:
+            return
+        if nodes:
+            self._say(f"{text} {'again ' if self._restarted else ''}on {nodes}")
+        self._told, self._restarted = [], False
+
+    def _tell_if_it_lasts(self, stage: tuple[str, ...], text: str) -> None:
+        if self._cli.settle_seconds <= 0:
+            self._tell(stage, text)
+            return
+        timer = threading.Timer(self._cli.settle_seconds, self._tell_late, [stage, text])
+        timer.daemon = True
+        self._waiting, self._waiting_to_tell = timer, stage
+        timer.start()
+
+    def _tell_late(self, stage: tuple[str, ...], text: str) -> None:
+        with self._lock:
+            if self._waiting is threading.current_thread():
+                self._waiting = None
+                self._tell(stage, text)
+
+    def _tell(self, stage: tuple[str, ...], text: str) -> None:
+        self._told.append(stage)
+        self._say(text)
+
+    def _forget_what_waits(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _show_status(self, text: str) -> None:
+        if self._status is None:
+            self._status = StatusLine(self._cli, text)
+        else:
+            self._status.update(text)
+
+
+def _stage(view: View) -> tuple[str, ...]:
+    """What makes a new line: why a run waits changes its details all the time, how something failed does not."""
+    phase, status = phase_of(view), status_of(view)
+    reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
+    if failed_starts(view):
+        hopeless = "hopeless" if failed_starts(view) >= HOPELESS_AFTER else ""
+        return phase, reason, message.rpartition("; ")[0], hopeless
+    if phase == "Restarting":
+        return phase, reason, f"{status.get('restarts', 0)}+{status.get('interruptions', 0)}"
+    return phase, reason

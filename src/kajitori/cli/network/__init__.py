@@ -1,0 +1,1 @@
+"""Network checks and benchmarks."""

@@ -1,0 +1,1 @@
+"""What tables and pages show of runs, the queue and pools."""

@@ -1,0 +1,101 @@
+"""A place in the queue, and what is expected of a run, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kajitori.cli.context import Cli
+from kajitori.cli.pages.run_words import human_duration, moment, plural
+from kajitori.core.words.node_lists import brief
+
+_FROM = {
+    "limit": "its time limit; no comparable run has ended yet",
+    "corrected": "it has taken longer than expected already",
+    "unknown": "no comparable run has ended here",
+    "endless": "no end is known",
+}
+_CLOSE = 1.25
+"""A range whose ends lie closer together than this is told as one length."""
+
+
+def duration_words(seconds: float) -> str:
+    """`5 minutes`, in the middle of a sentence."""
+    words = human_duration(seconds)
+    return words[0].lower() + words[1:]
+
+
+def in_words(cli: Cli, time: str | None) -> str:
+    """`in 5 minutes`; empty where the time is not known."""
+    then = moment(time)
+    if then is None:
+        return ""
+    seconds = (then - cli.now()).total_seconds()
+    return f"in {duration_words(seconds)}" if seconds >= 1 else "now"
+
+
+def part_words(part: float) -> str:
+    """`12 %` of the cluster; what is there shows."""
+    return f"{part:.0%}" if part >= 0.01 or not part else f"{part:.1%}" if part >= 0.001 else "<0.1%"
+
+
+def span_words(shortest: float, longest: float) -> str:
+    """`about 5 minutes`, `10 to 15 minutes`, `3 seconds to 2 hours`: how far apart the evidence lies."""
+    if longest <= _CLOSE * shortest or not shortest:
+        words = duration_words(longest)
+        return words if words.startswith(("about", "less")) else f"about {words}"
+    least, most = duration_words(shortest), duration_words(longest)
+    (number, _, unit), has_unit = least.partition(" "), most.endswith(f" {least.partition(' ')[2]}")
+    return f"{number if unit and has_unit and number.isdigit() else least} to {most}"
+
+
+def expectation_words(place: Mapping[str, Any]) -> str:
+    """How long a run is expected to take, in a few words: `about 5 minutes`, `at most 2 hours`, `unknown`."""
+    source = place["expectedFrom"]
+    if source == "endless":
+        return "no end"
+    if not place.get("expectedSure"):
+        return "unknown"
+    if source in ("limit", "corrected"):
+        return f"at most {duration_words(place['expectedSeconds'])}"
+    return span_words(place.get("shortestSeconds", 0), place["expectedSeconds"])
+
+
+def expected_words(expected: Mapping[str, Any]) -> str:
+    """The same with where it is known from, for an answer about how long a run takes."""
+    source, runs, sure = expected["expectedFrom"], expected.get("runs", 0), expected.get("sure")
+    if source == "endless":
+        return _FROM[source]
+    more = " more" if expected.get("goesOn") else ""
+    if source in _FROM:
+        known = f"at most {duration_words(expected['seconds'])}{more}" if sure else "unknown"
+        return f"{known}: {_FROM[source]}"
+    span = span_words(expected.get("shortestSeconds", 0), expected["seconds"])
+    whose = "its last comparable run" if runs == 1 else f"its last {runs} comparable runs"
+    if source == "general":
+        whose = f"most of the last {runs} runs of about its size"
+    elif not runs:
+        whose = "its other members"
+    return f"{span}{more}, as {whose}" if sure else f"unknown: {whose} took {span}"
+
+
+def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The place of a run that waits, with the numbers that put it there."""
+    place = answer["place"]
+    before = place["position"] - 1
+    yield "place", f"{place['position']} of {place['of']}, {plural(before, 'run') if before else 'nobody'} before it"
+    waited = duration_words(place["waitedSeconds"])
+    if place["overdue"]:
+        waited += "; longest of all, and too long: it comes first"
+    yield "waited", waited
+    length = {"seconds": place["expectedSeconds"], "runs": place.get("expectedRuns", 0)}
+    yield "expected to take", expected_words({**place, **length, "sure": place.get("expectedSure")})
+    yield "asks for", f"{part_words(place['size'])} of the cluster"
+    yield "had lately", f"its user {part_words(place['userShare'])}, its team {part_words(place['teamShare'])}"
+    if place["score"] is not None and place["of"] > 1:  # it says something beside others only
+        yield "score", f"{place['score']:.3g}"
+    kept = answer.get("kept")
+    if kept:
+        yield "kept for it", f"{brief(kept['nodes'])}; others start there only if they do not delay it"
+    expected = in_words(cli, answer.get("expectedAt"))
+    yield "expected to start", f"{expected}, if all takes as long as expected" if expected else "nobody can tell"

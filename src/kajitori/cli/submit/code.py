@@ -1,0 +1,167 @@
+"""`--code`: a folder of this machine on its way to the members of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from kajitori.cli.connection.http import Api
+from kajitori.cli.connection.streams import Outage, Patience
+from kajitori.cli.context import Cli
+from kajitori.cli.pages.run_words import View, status_of
+from kajitori.cli.terminal import StatusLine, say
+from kajitori.errors import KajitoriError, StorageFull, Unavailable
+
+if TYPE_CHECKING:
+    from kajitori.codepack.packing import Pack
+
+
+class Code:
+    """The folder that was packed for a run, if any.
+
+    What takes no longer than one request is done as it comes. Of more than that, the server is asked first: for its
+    limit before everything is read, and whether it would take the run before everything is sent.
+    """
+
+    def __init__(self, cli: Cli, *, quiet: bool) -> None:
+        self._cli = cli
+        self._quiet = quiet
+        self._pack: Pack | None = None
+
+    def pack(self, folder: Path) -> str:
+        """The digest of a folder's archive. Raises what `codepack.pack` does."""
+        from kajitori.codepack.packing import digested, list_folder, shown_size, too_large
+        from kajitori.codepack.parts import PART_BYTES
+
+        with self._status(f"looking through {folder}"):
+            listing = list_folder(folder)
+        whole = listing.size_bytes
+        if not self._quiet and (files := listing.files):
+            say(f"code: {shown_size(whole)} in {files:,} file{'' if files == 1 else 's'} of {folder}")
+        limit = self._limit_bytes() if whole > PART_BYTES else None
+        if limit is not None and whole > limit:
+            raise too_large(listing, limit)
+        with self._status("reading") as update:
+            read = 0
+
+            def progress(amount: int) -> None:
+                nonlocal read
+                read += amount
+                update(f"{shown_size(read)} of {shown_size(whole)} are read")
+
+            self._pack = digested(listing, progress=progress)
+        return self._pack.digest
+
+    def upload(self, api: Api, namespace: str, check: Callable[[], object]) -> None:
+        """Brings it to the server, where it is not there already; a connection that breaks is taken up again.
+
+        `check` is called before a long upload and raises what would refuse the run.
+        """
+        if self._pack is None:
+            return
+        from kajitori.codepack.packing import shown_size
+        from kajitori.codepack.uploading import upload
+
+        whole = self._pack.size_bytes
+        patience = Patience(api, None if self._quiet else Outage(say, "code"))
+        unchecked = self._pack.parts > 1
+        with self._status("asking for what is there") as update:
+            while True:
+                conversation = upload(
+                    self._pack,
+                    namespace,
+                    progress=lambda done: update(f"{shown_size(done)} of {shown_size(whole)} are there"),
+                )
+                try:
+                    ask = next(conversation)
+                    while True:
+                        if unchecked and ask.method == "PUT":
+                            _raise_refusals(check)
+                            unchecked = False
+                        reply = api.exchange(ask)
+                        if ask.method == "PUT":  # what is asked before may work for ever, and nothing get on
+                            patience.worked()
+                        ask = conversation.send(reply)
+                except StopIteration as ended:
+                    uploaded = ended.value
+                    break
+                except StorageFull:
+                    raise
+                except Unavailable as error:
+                    patience.failed(error)
+        if not self._quiet and uploaded.parts:
+            say(f"code: {shown_size(uploaded.size_bytes)} uploaded")
+
+    def _limit_bytes(self) -> int | None:
+        """What an archive may have; None where nobody says so now. Whoever takes the parts asks again."""
+        from kajitori.core.words.quantities import QuantityError, parse_spec_memory_bytes
+
+        try:
+            with self._cli.api() as api:
+                answer = api.get("/v1/policy")
+            return parse_spec_memory_bytes(answer["policy"]["code"]["archive"])
+        except (KajitoriError, QuantityError, KeyError, TypeError):
+            return None
+
+    @contextmanager
+    def _status(self, text: str) -> Iterator[Callable[[str], None]]:
+        """A line that changes, where somebody looks at it."""
+        if self._quiet or not self._cli.has_person:
+            yield lambda _: None
+            return
+        status = StatusLine(self._cli, f"code: {text}")
+        try:
+            yield lambda words: status.update(f"code: {words}")
+        finally:
+            status.stop()
+
+
+_SAYS_WHAT_IS_MISSING = ("no such file", "not found", "can't open", "cannot open", "cannot find", "no module named")
+
+
+def what_code_would_bring(run: View, folder: Path) -> str:
+    """How to bring along what a failed run lacked and `folder` has; empty if that is not why it failed.
+
+    The program's last words name the file or the module that was missing, and so does a program that was not found.
+    """
+    spec, status = run.get("spec") or {}, status_of(run)
+    message = str(status.get("message") or "")
+    if spec.get("code") or not any(said in message.lower() for said in _SAYS_WHAT_IS_MISSING):
+        return ""
+    typed = [*(spec.get("command") or ()), *(spec.get("args") or ())]
+    words = [*typed, *(part for word in typed for part in word.split()), *_QUOTED.findall(message)]
+    named = [path for word in words for path in (word, PurePosixPath(word).name)]
+    modules = [name.partition(".")[0] for name in _MODULE.findall(message)]
+    missing = [name for name in (*named, *modules) if (last := PurePosixPath(name).name) and last in message]
+    here = next((found for name in missing for found in (name, f"{name}.py") if _is_in(folder, found)), "")
+    if not here:
+        return ""
+    hint = f"{here} is in this folder, not in the run: bring the folder along with --code ."
+    if status.get("reason") == "CommandNotFound" and here.endswith(".py"):
+        hint += f", and say what runs the file: python3 {here}"
+    return hint
+
+
+_QUOTED = re.compile(r"['\"]([^'\"]{1,255})['\"]")
+_MODULE = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_.]*)")
+
+
+def _is_in(folder: Path, name: str) -> bool:
+    """Whether the name, relative to the folder, is something inside of it."""
+    try:
+        place = (folder / name).resolve()
+        return not PurePosixPath(name).is_absolute() and place.is_relative_to(folder.resolve()) and place.exists()
+    except (OSError, ValueError):  # too long for a file's name, or no text that could be one
+        return False
+
+
+def _raise_refusals(check: Callable[[], object]) -> None:
+    """What is wrong with the run; a server that can't tell now is told the run later, as any other."""
+    try:
+        check()
+    except KajitoriError as error:
+        if error.exit_code == 2:
+            raise

@@ -1,0 +1,361 @@
+"""From the words of `kaji run` to what the Web API takes.
+
+A word that can't be read is sent as it is when a server is asked what else is wrong: it then knows that something was
+meant there, and finds no fault in its absence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kajitori.cli.submit.ask_mounts import ask_for_code, ask_for_mounts
+from kajitori.cli.submit.ask_network import ask_for_network
+from kajitori.cli.submit.ask_resources import ask_for_resources
+from kajitori.cli.submit.borrowed_options import BORROWED
+from kajitori.cli.submit.filling import SpecFilling
+from kajitori.cli.submit.manifest import Manifest, read_manifest
+from kajitori.cli.submit.run_options import RunWords
+from kajitori.core.spec.draft import read_draft
+from kajitori.core.spec.run import container_words, name_fault
+from kajitori.errors import Fault, InvalidInput
+
+REMOVED_DETACHED = "10s"
+"""After the end of a run with -d and --rm: `kaji wait` and `kaji logs -f` have been told of the end by then."""
+REMOVED_FOLLOWED = "10m"
+"""The same without -d: the command that follows the run deletes it, and the cluster does so if that command is gone."""
+
+_ARCHITECTURE = "kubernetes.io/arch"
+_LEAVE_ONE_OUT = "leave one of them out"
+_TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What `POST /v1/runs` takes, and which option each part of the spec came from."""
+
+    spec: dict[str, Any]
+    name: str | None = None
+    namespace: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    """Path in the spec to the option or file it was written in."""
+    file: str | None = None
+    notes: Sequence[str] = ()
+    """What to tell the user about words that are accepted, but mean something else or nothing here."""
+    faults: Sequence[Fault] = ()
+    """What is wrong with it as far as that can be seen without a server."""
+    hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Path in the spec and code of a fault that a server may find to the way out that is known here only."""
+    complained: frozenset[str] = frozenset()
+    """Paths in the spec of words that `faults` names already."""
+    whole: bool = True
+    """False where the file could not be read: nobody knows then what else is asked for."""
+
+    def body(self) -> dict[str, Any]:
+        """The JSON to send."""
+        document: dict[str, Any] = {"spec": self.spec}
+        if self.name:
+            document["name"] = self.name
+        if self.namespace:
+            document["namespace"] = self.namespace
+        if self.labels:
+            document["labels"] = self.labels
+        return document
+
+    def in_users_words(self, error: InvalidInput) -> InvalidInput:
+        """What a server refused, naming options where it named fields, together with the faults that are known here."""
+        found = self.renamed(error.faults)
+        if not self.faults:
+            return type(error)(found, hint=error.hint)
+        known = {(fault.field, fault.message) for fault in self.faults}
+        more = [fault for fault in found if (fault.field, fault.message) not in known]
+        return InvalidInput([*self.faults, *more], hint=error.hint)
+
+    def renamed(self, faults: Iterable[Fault]) -> list[Fault]:
+        """The same faults in the words that were used, without those of words that were complained about."""
+        unknown = (fault for fault in faults if not self._is_known(fault.field))
+        found = (replace(each, hint=self.hints.get((each.field, each.code), each.hint)) for each in unknown)
+        return [_renamed(fault, self.sources, self.file) for fault in found]
+
+    def _is_known(self, field: str) -> bool:
+        return any(field == path or field.startswith((f"{path}.", f"{path}[")) for path in self.complained)
+
+
+def build_request(
+    words: RunWords,
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    read_text: Callable[[str], str],
+    pack: Callable[[Path], str],
+) -> RunRequest:
+    """The request that the words ask for; options overrule the file. Its `faults` say what is wrong, in the words that
+    were used.
+
+    `folder` is what relative paths are relative to; `read_text` reads a named file (`-` is stdin); `pack` answers the
+    digest of a folder of code.
+    """
+    builder = _Builder(words, environment, folder, read_text, pack)
+    request = builder.build()
+    draft = read_draft(request.spec)
+    own = draft.faults
+    if not request.whole:  # the file may say what is missing here, and what goes together with what is there
+        own = tuple(fault for fault in own if draft.lacks(fault.field) and (words.image or fault.field != "spec.image"))
+    return replace(request, faults=(*builder.spec.faults, *request.renamed(own)))
+
+
+class _Builder:
+    """Reads the file, then has the words fill in the spec."""
+
+    def __init__(
+        self,
+        words: RunWords,
+        environment: Mapping[str, str],
+        folder: Path,
+        read_text: Callable[[str], str],
+        pack: Callable[[Path], str],
+    ) -> None:
+        self.words = words
+        self.environment = environment
+        self.folder = folder
+        self.read_text = read_text
+        self.pack = pack
+        self.spec = SpecFilling()
+        self.whole = True
+
+    def build(self) -> RunRequest:
+        words = self.words
+        name, namespace, labels = words.name, words.namespace, {}
+        if words.file is not None:
+            manifest = self._read_file(words.file)
+            self.spec.document = deepcopy(manifest.spec)
+            name, namespace, labels = name or manifest.name, namespace or manifest.namespace, dict(manifest.labels)
+        self._refuse_what_is_not_there()
+        self._program()
+        ask_for_network(self.spec, words)
+        ask_for_resources(self.spec, words, whole=self.whole)
+        self._environment()
+        ask_for_mounts(self.spec, words, self.folder, self.environment)
+        ask_for_code(self.spec, words, self.folder, self.environment, self.pack)
+        self._life()
+        self._placement()
+        for word in words.label:
+            key, _, value = word.partition("=")
+            labels[key] = value
+            self.spec.mapping("labels")[key] = value
+            self.spec.sources[f"spec.labels.{key}"] = self.spec.sources[f"spec.labels[{key!r}]"] = f"--label {word}"
+        source = "--name" if words.name else "metadata.name"
+        self.spec.sources |= {"name": source, **({"namespace": "--namespace"} if words.namespace else {})}
+        fault = name_fault(name, source) if name is not None else None
+        if fault is not None:
+            self.spec.faults.append(fault)
+            name = None
+        return RunRequest(
+            self.spec.document,
+            name,
+            namespace,
+            labels,
+            self.spec.sources,
+            words.file,
+            notes=tuple(self.spec.notes),
+            hints=self.spec.hints,
+            complained=frozenset(self.spec.complained),
+            whole=self.whole,
+        )
+
+    def _read_file(self, file: str) -> Manifest:
+        try:
+            manifest = read_manifest(self.read_text(file), file)
+        except InvalidInput as error:
+            self.spec.faults += error.faults
+        except (OSError, UnicodeDecodeError) as error:
+            self.spec.faults.append(_unreadable("--file", file, error))
+        else:
+            self.spec.faults += manifest.faults
+            return manifest
+        self.whole = False
+        return Manifest({})
+
+    def _refuse_what_is_not_there(self) -> None:
+        words = self.words
+        if words.interactive or words.tty:
+            flags = "-it" if words.interactive and words.tty else "-i" if words.interactive else "-t"
+            hint = "start it with -d, then: kaji exec -it RUN bash"
+            self.spec.complain(flags, "a run has no terminal of its own yet", hint=hint)
+        for name, value in words.borrowed.items():
+            option = BORROWED[name]
+            if option.is_accepted:
+                self.spec.notes.append(f"note: {name}: {option.why}")
+            else:
+                hint = f"say {option.instead}" if option.instead.startswith("-") else option.instead
+                self.spec.complain(name, option.why, value, hint)
+        if words.network not in (None, "host", "none", "bridge", "default"):
+            hint = "members of a run always reach each other; --network host shares the node's network, "
+            hint += "--allow-to and --allow-from say whom else it may reach and who may reach it"
+            self.spec.complain("--network", f"there is no network {words.network!r:.80}", words.network or "", hint)
+
+    def _program(self) -> None:
+        words = self.words
+        self.spec.put("image", words.image, "IMAGE")
+        if words.image is None and words.file is None:
+            self.spec.complained.add("spec.image")
+            self.spec.complain("IMAGE", "is required", hint="such as: kaji run python:3.11 python train.py")
+        self.spec.put("workingDir", words.workdir, "--workdir")
+        self.spec.put("user", words.user, "--user")
+        typed = words.command[1:] if words.command[:1] == ("--",) else words.command  # as kubectl's users write it
+        command, args = container_words(words.entrypoint, typed)
+        if words.entrypoint is not None:
+            self.spec.document.pop("args", None)
+            self.spec.put("command", command, "--entrypoint")
+            self.spec.put("args", args, "COMMAND")
+        elif args:
+            self.spec.put("args", args, "COMMAND")
+        if words.privileged:
+            self.spec.put("privileged", True, "--privileged")
+
+    def _environment(self) -> None:
+        env: dict[str, tuple[str, str]] = {}
+        for file in self.words.env_file:
+            try:
+                text = self.read_text(file)
+            except (OSError, UnicodeDecodeError) as error:
+                self.spec.faults.append(_unreadable("--env-file", file, error))
+                continue
+            for number, line in enumerate(text.splitlines(), start=1):
+                if line.strip() and not line.lstrip().startswith("#"):
+                    self._variable(env, line.lstrip(), f"--env-file {file}:{number}")
+        for word in self.words.env:
+            self._variable(env, word, "--env")
+        for name, (value, source) in env.items():
+            self.spec.mapping("env")[name] = value
+            for path in (f"spec.env.{name}", f"spec.env[{name!r}]"):
+                self.spec.sources[path] = f"{source} {name}" if source == "--env" else source
+
+    def _variable(self, env: dict[str, tuple[str, str]], word: str, source: str) -> None:
+        """One `NAME=value`; a name alone stands for this shell's own variable, and for nothing where there is none."""
+        name, equals, value = word.partition("=")
+        if not name or re.search(r"\s", name):
+            self.spec.complain(source, f"{name + equals!r:.80} does not name a variable", hint="write NAME=value")
+        elif equals:
+            env[name] = value, source
+        elif name in self.environment:
+            env[name] = self.environment[name], source
+
+    def _life(self) -> None:
+        words = self.words
+        self.spec.put("type", words.type, "--type")
+        self.spec.put("launcher", words.launcher, "--launcher")
+        self._restarts()
+        self.spec.put("priority", words.priority, "--priority")
+        self.spec.put("timeLimit", words.time_limit, "--time-limit")
+        self.spec.put("grace", words.grace, "--grace")
+        self._stop_timeout()
+        if words.remove:
+            self.spec.put("removeAfter", REMOVED_DETACHED if words.detach else REMOVED_FOLLOWED, "--rm")
+
+    def _restarts(self) -> None:
+        """`--restarts N`, or docker's `--restart` where it says the same."""
+        words, count = self.words, None
+        if words.restart == "no":
+            count = "0"
+        elif words.restart is not None and words.restart.startswith("on-failure:"):
+            count = words.restart.removeprefix("on-failure:")
+        elif words.restart is not None:
+            hint = "say how often after a failure: --restarts 3"
+            if words.restart in ("always", "unless-stopped"):
+                hint = "say --type service, whose members are kept running; or --restarts 3"
+            self.spec.complain("--restart", "restarting is Kajitori's: a gang restarts as a whole", words.restart, hint)
+        if words.restarts is not None and count not in (None, words.restarts):
+            message = f"{words.restart!r:.80}, but --restarts {words.restarts}"
+            self.spec.complain("--restart", message, words.restart or "", _LEAVE_ONE_OUT)
+        elif words.restarts is not None or count is None:
+            self.spec.put_number("restarts", words.restarts, "--restarts")
+        else:
+            self.spec.put_number("restarts", count, "--restart")
+
+    def _stop_timeout(self) -> None:
+        """docker's name of the grace, in seconds."""
+        text = self.words.stop_timeout
+        if text is None:
+            return
+        if not text.isascii() or not text.isdigit():
+            self.spec.complain("--stop-timeout", f"{text!r:.80} is not a number of seconds", text, "--grace 60s")
+        elif self.words.grace is not None:
+            self.spec.complain("--stop-timeout", f"{text}, but --grace {self.words.grace}", text, _LEAVE_ONE_OUT)
+        else:
+            self.spec.put("grace", f"{text}s", "--stop-timeout")
+
+    def _platform(self) -> None:
+        """`linux/arm64`: nodes of that architecture."""
+        text = self.words.platform
+        if text is None:
+            return
+        system, _, architecture = text.partition("/")
+        if system != "linux" or not re.fullmatch(r"[a-z0-9]+", architecture, re.ASCII):
+            hint = "linux/amd64 or linux/arm64"
+            self.spec.complain("--platform", f"{text!r:.80} is no platform of a node", text, hint)
+            return
+        self.spec.mapping("nodeSelector")[_ARCHITECTURE] = architecture
+        for path in (f"spec.nodeSelector.{_ARCHITECTURE}", f"spec.nodeSelector[{_ARCHITECTURE!r}]"):
+            self.spec.sources[path] = f"--platform {text}"
+
+    def _placement(self) -> None:
+        self._platform()
+        for word in self.words.node_selector:
+            key, equals, value = word.partition("=")
+            if not equals:
+                self.spec.complain("--node-selector", f"{word!r:.80} names no value", word, "write LABEL=VALUE")
+                continue
+            self.spec.mapping("nodeSelector")[key] = value
+            for path in (f"spec.nodeSelector.{key}", f"spec.nodeSelector[{key!r}]"):
+                self.spec.sources[path] = f"--node-selector {word}"
+        for word in self.words.toleration:
+            tolerations = self.spec.items("tolerations")
+            self.spec.sources[f"spec.tolerations[{len(tolerations)}]"] = f"--toleration {word}"
+            rest, _, effect = word.partition(":")
+            key, equals, value = rest.partition("=")
+            if effect and effect not in _TAINT_EFFECTS:
+                self.spec.leave_unread("tolerations", word)
+                self.spec.complain(
+                    "--toleration", f"{effect!r:.80} is no effect of a taint", word, ", ".join(_TAINT_EFFECTS)
+                )
+                continue
+            toleration = {"key": key, "operator": "Equal" if equals else "Exists"}
+            if equals:
+                toleration["value"] = value
+            if effect:
+                toleration["effect"] = effect
+            tolerations.append(toleration)
+
+
+def _unreadable(option: str, file: str, error: Exception) -> Fault:
+    why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+    return Fault(option, f"{file} can't be read: {why}", file, "check the path")
+
+
+def _renamed(fault: Fault, sources: Mapping[str, str], file: str | None) -> Fault:
+    path = fault.field
+    while path:
+        if path in sources:
+            return replace(fault, field=sources[path], hint=_option_words(fault.hint))
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    if file is not None and fault.field.startswith("spec"):
+        return replace(fault, field=f"{file}: {fault.field}")
+    return fault
+
+
+_HINT_WORDS = {
+    "resources.gpu, or wholeNode": "--gpus, or --whole-node",
+    "add resources.gpu": "add --gpus",
+}
+
+
+def _option_words(hint: str) -> str:
+    for field_words, option_words in _HINT_WORDS.items():
+        hint = hint.replace(field_words, option_words)
+    return hint

@@ -1,0 +1,1 @@
+"""Verbs on nodes, the queue, policy, traffic and networks."""

@@ -1,0 +1,147 @@
+"""`kaji audit`: what outsiders do to the cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import output_option
+from kajitori.cli.process_options import FILE, kubeconfig_options
+from kajitori.cli.terminal import echo, heading, say
+
+if TYPE_CHECKING:
+    from kajitori.core.protection.api_clients import Growing
+    from kajitori.entrypoints.audit import Audit
+
+
+@click.group(epilog="\b\nExample:\n  kaji audit clients --audit-log /var/log/kubernetes/audit.log")
+def command() -> None:
+    """Find out who asks the API server too much."""
+
+
+@command.command(
+    epilog="\b\nExamples:\n  kaji audit clients\n  kaji audit clients --audit-log /var/log/kubernetes/audit.log"
+)
+@kubeconfig_options
+@click.option(
+    "--audit-log",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="What the API server logged of its requests; - is standard input, .gz is unpacked. May be repeated.",
+)
+@click.option(
+    "--nodes",
+    "planned_nodes",
+    type=int,
+    default=7500,
+    show_default=True,
+    metavar="N",
+    help="How many nodes there are to be.",
+)
+@output_option("json", "yaml")
+@click.pass_obj
+def clients(
+    cli: Cli,
+    kubeconfig: Path | None,
+    context: str | None,
+    audit_log: tuple[Path, ...],
+    planned_nodes: int,
+    output: str | None,
+) -> None:
+    """Find clients that ask the more the more nodes there are.
+
+    Such a client runs on every node: each of its requests is made as often as there are nodes. Asks the API server
+    itself, with your rights: DaemonSets, what their accounts may read, and its own count of open watches. With an audit
+    log it tells who asks for what, how often, and what to change.
+    """
+    from kajitori.configuration.settings import AuditOptions
+
+    settings = AuditOptions(kubeconfig=kubeconfig, context=context, audit_log=audit_log, planned_nodes=planned_nodes)
+    from kajitori.cli.output import print_document
+    from kajitori.entrypoints.audit import audit_clients
+
+    found = audit_clients(settings)
+    if output is not None:
+        print_document(_document(found), output)
+    else:
+        _print(cli, found)
+
+
+def _document(found: Audit) -> dict[str, Any]:
+    import msgspec
+
+    log = found.book
+    return {
+        "log": None if log is None else {"requests": log.requests, "seconds": log.seconds, "clients": len(log.uses)},
+        **msgspec.to_builtins(found.report),
+        "notes": list(found.notes),
+    }
+
+
+def _print(cli: Cli, found: Audit) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.pages.run_words import human_duration, plural
+
+    report = found.report
+    if found.book is not None:
+        span = human_duration(found.book.seconds)
+        echo(f"{found.book.requests} requests in {span}, by {plural(len(found.book.uses), 'client')}.")
+    if report.growing:
+        heading(f"On every node ({plural(report.nodes, 'node')} now)")
+        columns = [Column("CLIENT"), Column("INSTANCES", right=True), Column("REQUESTS/MIN EACH", right=True)]
+        columns += [
+            Column("WATCHES EACH", right=True),
+            Column(f"AT {report.planned_nodes} NODES"),
+            Column("IS TOLD ALL", flexible=True),
+        ]
+        print_table(cli, columns, [_row(each) for each in report.growing], cut=False)
+        for each in report.growing:
+            for fix in each.fixes:
+                echo(f"  {each.client}: {fix}")
+    elif found.book is not None:
+        echo("No client of this log is on every node.")
+    if report.largest:
+        heading("Others, who asks most first")
+        rows = [[each.client, f"{each.requests_per_second:.2f}", f"{each.share:.0%}"] for each in report.largest]
+        print_table(
+            cli, [Column("CLIENT"), Column("REQUESTS/S", right=True), Column("OF ALL", right=True)], rows, cut=False
+        )
+    if report.suspects:
+        heading("DaemonSets that may read everything of a kind" + (", and did not in this log" if found.book else ""))
+        rows = [[f"{each.namespace}/{each.name}", str(each.pods), _kinds(each.reads)] for each in report.suspects]
+        print_table(
+            cli, [Column("DAEMONSET"), Column("PODS", right=True), Column("MAY READ", flexible=True)], rows, cut=False
+        )
+    if report.watched:
+        heading("Open watches of everything, about one a node or more")
+        rows = [[each.resource, str(each.open), str(each.besides_kubelets)] for each in report.watched]
+        print_table(
+            cli, [Column("KIND"), Column("OPEN", right=True), Column("NOT KUBELETS'", right=True)], rows, cut=False
+        )
+    if not (report.growing or report.suspects or report.watched):
+        echo("Nothing was found that grows with the number of nodes.")
+    if found.book is None:
+        echo("\nWho asks for what, and how often, tells only an audit log: --audit-log FILE.")
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+def _row(each: Growing) -> list[str]:
+    sets = f" = DaemonSet {', '.join(each.daemon_sets)}" if each.daemon_sets else ""
+    then = f"{each.requests_per_second_then:.1f} requests/s, {each.watches_then:.0f} watches"
+    return [
+        f"{each.client}{sets}",
+        str(each.instances),
+        f"{each.requests_per_minute:.1f}",
+        f"{each.watches:.1f}",
+        then,
+        _kinds(each.reads_all),
+    ]
+
+
+def _kinds(kinds: tuple[str, ...]) -> str:
+    return "everything" if "*" in kinds else ", ".join(kinds)

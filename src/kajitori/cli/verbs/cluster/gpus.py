@@ -1,0 +1,160 @@
+"""`kaji gpus`: the board of free and used GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import output_option, server_options
+from kajitori.cli.terminal import echo
+
+
+@click.command(epilog="\b\nExamples:\n  kaji gpus\n  kaji gpus --by team\n  kaji gpus --nodes")
+@click.option("--nodes", is_flag=True, help="Node by node.")
+@click.option(
+    "--by",
+    type=click.Choice(("user", "team")),
+    default="user",
+    show_default=True,
+    metavar="user|team",
+    help="Whose runs are counted together; a team is a namespace.",
+)
+@output_option("json", "yaml", "wide")
+@server_options
+@click.pass_obj
+def command(cli: Cli, nodes: bool, by: str, output: str | None) -> None:
+    """Show which GPUs are free, and who uses the others.
+
+    A bar shows used, broken (▒) and free (░) ones; broken are those of nodes that take no work. Those of runs that are
+    still starting are used. If policy guarantees teams something, it shows how much of that they use.
+    """
+    from kajitori.cli.output import print_document
+
+    with cli.api() as api:
+        if nodes:
+            found = [node for node in api.get("/v1/nodes")["items"] if (node.get("gpus") or {}).get("total")]
+            if output in ("json", "yaml"):
+                print_document({"items": found}, output)
+            else:
+                _print_nodes(cli, found)
+            return
+        board = api.get("/v1/gpus")
+    if output in ("json", "yaml"):
+        print_document(board, output)
+    else:
+        print_board(cli, board, by=by, wide=output == "wide")
+
+
+def print_board(cli: Cli, board: dict[str, Any], *, by: str = "user", wide: bool = False) -> None:
+    """The board by type, and by user or team; what teams are guaranteed."""
+    from kajitori.cli.output import Column, bar, print_table
+    from kajitori.cli.pages.pools import print_pools
+
+    if not board["types"]:
+        echo("This cluster has no GPUs.")
+        print_pools(cli, board)
+        return
+    columns = [Column("TYPE"), Column("FREE", right=True), Column("USED", right=True), Column("BROKEN", right=True)]
+    columns += [Column("TOTAL", right=True), Column("")]
+    rows = [
+        [
+            each["type"] or "unknown",
+            *(str(each.get(key, 0)) for key in ("free", "used", "broken", "total")),
+            bar(each["used"], each.get("broken", 0), each["total"]),
+        ]
+        for each in board["types"]
+    ]
+    print_table(cli, columns, rows)
+    print_pools(cli, board)
+    _print_holders(cli, board, by, wide=wide)
+    print_guarantees(cli, board.get("guarantees") or ())
+    if wide:
+        _print_runs(cli, board.get("users") or ())
+
+
+def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> None:
+    """Who holds how many, and with which runs: the first few, unless all are wanted."""
+    from kajitori.cli.output import Column, bar, print_table
+    from kajitori.core.words.suggestions import first_few
+
+    key, name = ("teams", "namespace") if by == "team" else ("users", "owner")
+    holders = board.get(key) or ()
+    if not holders:
+        return
+    total = sum(each["total"] for each in board["types"])
+    echo()
+    columns = [
+        Column(by.upper()),
+        Column("GPUS", right=True),
+        Column(""),
+        Column("TYPES"),
+        Column("RUNS", flexible=True),
+    ]
+    rows = []
+    for each in holders:
+        runs = [run["name"] for run in each.get("runs") or ()]
+        rows.append(
+            [
+                each[name] or "nobody of ours",
+                str(each["gpus"]),
+                bar(each["gpus"], 0, total, 10),
+                ", ".join(f"{count} {kind}" for kind, count in (each.get("types") or {}).items()),
+                first_few(list(dict.fromkeys(runs)), len(runs) if wide else 5),
+            ]
+        )
+    print_table(cli, columns, rows, cut=not wide)
+
+
+def print_guarantees(cli: Cli, guarantees: Sequence[Mapping[str, Any]]) -> None:
+    """What policy guarantees, by team and resource, and how much of it is in use."""
+    from kajitori.cli.output import Column, bar, print_table
+    from kajitori.cli.pages.run_words import guarantee_rows
+
+    rows = [
+        [team, what, shown(total), shown(used), bar(min(used, total), 0, total, 10), borrowed]
+        for team, what, total, used, shown, borrowed in guarantee_rows(guarantees)
+    ]
+    if rows:
+        echo()
+        columns = [Column("TEAM"), Column("IS GUARANTEED"), Column("AMOUNT", right=True), Column("IN USE", right=True)]
+        print_table(cli, [*columns, Column(""), Column("BEYOND IT")], rows)
+
+
+def _print_runs(cli: Cli, users: Sequence[Mapping[str, Any]]) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.pages.run_words import age
+
+    echo()
+    columns = [Column("RUN"), Column("USER"), Column("TEAM"), Column("GPUS", right=True), Column("TYPE")]
+    columns += [Column("SINCE"), Column("NODES")]
+    rows = [
+        [
+            run["name"],
+            user["owner"],
+            run.get("namespace") or "",
+            str(run["gpus"]),
+            run.get("type") or "",
+            age(run.get("since"), cli.now()),
+            run.get("nodes") or "",
+        ]
+        for user in users
+        for run in user.get("runs") or ()
+    ]
+    print_table(cli, columns, rows, cut=False)
+
+
+def _print_nodes(cli: Cli, nodes: list[dict[str, Any]]) -> None:
+    from kajitori.cli.output import Column, bar, print_table
+
+    columns = [Column("NODE"), Column("TYPE"), Column("FREE", right=True), Column("TOTAL", right=True), Column("")]
+    columns.append(Column("TAKES NO WORK", flexible=True))
+    rows = []
+    for node in nodes:
+        used, total, why = node["gpus"]["used"], node["gpus"]["total"], node.get("why") or ""
+        broken = total - used if why else 0
+        free = max(0, total - used - broken)
+        rows.append([node["name"], node.get("gpuType") or "", str(free), str(total), bar(used, broken, total, 8), why])
+    print_table(cli, columns, rows)

@@ -1,0 +1,306 @@
+"""`kaji network`: whose every address is, and what makes hubs and NAT hosts of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import complete_file, namespace_option, output_option, server_options
+from kajitori.cli.terminal import echo, echo_data, say
+
+if TYPE_CHECKING:
+    from kajitori.cli.network.check import Found
+    from kajitori.core.network.registry import Networks
+
+
+@click.group(epilog="\b\nExamples:\n  kaji network ls\n  kaji network ls 10.16.3.4    # whose is it?")
+def command() -> None:
+    """Show whose every address is."""
+
+
+@command.command(epilog="\b\nExamples:\n  kaji network ls\n  kaji network ls 10.16.3.4")
+@click.argument("address", metavar="[ADDRESS]", required=False)
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def ls(cli: Cli, address: str | None, output: str | None) -> None:
+    """List the ranges of every cluster, and how each is reached from outside of it.
+
+    With an ADDRESS only those that it lies in, as its cluster uses it or as it is seen from outside.
+    """
+    from kajitori.cli.output import print_document
+
+    with cli.api() as api:
+        view = api.get("/v1/networks")
+    if address is not None:
+        view["ranges"] = _around(view["ranges"], address)
+    if output is not None:
+        print_document(view, output)
+        return
+    if view["faults"]:
+        say(f"{view['path']} is faulty; this older registry stays in force:")
+        for fault in view["faults"]:
+            say(f"  {fault['field']}: {fault['message']}")
+    if view["ranges"]:
+        _print_ranges(cli, view["ranges"])
+    elif address is not None and view["path"]:
+        echo(f"{address} is in no range of {view['path']}.")
+    else:
+        echo("No addresses are registered: the server was started without --networks.")
+    if address is None:
+        for finding in view["findings"]:
+            say(f"note: {finding['message']}")
+
+
+def _around(ranges: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """The ranges that an address lies in."""
+    from ipaddress import ip_address, ip_network
+
+    from kajitori.errors import InvalidInput
+
+    try:
+        address = ip_address(text)
+    except ValueError:
+        message = f"{text!r:.80} is not an address"
+        raise InvalidInput.one("ADDRESS", message, value=text, hint="such as 10.16.3.4") from None
+    return [
+        each
+        for each in ranges
+        if any(address in ip_network(cidr) for cidr in (each["cidr"], each.get("public")) if cidr)
+    ]
+
+
+def _print_ranges(cli: Cli, ranges: list[dict[str, Any]]) -> None:
+    from kajitori.cli.output import Column, print_table
+
+    columns = [Column("CLUSTER"), Column("WHAT"), Column("RANGE"), Column("ADDRESSES", right=True)]
+    columns += [Column("FROM OUTSIDE"), Column("THROUGH", flexible=True)]
+    rows = []
+    for each in ranges:
+        through = ", ".join(each.get("via") or ())
+        if each.get("natHost"):
+            through = f"{each['natHost']} ({through})"
+        outside = "not reached" if each["kind"] == "services" else "as it is"
+        row = [each.get("cluster") or "-", each["kind"], each["cidr"], _count(each["cidr"])]
+        rows.append([*row, each.get("public") or outside, through])
+    print_table(cli, columns, rows)
+
+
+def _count(cidr: str) -> str:
+    from ipaddress import ip_network
+
+    network = ip_network(cidr)
+    bits = network.max_prefixlen - network.prefixlen
+    return f"{network.num_addresses:,}" if bits <= 32 else f"2^{bits}"
+
+
+@command.command(epilog="\b\nExample:\n  kaji network validate networks.yaml")
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing where it is right.")
+def validate(file: str, quiet: bool) -> None:
+    """Check a file of addresses; needs no server.
+
+    Names every fault at once, with its line, and what may not be meant so; `-` reads stdin.
+    """
+    from kajitori.core.network.findings import findings
+
+    networks = read_networks(file)
+    if quiet:
+        return
+    for finding in findings(networks):
+        say(f"note: {finding.field}: {finding.message}")
+    echo(f"{file} is a registry without faults.")
+
+
+@command.command(
+    epilog="\b\nExamples:\n  kaji network render hub networks.yaml | ssh root@hub sh\n"
+    "  kaji network render nat networks.yaml --host nat-1 | ssh root@nat-1 sh"
+)
+@click.argument("what", metavar="hub|nat", type=click.Choice(("hub", "nat")))
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
+@click.option("--host", metavar="NAME", help="Which of natHosts; not needed where there is one only.")
+@click.option("--rules", is_flag=True, help="Only the rules, for nft -f.")
+def render(what: str, file: str, host: str | None, rules: bool) -> None:
+    """Write what makes a hub or a NAT host of a machine.
+
+    A hub leads researchers to every cluster and keeps clusters from each other. A NAT host makes Services reachable
+    from outside, each at the address that stands for it. It is a script for the machine's shell: nftables rules in a
+    table of our own, routes, forwarding. Run it as root, again after each change of the file; run twice, it changes
+    nothing. What is dropped is counted by name: nft list counters table inet kajitori_hub (kajitori_nat).
+    """
+    from kajitori.core.network.render import render_hub, render_nat
+    from kajitori.errors import InvalidInput
+
+    if what == "hub" and host is not None:
+        raise InvalidInput.one("--host", "there is one hub only", value=host, hint="leave it out")
+    networks = read_networks(file)
+    rendered = render_hub(networks) if what == "hub" else render_nat(networks, host)
+    echo_data(rendered.rules if rules else rendered.script())
+
+
+@command.command(
+    epilog="\b\nExamples:\n  kaji network check                     # with the registry of the server\n"
+    "  kaji network check networks.yaml --from hub"
+)
+@click.argument("file", metavar="[FILE]", required=False, shell_complete=complete_file)
+@click.option(
+    "--from", "place", metavar="PLACE", help="researchers, hub, a NAT host or a cluster; else by own addresses."
+)
+@click.option("--wait", default=3.0, show_default=True, metavar="SECONDS", help="Before silence is believed.")
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def check(cli: Cli, file: str | None, place: str | None, wait: float, output: str | None) -> int:
+    """Prove from here that what must pass passes, and what must not does not.
+
+    Tries to connect to the probes of every cluster and to its API server's Service, and tells what was to be expected,
+    what was found, and the address that it came from. On the hub and on NAT hosts it also compares rules, routes and
+    forwarding with what was rendered, and tells what was dropped. Exits with 1 where something is not as it has to be.
+    """
+    from kajitori.cli.network.check import dropped, look_at_host, own_addresses, rendered_for, try_all
+    from kajitori.cli.output import print_document
+    from kajitori.core.network.probes import landmarks, place_named, place_of, probes
+    from kajitori.errors import InvalidInput
+
+    if not 0 < wait <= 60:
+        raise InvalidInput.one("--wait", f"{wait:g} seconds", value=f"{wait:g}", hint="above 0, at most 60")
+    networks = read_networks(file) if file is not None else _registry_of_server(cli)
+    if place is not None:
+        here = place_named(networks, place)
+    else:
+        own = own_addresses(landmarks(networks))
+        here = place_of(networks, own)
+        if here.kind == "elsewhere" and networks.clusters:
+            addresses = ", ".join(sorted(str(address) for address in own)) or "none that leads to a cluster"
+            message = f"the registry does not know where this is (own addresses: {addresses})"
+            raise InvalidInput.one("--from", message, hint="name it; from elsewhere nothing may be reached")
+    tries = probes(networks, here)
+    rendered = rendered_for(networks, here)
+    if not tries and rendered is None:
+        hint = "name addresses that answer under probes of each cluster"
+        raise InvalidInput.one("clusters", "there is nothing to try", hint=hint)
+    found = [*(look_at_host(rendered) if rendered is not None else ()), *try_all(tries, wait)]
+    wrong = sum(not each.right for each in found)
+    refused = dropped(rendered) if rendered is not None else {}
+    if output is not None:
+        items = [
+            {
+                "where": each.where,
+                "what": each.what,
+                "expected": each.expected,
+                "found": each.found,
+                "right": each.right,
+            }
+            for each in found
+        ]
+        document = {"from": {"kind": here.kind, "name": here.name}, "right": not wrong, "items": items}
+        print_document(document | {"dropped": refused}, output)
+    else:
+        _print_found(cli, str(here), found, wrong)
+        for name, packets in refused.items():
+            echo(f"Dropped since the rules came: {packets:,} {name}")
+    return 1 if wrong else 0
+
+
+@command.command(
+    epilog="\b\nExamples:\n  kaji network bench                     # two nodes that are ready\n"
+    "  kaji network bench gpu-00001 gpu-00002 --streams 4"
+)
+@click.argument("source", metavar="[NODE", required=False)
+@click.argument("target", metavar="NODE]", required=False)
+@click.option("--seconds", default=5.0, show_default=True, metavar="N", help="So long data flows, each time.")
+@click.option("--streams", type=click.IntRange(1, 64), default=1, show_default=True, help="Connections at once.")
+@click.option("--cpus", default="1", show_default=True, metavar="N", help="Cores at each end.")
+@click.option("--wait", default=180.0, show_default=True, metavar="SECONDS", help="For room on the nodes.")
+@namespace_option("Namespace of the runs.")
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def bench(cli: Cli, /, source: str | None, target: str | None, output: str | None, **how: Any) -> None:
+    """Measure what the network between two nodes carries.
+
+    Runs at both ends send TCP from the first node to the second, and find the largest packet that passes whole: as
+    Pods, and on the nodes' own network where policy allows that to runs. They have policy's image (start.image), need
+    python3 in it, and are deleted afterwards. One stream may be bound by a core rather than by the network.
+    """
+    from dataclasses import asdict
+
+    from kajitori.cli.network.bench import Bench, Wish, conclusions
+    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.errors import InvalidInput
+
+    if source is not None and target is None:
+        raise InvalidInput.one("NODE", "one node, but a way has two ends", hint="name another, or the same one again")
+    if not 0 < how["seconds"] <= 60:
+        raise InvalidInput.one("--seconds", f"{how['seconds']:g} seconds", hint="above 0, at most 60")
+    nodes = (source, target) if source is not None and target is not None else ()
+    wish = Wish(nodes, how["seconds"], how["streams"], how["cpus"], how["wait"])
+    with cli.api() as api:
+        found = Bench(api, how["namespace"], say).measure(wish)
+    if output is not None:
+        items = [{_camel(name): value for name, value in asdict(each).items()} for each in found]
+        print_document({"items": items, "conclusions": conclusions(found)}, output)
+        return
+    columns = [Column("WHAT"), Column("FROM"), Column("TO"), Column("THROUGHPUT", right=True)]
+    columns += [Column("PATH MTU", right=True)]
+    rows = [
+        [each.kind, each.source, each.target, f"{each.bits_per_second / 1e9:.2f} Gbit/s", str(each.mtu or "-")]
+        for each in found
+    ]
+    print_table(cli, columns, rows)
+    for line in conclusions(found):
+        echo(line)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
+
+
+def _registry_of_server(cli: Cli) -> Networks:
+    from kajitori.core.network.registry import parse_networks
+    from kajitori.errors import InvalidInput
+
+    with cli.api() as api:
+        view = api.get("/v1/networks")
+    if not view["ranges"]:
+        hint = "name a FILE, or start the server with --networks"
+        raise InvalidInput.one("FILE", "the server has no registry of addresses", hint=hint)
+    return parse_networks(view["networks"])
+
+
+def _print_found(cli: Cli, here: str, found: list[Found], wrong: int) -> None:
+    from kajitori.cli.output import Column, print_table
+
+    echo(f"By the registry this is {here}.")
+    echo()
+    columns = [
+        Column("", styled=True),
+        Column("WHERE"),
+        Column("WHAT"),
+        Column("EXPECTED"),
+        Column("FOUND", flexible=True),
+    ]
+    rows = [["right" if each.right else "WRONG", each.where, each.what, each.expected, each.found] for each in found]
+    print_table(cli, columns, rows)
+    echo()
+    echo(
+        f"{wrong} of {len(found)} are not as they have to be." if wrong else f"All {len(found)} are as they have to be."
+    )
+
+
+def read_networks(file: str) -> Networks:
+    """The registry in a file; `-` is stdin. Raises InvalidInput."""
+    import sys
+
+    from kajitori.core.network.registry import parse_networks
+    from kajitori.errors import InvalidInput
+
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidInput.one("FILE", f"{file} can't be read: {error.strerror}", hint="check the path") from error
+    return parse_networks(text)

@@ -1,0 +1,154 @@
+"""`kaji nodes`: the nodes, their use, and why some take no work."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import output_option, server_options
+from kajitori.cli.terminal import echo, heading
+
+
+@click.command(epilog="\b\nExamples:\n  kaji nodes\n  kaji nodes gpu-00012\n  kaji nodes gpu-00012 --healthy")
+@click.argument("node", required=False)
+@click.option("--healthy", is_flag=True, help="Let NODE back into the pool: it is repaired, or was never broken.")
+@output_option("json", "yaml", "wide", "name")
+@server_options
+@click.pass_obj
+def command(cli: Cli, node: str | None, healthy: bool, output: str | None) -> None:
+    """Show the nodes and why some take no work.
+
+    With NODE: everything about it, who uses it, and how it left the pool and came back.
+    """
+    from kajitori.cli.output import print_document
+
+    if healthy and node is None:
+        raise click.UsageError("--healthy needs a node: kaji nodes NODE --healthy")
+    with cli.api() as api:
+        if healthy:
+            echo(api.post(f"/v1/nodes/{quote(node or '', safe='')}/healthy", {})["name"])
+            return
+        if node is not None:
+            view = api.get(f"/v1/nodes/{quote(node, safe='')}")
+            if output in ("json", "yaml"):
+                print_document(view, output)
+            else:
+                _describe(cli, view)
+            return
+        answer = api.get("/v1/nodes")
+        nodes = answer["items"]
+    if output in ("json", "yaml"):
+        print_document(answer, output)
+    elif output == "name":
+        for each in nodes:
+            echo(each["name"])
+    else:
+        from kajitori.cli.pages.pools import print_pools
+
+        _print(cli, nodes, wide=output == "wide")
+        print_pools(cli, answer)
+
+
+def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.pages.run_words import age
+
+    columns = [Column("NAME"), Column("STATUS", styled=True), Column("GPUS", right=True), Column("TYPE")]
+    columns += [Column("CPU", right=True), Column("MEMORY", right=True), Column("PODS", right=True)]
+    if wide:
+        columns += [Column("AGE"), Column("DOMAINS"), Column("TAINTS")]
+    columns.append(Column("TAKES NO WORK", flexible=True))
+    rows = []
+    for node in nodes:
+        row = [node["name"], _status(node), _share(node, "gpus"), node.get("gpuType") or ""]
+        row += [_share(node, "cpuMillis"), _share(node, "memoryBytes"), _share(node, "pods")]
+        if wide:
+            row.append(age(node.get("createdAt"), cli.now()))
+            row.append("/".join((node.get("domains") or {}).values()))
+            row.append(", ".join(node.get("taints") or ()))
+        rows.append([*row, node.get("why") or ""])
+    print_table(cli, columns, rows, cut=not wide)
+
+
+def _describe(cli: Cli, node: dict[str, Any]) -> None:
+    from kajitori.cli.output import Column, print_pairs, print_table
+    from kajitori.cli.pages.run_words import age, cpu_words
+    from kajitori.core.words.quantities import round_memory
+
+    created = age(node.get("createdAt"), cli.now())
+    print_pairs(
+        (
+            ("Name", node["name"]),
+            ("Status", _status(node)),
+            ("Takes no work", node.get("why") or ""),
+            ("Created", f"{created} ago" if created else ""),
+            ("GPUs", f"{_share(node, 'gpus')} {node.get('gpuType') or ''}".strip()),
+            ("CPU", _share(node, "cpuMillis")),
+            ("Memory", _share(node, "memoryBytes")),
+            ("Pods", _share(node, "pods")),
+            ("Domains", ", ".join(f"{key}={value}" for key, value in (node.get("domains") or {}).items())),
+            ("Taints", ", ".join(node.get("taints") or ())),
+            ("Test", _test(node)),
+            ("Labels", "\n".join(f"{key}={value}" for key, value in sorted((node.get("labels") or {}).items()))),
+        )
+    )
+    if health := node.get("health"):
+        heading("Health")
+        rows = []
+        for each in reversed(health):
+            rows.append([each["at"], each["says"]])
+            rows += [["", line] for line in each.get("evidence", ())[1:]]
+        print_table(cli, [Column("WHEN"), Column("WHAT", flexible=True)], rows, cut=False, indent=2)
+    members = node.get("members") or ()
+    if not members:
+        return
+    heading("Used by")
+    columns = [Column("RUN"), Column("RANK", right=True), Column("OWNER"), Column("GPUS", right=True)]
+    columns += [Column("CPU", right=True), Column("MEMORY", right=True), Column("SINCE"), Column("POD", flexible=True)]
+    rows = [
+        [
+            each["holder"] if each.get("isRun", True) else f"Pod {each['holder']}",
+            "" if each.get("rank") is None else str(each["rank"]),
+            each.get("owner") or "",
+            str(each.get("gpus") or ""),
+            cpu_words(each.get("cpuMillis") or 0),
+            round_memory(each.get("memoryBytes") or 0),
+            age(each.get("since"), cli.now()),
+            each.get("pod") or "",
+        ]
+        for each in members
+    ]
+    print_table(cli, columns, rows, indent=2)
+
+
+def _test(node: dict[str, Any]) -> str:
+    """The test that goes on, or the last one."""
+    test = node.get("test") or {}
+    words = " ".join(part for part in (test.get("state", ""), test.get("at", "")) if part)
+    run = f"; kaji logs -N {test['namespace']} {test['run']}" if test.get("state") in ("testing", "failed") else ""
+    return f"{words}{run}"
+
+
+def _status(node: dict[str, Any]) -> str:
+    words = ["Ready" if node.get("ready") else "NotReady"]
+    if not node.get("schedulable", True):
+        words.append("cordoned")
+    elif words == ["Ready"] and node.get("why"):
+        words.append("out")
+    return ", ".join(words)
+
+
+def _share(node: dict[str, Any], key: str) -> str:
+    """`used/total` in words; empty where the node has none."""
+    from kajitori.cli.pages.run_words import cpu_words
+    from kajitori.core.words.quantities import round_memory
+
+    amounts = node.get(key) or {}
+    total, used = amounts.get("total") or 0, amounts.get("used") or 0
+    if not total:
+        return ""
+    words = {"cpuMillis": cpu_words, "memoryBytes": round_memory}.get(key, str)
+    return f"{words(used)}/{words(total)}"

@@ -1,0 +1,368 @@
+"""`kaji plan`: whether something can carry a cluster, and until when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import output_option, server_options
+from kajitori.cli.terminal import echo, heading
+
+if TYPE_CHECKING:
+    from kajitori.cli.output import Column
+    from kajitori.core.network.limits import Figure
+    from kajitori.core.network.plan import IpFamily, Plan, Ranges, Stop, Wanted
+    from kajitori.core.network.use import NodeUse
+
+
+@click.group(epilog="\b\nExample:\n  kaji plan network --nodes 7500 --pods-per-node 30")
+def command() -> None:
+    """Tell how large a cluster can become."""
+
+
+@command.command(
+    epilog="\b\nExamples:\n  kaji plan network --nodes 7500 --pods-per-node 30 --growth 2x/year\n"
+    "  kaji plan network --from-cluster --growth +500/month\n"
+    "  kaji plan network --nodes 1000 --compare\n"
+    "  kaji plan network --nodes 30000 --pods-per-node 30 --ip-family ipv6"
+)
+@click.option("--nodes", type=int, metavar="N", help="Nodes.")
+@click.option("--pods-per-node", type=int, metavar="N", help="Pods on each, at most.  [default: 110]")
+@click.option("--from-cluster", is_flag=True, help="Begin with the nodes that are there; tell which run out.")
+@click.option(
+    "--ip-family",
+    type=click.Choice(["ipv4", "ipv6", "dual"]),
+    help="Addresses that Pods have: of one family or of both.  [default: ipv4, or what the cluster's nodes have]",
+)
+@click.option("--growth", metavar="GROWTH", help="Of nodes: 2x/year, 30%/year, +500/month.")
+@click.option("--years", type=float, default=3.0, show_default=True, metavar="Y", help="Plan ranges that far ahead.")
+@click.option("--pod-prefix", type=int, metavar="LEN", help="Length of the range for Pods that is there: until when?")
+@click.option(
+    "--node-prefix", type=int, metavar="LEN", help="Of each node's range, where one may choose.  [default: 24]"
+)
+@click.option("--pod-prefix6", type=int, metavar="LEN", help="Of the IPv6 range for Pods that is there: until when?")
+@click.option(
+    "--node-prefix6", type=int, metavar="LEN", help="Of each node's IPv6 range, where one may choose.  [default: 64]"
+)
+@click.option("--mtu", type=int, metavar="BYTES", help="Of the links between nodes; else what each cloud has.")
+@click.option("--gbit", "link_gbit", type=float, default=100.0, show_default=True, metavar="G", help="A node's link.")
+@click.option("--compare", is_flag=True, help="Which kind carries how many nodes, up to 100,000.")
+@output_option("json", "yaml", "wide")
+@server_options
+@click.pass_obj
+def network(
+    cli: Cli,
+    /,
+    from_cluster: bool,
+    compare: bool,
+    growth: str | None,
+    ip_family: IpFamily | None,
+    output: str | None,
+    **asked: Any,
+) -> None:
+    """Compare kinds of Pod networks for a cluster: native, route-based and overlay.
+
+    Tells how many addresses each needs, which ranges, what stops it and when, and what is left of a link. Clouds'
+    limits are those that they publish; `-o wide` names the page of each, and when it was read.
+    """
+    from kajitori.cli.output import print_document
+    from kajitori.core.network.growth import NO_GROWTH, parse_growth
+    from kajitori.core.network.plan import Wanted, notes, plan_all
+    from kajitori.core.network.use import NodeUse, usual_family
+
+    there = _cluster(cli) if from_cluster else []
+    uses = [NodeUse(each["name"], tuple(each["podCidrs"]), each["mostPods"], each["pods"]) for each in there]
+    nodes, pods = _size(uses, from_cluster, asked.pop("nodes"), asked.pop("pods_per_node"))
+    grows = parse_growth(growth) if growth is not None else NO_GROWTH
+    family = ip_family if ip_family is not None else usual_family(uses)
+    wanted = Wanted(nodes=nodes, pods_per_node=pods, ip_family=family, growth=grows, **asked)
+    plans = plan_all(wanted)
+    if output in ("json", "yaml"):
+        document: dict[str, Any] = {"nodes": nodes, "podsPerNode": pods, "ipFamily": family}
+        document |= {"kinds": [_document(plan) for plan in plans], "notes": notes(wanted)}
+        if from_cluster:
+            document["cluster"] = there
+        if compare:
+            document["comparison"] = _comparison(wanted)
+        print_document(document, output)
+        return
+    if from_cluster:
+        _print_there(there, uses)
+    if compare:
+        _print_comparison(cli, wanted)
+    else:
+        _print_plans(cli, wanted, plans, growth)
+    if output == "wide":
+        _print_sources(wanted, plans)
+
+
+def _cluster(cli: Cli) -> list[dict[str, Any]]:
+    with cli.api() as api:
+        found: list[dict[str, Any]] = api.get("/v1/networks/use")["items"]
+    return found
+
+
+def _size(uses: list[NodeUse], from_cluster: bool, nodes: int | None, pods: int | None) -> tuple[int, int]:
+    """Nodes and Pods on each: as asked for, else as they are."""
+    from kajitori.core.network.use import usual_pods_per_node
+    from kajitori.errors import InvalidInput
+
+    if not from_cluster and nodes is None:
+        hint = "name a number, or --from-cluster"
+        raise InvalidInput.one("--nodes", "how many nodes is not said", hint=hint)
+    if from_cluster and not uses and nodes is None:
+        raise InvalidInput.one("--from-cluster", "this cluster has no nodes", hint="name a number with --nodes")
+    usual_pods = usual_pods_per_node(uses) or 110
+    return nodes if nodes is not None else len(uses), pods if pods is not None else usual_pods
+
+
+def _print_there(there: list[dict[str, Any]], uses: list[NodeUse]) -> None:
+    from kajitori.cli.pages.run_words import plural
+
+    ranges = [use for use in uses if use.rooms]
+    pods = sum(use.pods for use in uses)
+    words = f"There are {plural(len(there), 'node')} with {plural(pods, 'Pod')} that have addresses of their own"
+    echo(f"{words}, and room for {_rooms(ranges)}." if ranges else f"{words}.")
+    without = len(there) - len(ranges)
+    if without:
+        echo(f"{plural(without, 'node')} without a range of addresses: Kubernetes does not know how many are left.")
+    short = [each for each in there if each["runsOut"]]
+    for each in short[:_SHOWN]:
+        echo(f"  {each['name']}: {each['runsOut']}")
+    if len(short) > _SHOWN:
+        echo(f"  and {len(short) - _SHOWN} more nodes; -o json names all")
+    if ranges and not short:
+        echo("No node runs out of addresses before it is full.")
+    echo()
+
+
+_SHOWN = 20
+
+
+def _rooms(uses: list[NodeUse]) -> str:
+    """Of nodes with ranges of their own, by family where IPv6 is among them."""
+    from kajitori.core.network.use import BEYOND_COUNTING
+
+    words = {}
+    for version in sorted({version for use in uses for version in use.rooms}):
+        room = sum(use.rooms.get(version, 0) for use in uses)
+        words[version] = f"{room:,}" if room < BEYOND_COUNTING else "more than anybody counts"
+    if set(words) == {4}:
+        return words[4]
+    return ", ".join(f"{room} of IPv{version}" for version, room in words.items())
+
+
+def _pods(wanted: Wanted) -> str:
+    return f"{wanted.pods_per_node:,} {'Pod' if wanted.pods_per_node == 1 else 'Pods'}"
+
+
+def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.core.network.kinds import FAMILIES
+    from kajitori.core.network.plan import notes
+
+    grows = f", growing {growth}" if growth is not None else ""
+    nodes = "node" if wanted.nodes == 1 else "nodes"
+    families = {"ipv4": "", "ipv6": ", IPv6 alone", "dual": ", IPv4 and IPv6"}[wanted.ip_family]
+    echo(f"{wanted.nodes:,} {nodes} with {_pods(wanted)} each{families}{grows}")
+    echo()
+    columns = [Column("KIND"), Column("CARRIES IT", styled=True), Column("NODES AT MOST", right=True), Column("UNTIL")]
+    for version in wanted.versions:
+        columns += _range_columns(wanted, version, growth)
+    columns += [Column("MTU", right=True), Column("DATA", right=True), Column("EACH POD", right=True)]
+    rows = []
+    for plan in plans:
+        until = "not offered"
+        if plan.lacks is None:
+            until = _until(plan.years_left, growth, holds=wanted.nodes <= plan.most_nodes)
+        row = [plan.kind.key, plan.verdict, f"{plan.most_nodes:,}", until]
+        for ranges in plan.ranges:
+            row += _range_cells(wanted, ranges, growth, offered=plan.lacks is None)
+        link = [f"{plan.throughput.pod_mtu:,}", f"{plan.throughput.goodput:.1%}", f"{plan.pod_gbit:.3g} Gbit/s"]
+        row += link if plan.lacks is None else [""] * len(link)
+        rows.append(row)
+    print_table(cli, columns, rows, cut=False)
+    for family, words in FAMILIES.items():
+        echo(f"\n{family}: {words}")
+        for plan in plans:
+            if plan.kind.family == family:
+                said = plan.kind.notes if plan.lacks is None else ()
+                echo("; ".join((f"  {plan.kind.key}: {plan.kind.title}", _why(plan), *said)))
+    echo()
+    for note in notes(wanted):
+        echo(f"note: {note}")
+    rate = plans[0].throughput.packets_per_gbit * wanted.link_gbit
+    echo(
+        "DATA is what a TCP program gets of a link's bits, EACH POD its share when all on a node of "
+        f"{wanted.link_gbit:g} Gbit/s send. The wire sets that, and processors may set less: at an MTU of "
+        f"{plans[0].throughput.link_mtu:,} they see {rate / 1e6:.2g} million packets a second."
+    )
+
+
+def _range_columns(wanted: Wanted, version: int, growth: str | None) -> list[Column]:
+    from kajitori.cli.output import Column
+
+    six = " (6)" if wanted.ip_family == "dual" and version == 6 else ""
+    columns = [Column("POD ADDRESSES", right=True)] if version == 4 else [Column(f"EACH NODE{six}")]
+    columns += [Column(f"NODES{six}"), Column(f"PODS{six}")]
+    columns += [Column(f"PODS{six} IN {wanted.years:g} YEARS")] if growth is not None else []
+    there = wanted.pod_prefix if version == 4 else wanted.pod_prefix6
+    return columns + ([Column(f"FULL{six}")] if there is not None else [])
+
+
+def _range_cells(wanted: Wanted, ranges: Ranges, growth: str | None, *, offered: bool) -> list[str]:
+    cells = [f"{ranges.pod_addresses:,}" if ranges.version == 4 else f"/{ranges.node_range}"]
+    cells += [f"/{ranges.node_prefix}", _prefix(ranges.pod_prefix)]
+    cells += [_prefix(ranges.pod_prefix_later)] if growth is not None else []
+    if ranges.prefix_nodes is not None:
+        cells.append(_until(ranges.prefix_years_left, growth, holds=wanted.nodes <= ranges.prefix_nodes))
+    return cells if offered else ["" for _ in cells]
+
+
+def _why(plan: Plan) -> str:
+    if plan.lacks is not None:
+        return f"does not offer {plan.lacks.what}"
+    first = next(stop for stop in plan.stops if stop.most == plan.most_nodes)
+    words = f"stops at {_stop(first)}"
+    asked = [stop for stop in plan.stops if stop.raised is not None and stop is not first]
+    if asked:
+        words += f"; before that at {_stop(asked[0])}"
+    if plan.ipv4_only_for_nodes:
+        words += f"; nodes still have {plan.ipv4_only_for_nodes:,} IPv4 addresses"
+    return words
+
+
+def _stop(stop: Stop) -> str:
+    words = f"{stop.nodes:,} nodes ({stop.figure.value:,} {stop.figure.what})"
+    if stop.raised is not None and stop.raised_nodes is not None:
+        words += f", on request {stop.raised_nodes:,} ({stop.raised.value:,})"
+    return words
+
+
+def _prefix(length: int) -> str:
+    return f"/{length}" if length >= 8 else "none so large"
+
+
+def _until(years: float | None, growth: str | None, *, holds: bool) -> str:
+    """How long it lasts that carries (`holds`) the nodes of today, or does not."""
+    if not holds:
+        return "too small now"
+    if years is None:
+        return "not in sight" if growth is not None else ""
+    days, weeks, months = years * 365, years * 52, years * 12
+    if months >= 24:
+        return f"{years:.1f} years"
+    if months >= 1.5:
+        return f"{months:.0f} months"
+    if weeks >= 1.5:
+        return f"{weeks:.0f} weeks"
+    return f"{days:.0f} days" if days >= 1.5 else "full at once"
+
+
+def _comparison(wanted: Wanted) -> list[dict[str, Any]]:
+    """Of each kind, by the number of nodes: whether it carries so many."""
+    from dataclasses import replace
+
+    from kajitori.core.network.plan import SIZES_TO_COMPARE, plan_all
+
+    by_size = {nodes: plan_all(replace(wanted, nodes=nodes)) for nodes in SIZES_TO_COMPARE}
+    return [
+        {"kind": plan.kind.key, "nodes": {str(nodes): plans[index].verdict for nodes, plans in by_size.items()}}
+        for index, plan in enumerate(next(iter(by_size.values())))
+    ]
+
+
+def _print_comparison(cli: Cli, wanted: Wanted) -> None:
+    from kajitori.cli.output import Column, print_table
+
+    compared = _comparison(wanted)
+    sizes = list(compared[0]["nodes"])
+    echo(f"Which kind carries so many nodes with {_pods(wanted)} each:")
+    echo()
+    columns = [Column("KIND"), *(Column(f"{int(size):,}") for size in sizes)]
+    print_table(
+        cli, columns, [[each["kind"], *(each["nodes"][size] for size in sizes)] for each in compared], cut=False
+    )
+
+
+def _print_sources(wanted: Wanted, plans: list[Plan]) -> None:
+
+    heading("What is published")
+    outer = max(wanted.versions)
+    figures: dict[tuple[str, int], Figure] = {}
+    for plan in plans:
+        mtu = plan.kind.mtu
+        named = [figure for stop in plan.stops for figure in (stop.figure, stop.raised) if figure is not None]
+        ipv6 = plan.kind.ipv6
+        of_ipv6 = [ipv6.node_range, ipv6.shared, *ipv6.figures] if 6 in wanted.versions and plan.lacks is None else []
+        of_ipv4 = plan.kind.figures if 4 in wanted.versions else ()
+        for figure in (*named, *of_ipv4, *(each for each in of_ipv6 if each is not None), mtu):
+            figures.setdefault((figure.what, figure.value), figure)
+        if plan.kind.encapsulation is not None:
+            tunnel = plan.kind.encapsulation
+            echo(
+                f"  {tunnel.name}: {tunnel.overhead_bytes(outer)} bytes a packet over IPv{outer} "
+                f"({tunnel.parts}, outer IP {20 if outer == 4 else 40})"
+            )
+            echo(f"    {tunnel.source}")
+    for figure in figures.values():
+        echo(f"  {f'{figure.value:,}' if figure.value else 'not offered:'} {figure.what}")
+        echo(f"    {figure.source} ({figure.as_of})")
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    """As JSON, with every figure and its source. What is said of IPv4 stands beside what is said of the kind."""
+    document: dict[str, Any] = {
+        "kind": plan.kind.key,
+        "family": plan.kind.family,
+        "title": plan.kind.title,
+        "carries": plan.verdict,
+        "mostNodes": plan.most_nodes,
+        "yearsLeft": plan.years_left,
+    }
+    for ranges in plan.ranges:
+        said = _ranges_document(plan, ranges)
+        document |= said if ranges.version == 4 else {"ipv6": said}
+    if plan.ipv4_only_for_nodes:
+        document["nodeAddresses"] = plan.ipv4_only_for_nodes
+    return document | {
+        "stops": [_stop_document(stop) for stop in plan.stops],
+        "linkMtu": plan.throughput.link_mtu,
+        "podMtu": plan.throughput.pod_mtu,
+        "goodput": plan.throughput.goodput,
+        "podGbit": plan.pod_gbit,
+        "notes": list(plan.kind.notes),
+    }
+
+
+def _ranges_document(plan: Plan, ranges: Ranges) -> dict[str, Any]:
+    """Addresses of IPv4 are counted; of IPv6 lengths say it: their number is none to every reader of JSON."""
+    document: dict[str, Any] = {"nodeAddresses": ranges.node_addresses}
+    if ranges.version == 4:
+        document |= {"podAddresses": ranges.pod_addresses, "podAddressesPerNode": ranges.per_node}
+    else:
+        document["podPrefixPerNode"] = ranges.node_range
+    later = {
+        "nodes": plan.nodes_later,
+        "nodePrefix": ranges.node_prefix_later,
+        "podPrefix": ranges.pod_prefix_later,
+    }
+    return document | {
+        "nodePrefix": ranges.node_prefix,
+        "podPrefix": ranges.pod_prefix,
+        "later": later,
+        "podPrefixYearsLeft": ranges.prefix_years_left,
+    }
+
+
+def _stop_document(stop: Stop) -> dict[str, Any]:
+    document: dict[str, Any] = {"nodes": stop.nodes, "limit": _figure(stop.figure)}
+    if stop.raised is not None:
+        document |= {"nodesOnRequest": stop.raised_nodes, "limitOnRequest": _figure(stop.raised)}
+    return document
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    return {"value": figure.value, "what": figure.what, "source": figure.source, "asOf": figure.as_of}

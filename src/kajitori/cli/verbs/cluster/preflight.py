@@ -1,0 +1,116 @@
+"""`kaji preflight`: test nodes with the test that policy names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import server_options
+from kajitori.cli.terminal import echo, say
+
+if TYPE_CHECKING:
+    from kajitori.cli.connection.http import Api
+
+POLL_SECONDS = 2.0
+SHOWN = 3
+_GOES_ON = ("asked", "testing")
+
+
+@click.command(epilog="\b\nExamples:\n  kaji preflight gpu-00012 gpu-00013\n  kaji preflight --all --no-wait")
+@click.argument("nodes", nargs=-1, metavar="[NODE...]")
+@click.option("--all", "every", is_flag=True, help="All nodes that policy has a test for, and that can be tested now.")
+@click.option("--wait/--no-wait", default=True, help="Wait for the results.", show_default=True)
+@server_options
+@click.pass_obj
+def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool) -> int:
+    """Test nodes; those that fail leave the pool.
+
+    The test is the one of policy (preflight): a run that has the node for itself, so it waits until no other is there.
+    A node that is out of the pool comes back when it passes. Ends with 1 if a node did not pass.
+    """
+    if bool(nodes) == every:
+        raise click.UsageError("name nodes, or say --all")
+    with cli.api() as api:
+        known = _nodes(api)
+        if every:
+            _check_there_is_a_test(known)
+        chosen = api.post("/v1/preflight", {"all": True} if every else {"nodes": list(nodes)})["nodes"]
+        if every:
+            _say_who_is_left_out(known, len(chosen))
+        if not wait:
+            for name in chosen:
+                echo(name)
+            return 0
+        before = {name: _result(view) for name, view in known.items()}
+        views = _awaited(cli, api, chosen, before)
+    _print(cli, views)
+    return 0 if all((view.get("test") or {}).get("state") == "passed" for view in views) else 1
+
+
+def _awaited(cli: Cli, api: Api, chosen: list[str], before: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
+    """The nodes once all are tested; says what is waited for as that changes."""
+    told = ""
+    while True:
+        known = _nodes(api)
+        open_ones = [name for name in chosen if name in known and not _is_answered(known[name], before.get(name))]
+        if not open_ones:
+            gone = [name for name in chosen if name not in known]
+            if gone:
+                say(f"note: no such nodes any more: {', '.join(gone)}")
+            return [known[name] for name in chosen if name in known]
+        waiting = "; ".join(_says(known[name]) for name in open_ones[:SHOWN])
+        more = f"; and {len(open_ones) - SHOWN} more" if len(open_ones) > SHOWN else ""
+        if waiting + more != told:
+            told = waiting + more
+            say(f"{len(chosen) - len(open_ones)} of {len(chosen)} tested; {told}")
+        cli.sleep(POLL_SECONDS)
+
+
+def _is_answered(view: dict[str, Any], before: tuple[str, str] | None) -> bool:
+    """Whether there is a result that was not there when the test was asked for."""
+    state = (view.get("test") or {}).get("state", "asked")
+    return state not in _GOES_ON and _result(view) != before
+
+
+def _result(view: dict[str, Any]) -> tuple[str, str]:
+    test = view.get("test") or {}
+    return test.get("run", ""), test.get("at", "")
+
+
+def _says(view: dict[str, Any]) -> str:
+    test = view.get("test") or {}
+    return f"{view['name']}: {test['says']}" if test.get("says") else f"{view['name']} waits for its turn"
+
+
+def _print(cli: Cli, views: list[dict[str, Any]]) -> None:
+    from kajitori.cli.output import Column, print_table
+
+    columns = [Column("NODE"), Column("TEST", styled=True), Column("POOL"), Column("SAYS", flexible=True)]
+    rows = []
+    for view in views:
+        test = view.get("test") or {}
+        rows.append([view["name"], test.get("state", ""), "out" if view.get("why") else "in", test.get("says", "")])
+    print_table(cli, columns, rows, cut=False)
+
+
+def _nodes(api: Api) -> dict[str, dict[str, Any]]:
+    return {view["name"]: view for view in api.get("/v1/nodes")["items"]}
+
+
+def _check_there_is_a_test(known: dict[str, dict[str, Any]]) -> None:
+    if known and not any(view.get("testable") for view in known.values()):
+        raise click.UsageError(
+            "policy has no test for any node: set preflight.image in it, and preflight.nodes if it is for some nodes"
+            " only; docs/operate/node-health.md tells more"
+        )
+
+
+def _say_who_is_left_out(known: dict[str, dict[str, Any]], chosen: int) -> None:
+    untestable = sum(not view.get("testable") for view in known.values())
+    away = len(known) - chosen - untestable
+    if untestable:
+        say(f"note: policy has no test for {untestable} of {len(known)} nodes")
+    if away > 0:
+        say(f"note: {away} of {len(known)} nodes are not ready or cordoned, and are not tested")

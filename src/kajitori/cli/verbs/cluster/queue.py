@@ -1,0 +1,94 @@
+"""`kaji queue`: who waits, in the order in which they are looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import output_option, server_options
+from kajitori.cli.terminal import echo
+
+
+@click.command(epilog="\b\nExample:\n  kaji queue")
+@output_option("json", "yaml", "wide")
+@server_options
+@click.pass_obj
+def command(cli: Cli, output: str | None) -> None:
+    """Show who waits for nodes, in order.
+
+    Whoever is first is looked at first when nodes are free. When each is expected to start is an estimate: everything
+    takes as long as is expected of it, and nothing else comes. `-o wide` shows the numbers that make the order.
+    """
+    from kajitori.cli.output import print_document
+
+    cli.notices.hush()
+    with cli.api() as api:
+        queue = api.get("/v1/queue")
+    if output in ("json", "yaml"):
+        print_document(queue, output)
+        return
+    if (queue.get("controller") or {}).get("absent"):
+        echo(f"Nothing starts: {queue['controller']['says']}.")
+    if not queue["items"]:
+        echo("Nobody waits.")
+    else:
+        print_queue(cli, queue["items"], wide=output == "wide")
+
+
+def print_queue(cli: Cli, items: list[dict[str, Any]], *, wide: bool = False) -> None:
+    """All that wait, a line for each."""
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.pages.queue_words import expectation_words, in_words, part_words
+    from kajitori.cli.pages.run_words import human_duration
+
+    columns = [Column("#", right=True), Column("RUN"), Column("OWNER"), Column("ASKS FOR"), Column("WAITED")]
+    columns += [Column("EXPECTED TO TAKE"), Column("STARTS")]
+    numbers = ("PRIORITY", "SIZE", "USER HAD", "TEAM HAD", "SCORE")
+    columns += [Column(title, right=True) for title in numbers] if wide else []
+    columns.append(Column("NOTE", flexible=True))
+    rows = []
+    for each in items:
+        place = each["place"]
+        row = [
+            str(place["position"]),
+            f"{each['namespace']}/{each['name']}",
+            each["owner"],
+            _asks(each),
+            human_duration(place["waitedSeconds"]),
+            expectation_words(place),
+            in_words(cli, each.get("expectedAt")) or "unknown",
+        ]
+        if wide:
+            shares = (part_words(place[key]) for key in ("size", "userShare", "teamShare"))
+            score = place["score"]
+            row += [str(each["priority"]), *shares, "" if score is None else f"{score:.3g}"]
+        rows.append([*row, _note(each)])
+    print_table(cli, columns, rows, cut=not wide)
+
+
+def _asks(item: dict[str, Any]) -> str:
+    from kajitori.cli.pages.run_words import plural
+
+    fewest, most = item["members"], item.get("mostMembers", item["members"])
+    if item["gpus"]:
+        upwards = f"-{item['gpus'] // fewest * most}" if most > fewest else ""
+        unit = item["gpuType"] or ("GPU" if item["gpus"] == 1 and not upwards else "GPUs")
+        return f"{item['gpus']}{upwards} {unit}"
+    return f"{fewest}-{most} members" if most > fewest else plural(fewest, "member")
+
+
+def _note(item: dict[str, Any]) -> str:
+    """What is special about it."""
+    from kajitori.core.words.node_lists import brief
+
+    notes = []
+    if item["place"]["overdue"]:
+        notes.append("waited longest, too long")
+    if item.get("kept"):
+        notes.append(f"{brief(item['kept']['nodes'])} kept for it")
+    if item["behind"]:
+        more = f" and {len(item['behind']) - 1} more" if len(item["behind"]) > 1 else ""
+        notes.append(f"would delay {item['behind'][0]}{more}")
+    return "; ".join(notes)

@@ -1,0 +1,161 @@
+"""`kaji traffic`: who talks to the internet, and how much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import complete_run, namespace_option, output_option, server_options
+from kajitori.cli.terminal import echo, heading, say
+
+_SHOWN_SILENT = 60
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji traffic\n  kaji traffic bert\n  kaji traffic --by user --class storage\n"
+    "  kaji traffic --by node -o wide\n\n"
+    "Counted by kaji agent on each node; classes are those of policy's section traffic. IN is to the Pods."
+)
+@click.argument("run", required=False, shell_complete=complete_run)
+@click.option(
+    "--by",
+    type=click.Choice(("run", "user", "namespace", "node")),
+    default="run",
+    show_default=True,
+    help="Whose traffic.",
+)
+@click.option(
+    "--class", "address_class", metavar="CLASS", help="Who talks most with these addresses comes first; else internet."
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="So many.")
+@namespace_option("Only runs of this namespace.")
+@output_option("json", "yaml", "wide")
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli,
+    run: str | None,
+    by: str,
+    address_class: str | None,
+    limit: int,
+    namespace: str | None,
+    output: str | None,
+) -> None:
+    """Show who talks to the internet, and how much.
+
+    Bytes by class of the addresses at the other end, and how fast it went over the last minutes. With RUN: that run,
+    and its share of each node.
+    """
+    from kajitori.cli.output import print_document
+
+    with cli.api() as api:
+        if run is not None:
+            from kajitori.cli.connection.http import run_path
+            from kajitori.cli.lookup import find_run
+
+            view = find_run(api, run, namespace)
+            answer = api.get(run_path(view, "/traffic"), {"class": address_class})
+        else:
+            where = namespace if by == "run" else None
+            answer = api.get("/v1/traffic", {"by": by, "class": address_class, "limit": limit, "namespace": where})
+    if output in ("json", "yaml"):
+        print_document(answer, output)
+        return
+    wide = output == "wide"
+    if run is not None:
+        _print_run(cli, answer, limit, wide=wide)
+    elif answer["items"]:
+        _print(cli, by.upper(), answer["items"], by_run=by == "run", wide=wide)
+        _say_more(len(answer["items"]), answer["total"])
+    else:
+        echo("Nothing was counted.")
+    _say_what_is_missing(answer)
+    if answer.get("hidden"):
+        from kajitori.cli.pages.run_words import plural
+
+        hidden = plural(answer["hidden"], "run")
+        say(f"{hidden} of namespaces that you may not read: kaji traffic --by namespace has their sums.")
+
+
+def _print_run(cli: Cli, answer: dict[str, Any], limit: int, *, wide: bool) -> None:
+
+    if not answer["run"]["classes"]:
+        echo("Nothing was counted of this run.")
+        return
+    _print(cli, "RUN", [answer["run"]], by_run=True, wide=wide)
+    if len(answer["items"]) > 1:
+        heading("By node")
+        _print(cli, "NODE", answer["items"][:limit], by_run=False, wide=wide, rates=False, indent=2)
+        _say_more(min(limit, answer["total"]), answer["total"])
+
+
+def _print(
+    cli: Cli,
+    title: str,
+    items: list[dict[str, Any]],
+    *,
+    by_run: bool,
+    wide: bool,
+    rates: bool = True,
+    indent: int = 0,
+) -> None:
+    """A line for each class of each of them."""
+    from kajitori.cli.output import Column, print_table
+
+    columns = [Column(title, flexible=not by_run)]
+    columns += [Column("USER", flexible=True)] if by_run else []
+    columns += [Column("CLASS"), Column("IN", right=True), Column("OUT", right=True)]
+    columns += [Column("IN/S", right=True), Column("OUT/S", right=True)] if rates else []
+    columns += [Column("PACKETS IN", right=True), Column("PACKETS OUT", right=True)] if wide else []
+    rows = [row for item in items for row in _rows(item, by_run=by_run, wide=wide, rates=rates)]
+    print_table(cli, columns, rows, cut=not wide, indent=indent)
+
+
+def _rows(item: Mapping[str, Any], *, by_run: bool, wide: bool, rates: bool) -> Iterator[list[str]]:
+    from kajitori.core.words.quantities import round_memory
+
+    name = f"{item['namespace']}/{item['name']}" if item.get("namespace") else item["name"]
+    for each in item["classes"]:
+        received, sent = each["received"], each["sent"]
+        row = [name, *([item.get("user", "")] if by_run else []), each["name"]]
+        row += [round_memory(received["bytes"]), round_memory(sent["bytes"])]
+        if rates:
+            row += [_rate(received["bytesPerSecond"]), _rate(sent["bytesPerSecond"])]
+        if wide:
+            row += [str(received["packets"]), str(sent["packets"])]
+        yield row
+
+
+def _rate(bytes_per_second: int) -> str:
+    from kajitori.core.words.quantities import round_memory
+
+    return round_memory(bytes_per_second) if bytes_per_second else ""
+
+
+def _say_more(shown: int, total: int) -> None:
+    if total > shown:
+        echo(f"… and {total - shown} more (--limit)")
+
+
+def _say_what_is_missing(answer: Mapping[str, Any]) -> None:
+    """What these figures are not: said beside them, so that nobody takes them for all there is."""
+    from kajitori.cli.pages.run_words import plural
+
+    nodes = answer["nodes"]
+    silent = nodes["silent"]
+    if len(silent) > _SHOWN_SILENT:
+        silent = silent[:_SHOWN_SILENT] + "…"
+    if not nodes["counted"]:
+        say("No node is counted now: `kaji agent --report` on each node does that (docs/operate/traffic.md).")
+    elif nodes["silentCount"]:
+        said = plural(nodes["silentCount"], "node")
+        say(f"{said} told nothing lately, so that this may be too little: {silent}")
+    if nodes["uncountedPods"]:
+        say(
+            f"{plural(nodes['uncountedPods'], 'Pod')} can't be counted: see kajitori_agent_uncounted_pods of each node."
+        )
+    if not answer["kept"]:
+        say("The server keeps no totals (it has no --blobs): those of ended runs go with it.")

@@ -1,0 +1,1 @@
+"""Verbs on the members of a run."""

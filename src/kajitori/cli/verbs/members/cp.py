@@ -1,0 +1,51 @@
+"""`kaji cp`: files into a member of a run, and out of it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import complete_copied, namespace_option, server_options
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji cp bert:/ckpt/last.pt .\n  kaji cp --rank 3 data/ bert:/tmp/data\n"
+    "  kaji cp bert:/logs - | tar -x"
+)
+@click.argument("source", metavar="SOURCE", shell_complete=complete_copied)
+@click.argument("target", metavar="TARGET", shell_complete=complete_copied)
+@click.option(
+    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="This member; else rank 0."
+)
+@namespace_option()
+@server_options
+@click.pass_obj
+def command(cli: Cli, source: str, target: str, rank: int, namespace: str | None) -> int:
+    """Copy files into a member of a run, or out of it.
+
+    One of the two is RUN:PATH, the other a path here, or - for a tar archive. Names are as for docker cp. Needs tar in
+    the image, and the right that `kaji exec` needs. A member's files go with it; a checkpoint or a volume stays.
+    """
+    from kajitori.cli.connection.copying import copy_in, copy_out, read_place
+    from kajitori.cli.connection.execution import execute
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.terminal import say
+
+    there, here = read_place(source), read_place(target)
+    if bool(there.run) == bool(here.run):
+        what = "both are in runs" if there.run else "neither is in a run"
+        raise click.UsageError(f"one of the two is RUN:PATH; {what} (write ./NAME for a path here with a colon)")
+    with cli.api() as api:
+        view = find_run(api, there.run or here.run, namespace)
+    run = partial(execute, cli.find_target(), view, rank=rank, debug=cli.debug)
+    if here.run:
+        copy_in(run, source, here.path)
+        return 0
+    left_out = copy_out(run, there.path, target)
+    for each in left_out[:10]:
+        say(f"left out: {each}")
+    if len(left_out) > 10:
+        say(f"left out: {len(left_out) - 10} more")
+    return 0

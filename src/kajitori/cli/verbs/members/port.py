@@ -1,0 +1,43 @@
+"""`kaji port`: where members of a run listen."""
+
+from __future__ import annotations
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, run_argument, server_options
+
+
+@click.command(epilog="\b\nExample:\n  kaji port web 8888")
+@run_argument
+@click.argument("port", required=False, metavar="[PORT]")
+@namespace_option()
+@server_options
+@click.pass_obj
+def command(cli: Cli, run: str, port: str | None, namespace: str | None) -> None:
+    """Show where members of a run listen.
+
+    The ports that `kaji run -p` named, at each member's address, which is inside the cluster.
+    """
+    from kajitori.cli.connection.http import run_path
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.terminal import echo
+    from kajitori.errors import NotFound, WrongState
+
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+        members = api.all_items(run_path(view, "/members"))
+    name, ports = view["name"], (view.get("spec") or {}).get("ports") or []
+    if not ports:
+        raise NotFound(f"{name} says of no port that it listens there", hint="kaji run -p PORT says so")
+    wanted = [each for each in ports if port in (None, str(each), f"{each}/tcp")]
+    if not wanted:
+        raise NotFound(f"{name} says nothing of port {port}", hint=f"it names {', '.join(map(str, ports))}")
+    listening = [each for each in members if each.get("phase") == "Running" and each.get("address")]
+    if not listening:
+        raise WrongState(f"no member of {name} runs and has an address", hint=f"see kaji describe {name}")
+    for member in listening:
+        who = f"rank {member['rank']}: " if len(members) > 1 else ""
+        address = f"[{member['address']}]" if ":" in member["address"] else member["address"]
+        for number in wanted:
+            echo(f"{who}{number}/tcp -> {address}:{number}")

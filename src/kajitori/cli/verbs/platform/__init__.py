@@ -1,0 +1,1 @@
+"""Verbs that start processes of the platform."""

@@ -1,0 +1,70 @@
+"""`kaji agent`: counts the traffic of a node's Pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kajitori.cli.process_options import FILE, insecure_http_option, log_options, policy_option
+from kajitori.cli.terminal import say
+
+DATA = Path("/var/lib/kajitori-agent")
+
+_EXAMPLES = "\b\nExamples:\n  kaji agent --pods /var/lib/kaji-node/network --policy policy.yaml\n"
+_EXAMPLES += "  kaji agent --relay https://relay.kajitori:8601 --node gpu-00012\n  kaji agent uninstall"
+
+
+def _data_option(function: Any) -> Any:
+    text = "What was counted; the same for an agent that comes back."
+    return click.option("--data", type=FILE, default=DATA, show_default=True, metavar="DIR", help=text)(function)
+
+
+@click.group(epilog=_EXAMPLES, invoke_without_command=True)
+@_data_option
+@click.option("--pods", type=FILE, metavar="DIR", help="Folder with a file for each Pod; else that of kaji node.")
+@click.option("--relay", multiple=True, metavar="URL", help="A relay that knows this node's Pods; may be repeated.")
+@click.option("--relay-token", type=FILE, metavar="FILE", help="What it asks for.")
+@click.option("--relay-ca", type=FILE, metavar="FILE", help="Who signed its certificate (PEM); else the system's.")
+@click.option("--node", envvar="KAJI_NODE", default="", metavar="NAME", help="This node's name; else $KAJI_NODE.")
+@click.option("--report", multiple=True, metavar="URL", help="A Web API that is told totals; may be repeated.")
+@click.option("--report-token", type=FILE, metavar="FILE", help="What shows it whose agent this is.")
+@click.option("--report-ca", type=FILE, metavar="FILE", help="Who signed its certificate (PEM); else the system's.")
+@insecure_http_option("Show tokens over plain HTTP: something else encrypts.")
+@policy_option
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")
+@click.option("--port", type=int, default=9465, show_default=True, metavar="P", help="0 takes a free one.")
+@log_options("info")
+@click.pass_context
+def command(context: click.Context, /, pods: Path | None, **options: Any) -> int | None:
+    """Count the traffic of this node's Pods.
+
+    Bytes and packets, in and out, by the classes of addresses in policy's section traffic, for Prometheus and, with
+    --report, for kaji traffic. Needs root and nft. Killed and started again it loses nothing.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    from kajitori.cli.process_options import data_default
+    from kajitori.configuration.settings import AgentOptions
+
+    if pods is None and not options["relay"]:
+        pods = data_default().with_name("node") / "network"
+    folder = pods.expanduser().absolute() if pods is not None else None
+    settings = AgentOptions(pods=folder, **options)
+    from kajitori.entrypoints.agent import agent
+
+    return agent(settings)
+
+
+@command.command(epilog="\b\nExample:\n  kaji agent uninstall")
+@_data_option
+def uninstall(data: Path) -> None:
+    """Leave this node as it was before.
+
+    The rules that count, and what was counted. Stop the agent first.
+    """
+    from kajitori.entrypoints.agent import remove
+
+    removed = remove(data)
+    say(f"Removed: {', '.join(removed)}." if removed else "There was nothing to remove.")

@@ -1,0 +1,33 @@
+"""`kaji controller`: the controller alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.process_options import blobs_option, kubeconfig_options, log_options, policy_option
+
+
+@click.command(epilog="\b\nExample:\n  kaji controller --kubeconfig ~/.kube/config --policy policy.yaml")
+@kubeconfig_options
+@policy_option
+@blobs_option("else there is neither")
+@click.option(
+    "-N", "--namespace", default="kajitori", show_default=True, metavar="NAME", help="Where the leader's Lease lies."
+)
+@click.option("--identity", default="", metavar="NAME", help="Name in the Lease; else host and process.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Of metrics and probes.")
+@click.option("--port", type=int, default=0, metavar="P", help="Of metrics and probes; else a free one.")
+@log_options("info")
+def command(**options: Any) -> int | None:
+    """Run the controller alone.
+
+    It plans, starts and restarts runs. Several may run; one of them leads. It serves /metrics, /healthz and /readyz.
+    """
+    from kajitori.configuration.settings import ControllerOptions
+
+    settings = ControllerOptions(**options)
+    from kajitori.entrypoints.controller import controller
+
+    return controller(settings)

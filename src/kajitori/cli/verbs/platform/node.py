@@ -1,0 +1,80 @@
+"""`kaji node`: this machine as a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kajitori.cli.process_options import FILE, kubeconfig_options, log_options
+from kajitori.cli.terminal import say
+
+_EXAMPLES = "\b\nExamples:\n  kaji node --kubeconfig node.kubeconfig --data /var/lib/kaji-node --label zone=a\n"
+_EXAMPLES += "  kaji node uninstall --data /var/lib/kaji-node"
+
+
+def _data_option(function: Any) -> Any:
+    text = "Pods, logs, identity; else one in your home."
+    return click.option("--data", type=FILE, metavar="DIR", help=text)(function)
+
+
+def _folder(data: Path | None) -> Path:
+    from kajitori.cli.process_options import data_default
+
+    return (data or data_default().with_name("node")).expanduser().absolute()
+
+
+@click.group(epilog=_EXAMPLES, invoke_without_command=True)
+@kubeconfig_options
+@_data_option
+@click.option("--name", default="", metavar="NAME", help="Name of the node; else this machine's.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of the node.")
+@click.option("--taint", "taints", multiple=True, metavar="KEY[=VALUE]:EFFECT", help="Taint of a new node.")
+@click.option("--cpus", metavar="N", help="Cores; else the machine's.")
+@click.option("--memory", metavar="SIZE", help="Memory; else the machine's.")
+@click.option("--gpus", type=int, metavar="N", help="GPUs; else the machine's.")
+@click.option("--gpu-type", default="", metavar="TYPE", help="Their type; else the machine's.")
+@click.option("--address", default="", metavar="IP", help="Of the node; else the one that reaches the API server.")
+@click.option("--port", type=int, default=10250, show_default=True, metavar="P", help="Of the kubelet's API; 0: any.")
+@click.option(
+    "--client-ca", type=FILE, metavar="FILE", help="Authority of the API server's client certificates; else as it says."
+)
+@click.option(
+    "--pod-network", default="host", show_default=True, metavar="host|namespace", help="namespace: as root only."
+)
+@click.option("--pod-cidr", default="", metavar="RANGE", help="Their addresses; else the range that the cluster gives.")
+@click.option("--max-pods", type=int, default=110, show_default=True, metavar="N")
+@click.option(
+    "--max-processes", type=int, metavar="N", help="Of each container; 0: no limit. Else 15 % of the machine's."
+)
+@log_options("info")
+@click.pass_context
+def command(context: click.Context, /, data: Path | None, **options: Any) -> int | None:
+    """Make this machine a node.
+
+    A kubelet that runs Pods as processes, without a container engine. Killed and started again it adopts them.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    from kajitori.configuration.settings import NodeOptions
+
+    settings = NodeOptions(data=_folder(data), **options)
+    from kajitori.entrypoints.node import node
+
+    return node(settings)
+
+
+@command.command(epilog="\b\nExample:\n  kaji node uninstall --data /var/lib/kaji-node")
+@_data_option
+@click.option("--force", is_flag=True, help="End containers that still run.")
+def uninstall(data: Path | None, force: bool) -> None:
+    """Leave this machine as it was before.
+
+    Pods' networks, bridge and nftables table, control groups, and the folder with Pods and logs. Stop the kubelet
+    first. The Node itself is deleted with kubectl.
+    """
+    from kajitori.entrypoints.node import remove
+
+    removed = remove(_folder(data), force)
+    say(f"Removed: {', '.join(removed)}." if removed else "There was nothing to remove.")

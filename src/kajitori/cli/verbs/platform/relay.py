@@ -1,0 +1,40 @@
+"""`kaji relay`: the watch cache between node agents and the API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.process_options import FILE, insecure_http_option, kubeconfig_options, log_options
+
+
+@click.command(
+    epilog="\b\nExample:\n  kaji relay --host 0.0.0.0 --agent-account kajitori/kajitori-agent "
+    "--tls-cert tls.crt --tls-key tls.key"
+)
+@kubeconfig_options
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
+@click.option("--port", type=int, default=8601, show_default=True, metavar="P", help="0 takes a free one.")
+@click.option(
+    "--agent-account",
+    metavar="NS/NAME",
+    help="Agents' service account: each shows its own token, and is told its node.",
+)
+@click.option("--token-file", type=FILE, metavar="FILE", help="Instead: holds one token for all agents.")
+@click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
+@click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+@insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")
+@log_options("info")
+def command(**options: Any) -> int | None:
+    """Tell agents on nodes what they need, without the API server.
+
+    It watches Pods and Runs once, and tells each node its own. While the API server is away it goes on with what it
+    knows, and says how old that is. Several may run side by side.
+    """
+    from kajitori.configuration.settings import RelayOptions
+
+    settings = RelayOptions(**options)
+    from kajitori.entrypoints.relay import relay
+
+    return relay(settings)

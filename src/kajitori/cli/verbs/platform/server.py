@@ -1,0 +1,61 @@
+"""`kaji server`: the Web API alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.process_options import (
+    FILE,
+    blobs_option,
+    insecure_http_option,
+    kubeconfig_options,
+    limit_option,
+    log_options,
+    networks_option,
+    policy_option,
+)
+from kajitori.core.words.names import AGENT_ACCOUNT
+
+
+@click.command(epilog="\b\nExample:\n  kaji server --kubeconfig ~/.kube/config --policy policy.yaml")
+@kubeconfig_options
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
+@click.option("--port", type=int, default=8600, show_default=True, metavar="P", help="0 takes a free one.")
+@policy_option
+@networks_option
+@blobs_option("else there is neither")
+@click.option(
+    "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."
+)
+@click.option(
+    "--controller-namespace",
+    default="kajitori",
+    show_default=True,
+    metavar="NAME",
+    help="Where the controller's Lease lies.",
+)
+@click.option(
+    "--agent-account",
+    default=AGENT_ACCOUNT,
+    show_default=True,
+    metavar="NS/NAME",
+    help="Service account of agents that tell traffic.",
+)
+@click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
+@click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+@insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")
+@limit_option
+@log_options("info")
+def command(**options: Any) -> int | None:
+    """Run the Web API alone.
+
+    It keeps no state: several may run side by side. Callers authenticate with their own Kubernetes tokens.
+    """
+    from kajitori.configuration.settings import ServerOptions
+
+    settings = ServerOptions(**options)
+    from kajitori.entrypoints.server import server
+
+    return server(settings)

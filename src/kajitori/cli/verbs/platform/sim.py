@@ -1,0 +1,38 @@
+"""`kaji sim`: simulated nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.process_options import gpu_type_option, kubeconfig_options, log_options
+
+
+@click.command(epilog="\b\nExample:\n  kaji sim --kubeconfig kubeconfig --nodes 7500 --gpus 8 --gpu-type h100")
+@kubeconfig_options
+@click.option("--nodes", type=int, required=True, metavar="N", help="How many.")
+@click.option("--prefix", default="sim-", show_default=True, metavar="TEXT", help="Their names begin with it.")
+@click.option("--first", type=int, default=1, show_default=True, metavar="N", help="Number of the first.")
+@click.option("--gpus", type=int, default=0, show_default=True, metavar="N", help="GPUs of each.")
+@gpu_type_option
+@click.option("--cpus", default="32", show_default=True, metavar="N", help="Cores of each.")
+@click.option("--memory", default="256Gi", show_default=True, metavar="SIZE", help="Memory of each.")
+@click.option("--max-pods", type=int, default=110, show_default=True, metavar="N")
+@click.option(
+    "--heartbeat", "heartbeat_seconds", type=float, default=10.0, show_default=True, metavar="SECONDS", help="0: none."
+)
+@click.option("--untaint", "remove_not_ready_taint", is_flag=True, help="Where no node lifecycle controller runs.")
+@click.option("--delete-nodes", "delete_nodes_at_stop", is_flag=True, help="Remove the Node objects at the end.")
+@log_options("info")
+def command(**options: Any) -> int | None:
+    """Add simulated nodes to a cluster.
+
+    Their Pods go Running and end as annotations say; thousands fit in one process.
+    """
+    from kajitori.configuration.settings import SimOptions
+
+    settings = SimOptions(**options)
+    from kajitori.entrypoints.sim import sim
+
+    return sim(settings)

@@ -1,0 +1,242 @@
+"""`kaji describe`: everything a person wants to know about a run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+from kajitori.cli.terminal import echo, heading
+from kajitori.core.words.suggestions import first_few
+
+if TYPE_CHECKING:
+    from kajitori.cli.connection.http import Api
+
+_EVENTS_SHOWN = 10
+_MEMBERS_SHOWN = 16
+"""Of a larger run only the members worth a look are shown."""
+
+
+@click.command(epilog="\b\nExample:\n  kaji describe bert")
+@run_argument
+@namespace_option()
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> None:
+    """Tell everything about a run."""
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.output import print_document
+
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+        if output is not None:
+            print_document(view, output)
+            return
+        _overview(cli, view, _expected(cli, api, view))
+        _members(cli, api, view)
+        _findings(view)
+        _events(cli, api, view)
+
+
+def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
+    """How long it is expected to take, or go on, and where that is known from; nothing of one that is over."""
+    from kajitori.cli.connection.http import run_path
+    from kajitori.cli.pages import run_words
+    from kajitori.cli.pages.queue_words import expected_words
+    from kajitori.errors import KajitoriError
+
+    if run_words.is_final(view):
+        return ""
+    try:
+        found = api.get(run_path(view, "/expected"))
+    except KajitoriError:
+        return ""  # all else is worth being told
+    return expected_words(found)
+
+
+def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
+    from kajitori.cli.output import print_pairs
+    from kajitori.cli.pages import run_words
+
+    now, status = cli.now(), run_words.status_of(view)
+    attempt = status.get("attempt") or {}
+    waited, is_queued = "", run_words.phase_of(view) == "Queued"
+    if is_queued:
+        waited = run_words.age(status.get("queuedAt") or view.get("createdAt"), now)
+    start, end = run_words.moment(status.get("startedAt")), run_words.moment(status.get("finishedAt"))
+    ran = run_words.human_duration(((end or now) - start).total_seconds()) if start is not None else ""
+    counted, free = status.get("restarts", 0), status.get("interruptions", 0)
+    restarts = run_words.restart_words(view) if counted or free else ""
+    if free:
+        restarts += f"; {run_words.plural(free, 'interruption')} not counted"
+    print_pairs(
+        (
+            ("Name", view["name"]),
+            ("Namespace", view["namespace"]),
+            ("Owner", view.get("owner") or ""),
+            ("Labels", ", ".join(f"{key}={value}" for key, value in (view.get("labels") or {}).items())),
+            ("Status", run_words.status_words(view)),
+            ("Reason", run_words.reason_words(view)),
+            ("Message", str(status.get("message") or "")),
+            ("Created", _ago(run_words.age(view.get("createdAt"), now))),
+            ("Waiting", waited),
+            ("Ran" if end is not None else "Runs", "" if is_queued else ran),
+            ("Expected", expected),
+            ("Ended", _ago(run_words.age(status.get("finishedAt"), now))),
+            ("Restarts", restarts),
+            ("Interrupted", _setback(status.get("setback") or {}, now)),
+            ("Last attempt" if is_queued else "Attempt", _number(attempt, run_words.is_sweep(view))),
+            ("Last nodes" if is_queued else "Nodes", run_words.node_words(view)),
+            ("Avoids", first_few([f"{node} ({count} failures)" for node, count in _avoided(status).items()])),
+            ("GPUs", run_words.gpu_words(view)),
+            ("Memory", _peak(view, now)),
+            ("Network", _network(status)),
+            ("Asked for", run_words.command_line(view)),
+        )
+    )
+
+
+def _setback(setback: Mapping[str, Any], now: datetime) -> str:
+    """Why it was interrupted or started again last."""
+    from kajitori.cli.pages import run_words
+
+    if not setback:
+        return ""
+    why = ", ".join(filter(None, (str(setback.get("reason") or ""), str(setback.get("message") or ""))))
+    return f"{_ago(run_words.age(setback.get('at'), now))}, attempt {setback.get('attempt', 0)}: {why}"
+
+
+def _number(attempt: Mapping[str, Any], is_sweep: bool) -> str:
+    """The number of an attempt; none of a sweep's, which only counts how often some of its members were started."""
+    return "" if is_sweep else str(attempt.get("number") or "")
+
+
+def _network(status: Mapping[str, Any]) -> str:
+    """Who may reach it and where it may go, where that is restricted."""
+    found = {each.get("code"): each.get("message", "") for each in status.get("findings") or ()}
+    return str(found.get("NetworkRestricted") or found.get("NetworkDefaulted") or "")
+
+
+def _peak(view: dict[str, Any], now: datetime) -> str:
+    """The most memory that a member held: whose, of what, and how much all held together."""
+    from kajitori.cli.pages import run_words
+    from kajitori.core.words.quantities import round_memory
+
+    memory = run_words.status_of(view).get("memory") or {}
+    if not run_words.peak_words(view):
+        return ""
+    attempt = "" if run_words.is_sweep(view) else f" in attempt {memory.get('attempt', 0)}"
+    parts = [f"peak {run_words.peak_words(view)}{attempt} on {memory.get('node', '')}"]
+    if memory.get("at"):
+        parts[0] += f", {_ago(run_words.age(memory['at'], now))}"
+    if memory.get("totalBytes", 0) > memory["peakBytes"]:
+        parts.append(f"{round_memory(memory['totalBytes'])} of all members together")
+    return "; ".join(parts)
+
+
+def _ago(span: str) -> str:
+    return f"{span} ago" if span else ""
+
+
+def _avoided(status: Any) -> dict[str, int]:
+    return {node: count for node, count in (status.get("avoidNodes") or {}).items() if count >= 2}
+
+
+def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.pages import run_words
+
+    status = run_words.status_of(view)
+    counts = status.get("members") or {}
+    parts = run_words.count_words(view)
+    size, there = run_words.size_words(view), run_words.members_there(view)
+    total = f"{there} of {size}" if size else str(counts.get("total", 0))
+    heading(f"Members: {total}{' (' + ', '.join(parts) + ')' if parts else ''}")
+    if 0 < counts.get("total", 0) <= _MEMBERS_SHOWN and not run_words.is_final(view):
+        _every_member(cli, api, view)
+    if run_words.is_sweep(view):
+        echo(f"  Of each: kaji results {view['name']}")
+    notable = status.get("notable") or ()
+    if notable:
+        heading("Worth a look")
+    is_sweep = run_words.is_sweep(view)
+    columns = [Column("INDEX" if is_sweep else "RANK", right=True)]
+    columns += [] if is_sweep else [Column("ATTEMPT", right=True)]
+    columns += [Column("NODE"), Column("REASON"), Column("EXIT", right=True), Column("SINCE")]
+    columns += [Column("MESSAGE", flexible=True)]
+    rows = [
+        [
+            str(each.get("rank", "")),
+            *(() if is_sweep else (str(each.get("attempt") or ""),)),
+            str(each.get("node") or ""),
+            str(each.get("reason") or ""),
+            "" if each.get("exitCode") is None else str(each["exitCode"]),
+            run_words.age(each.get("since"), cli.now()),
+            str(each.get("message") or ""),
+        ]
+        for each in notable
+    ]
+    if rows:
+        print_table(cli, columns, rows, indent=2)
+
+
+def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
+    from kajitori.cli.connection.http import run_path
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.pages.run_words import age
+
+    members = api.all_items(run_path(view, "/members"))
+    columns = [Column("RANK", right=True), Column("ATTEMPT", right=True), Column("POD"), Column("NODE")]
+    columns += [Column("STATUS", styled=True), Column("ADDRESS"), Column("SINCE"), Column("REASON", flexible=True)]
+    rows = [
+        [
+            str(each["rank"]),
+            str(each.get("attempt") or ""),
+            each.get("pod") or "",
+            each.get("node") or "",
+            _state(each),
+            each.get("address") or "",
+            age(each.get("startedAt"), cli.now()),
+            ": ".join(filter(None, (each.get("reason"), each.get("message")))),
+        ]
+        for each in members
+    ]
+    if rows:
+        print_table(cli, columns, rows, indent=2)
+
+
+def _state(member: Mapping[str, Any]) -> str:
+    """`Running`, `Failed`; `Ending` from the moment on that it was told to end until it has."""
+    phase = str(member.get("phase") or "")
+    return "Ending" if member.get("terminating") and phase in ("Pending", "Running") else phase
+
+
+def _findings(view: dict[str, Any]) -> None:
+    from kajitori.cli.output import print_pairs
+    from kajitori.cli.pages.run_words import status_of
+
+    findings = status_of(view).get("findings") or ()
+    if findings:
+        heading("What policy did")
+        print_pairs(((each.get("code", ""), each.get("message", "")) for each in findings), indent=2)
+
+
+def _events(cli: Cli, api: Api, view: dict[str, Any]) -> None:
+    from kajitori.cli.connection.http import run_path
+    from kajitori.cli.verbs.runs.events import print_events
+    from kajitori.errors import KajitoriError
+
+    try:
+        last = deque(api.documents(run_path(view, "/events")), maxlen=_EVENTS_SHOWN)
+    except KajitoriError as error:
+        heading(f"Events can't be read: {error.message}")
+        return
+    if last:
+        heading("Last events")
+        print_events(cli, list(last), indent=2)

@@ -1,0 +1,123 @@
+"""`kaji events`: what happened to a run and its members, or to all runs of a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import complete_run, line_count, namespace_option, output_option, server_options
+from kajitori.cli.terminal import echo, json_text, one_line, say
+
+if TYPE_CHECKING:
+    from kajitori.cli.connection.http import Api
+
+LAST = 100
+MOST = 1000
+"""Of all runs together no more events are shown before those that are followed."""
+
+
+@click.command(epilog="\b\nExamples:\n  kaji events\n  kaji events -f bert")
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends; without RUN, until Ctrl-C.")
+@click.option("-n", "--tail", metavar="N", help=f"The last N only; without RUN {LAST}, unless you say all.")
+@namespace_option()
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli, run: str | None, follow: bool, tail: str | None, namespace: str | None, output: str | None
+) -> int:
+    """Show what happened to a run, or to all runs.
+
+    The newest stand last. With -f, -o json gives one document a line.
+    """
+    from kajitori.cli.connection.streams import Outage, all_events, outage_of
+    from kajitori.cli.connection.streams import events as events_of
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.output import print_document
+
+    last = line_count(tail) if tail is not None else None if run is not None else LAST
+    with cli.api() as api:
+        if run is not None:
+            view = find_run(api, run, namespace)
+            found = _events_of(api, view) if not follow or last is not None else []
+            left_out = found[: max(0, len(found) - last)] if last is not None else []
+            if follow:
+                return _follow(events_of(api, view, known=left_out, outage=outage_of(view, say)), output)
+            found = found[len(left_out) :]
+        else:
+            where = namespace or api.target.namespace or None
+            if follow:
+                return _follow(all_events(api, where, _followable(last), Outage(say, "events")), output)
+            found = api.all_items("/v1/events", {"namespace": where}, limit=last)[::-1] if last != 0 else []
+        if output is not None:
+            print_document({"items": found}, output)
+        else:
+            print_events(cli, found)
+    return 0
+
+
+def _events_of(api: Api, view: dict[str, Any]) -> list[dict[str, Any]]:
+    from kajitori.cli.connection.http import run_path
+
+    return list(api.documents(run_path(view, "/events")))
+
+
+def _followable(last: int | None) -> int:
+    from kajitori.errors import InvalidInput
+
+    if last is not None and last > MOST:
+        hint = f"at most {MOST} with -f; or leave -f out"
+        raise InvalidInput.one("--tail", f"{last} events are too many to be followed", value=str(last), hint=hint)
+    return MOST if last is None else last
+
+
+def _follow(events: Iterable[dict[str, Any]], output: str | None) -> int:
+    from kajitori.cli.output import print_document
+
+    try:
+        for event in events:
+            if output == "json":
+                echo(json_text(event))
+            elif output == "yaml":
+                echo("---")
+                print_document(event, output)
+            else:
+                _print_event(event)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def print_events(cli: Cli, events: list[dict[str, Any]], *, indent: int = 0) -> None:
+    """Events as a table, the oldest first."""
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.pages.run_words import age
+
+    columns = [Column("AGE"), Column("TYPE", styled=True), Column("REASON"), Column("OBJECT")]
+    columns.append(Column("MESSAGE", flexible=True))
+    rows = [
+        [
+            age(event.get("time"), cli.now()),
+            str(event.get("type") or ""),
+            str(event.get("reason") or ""),
+            str(event.get("object") or ""),
+            _message(event),
+        ]
+        for event in events
+    ]
+    print_table(cli, columns, rows, indent=indent)
+
+
+def _print_event(event: dict[str, Any]) -> None:
+    words = (event.get("time"), event.get("type"), event.get("reason"), event.get("object"), _message(event))
+    echo("  ".join(one_line(str(word)) for word in words if word))
+
+
+def _message(event: dict[str, Any]) -> str:
+    count = event.get("count") or 1
+    text = " ".join(str(event.get("message") or "").split())
+    return f"{text} (×{count})" if count > 1 else text

@@ -1,0 +1,36 @@
+"""`kaji explain`: why a run waits."""
+
+from __future__ import annotations
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+
+
+@click.command(epilog="\b\nExample:\n  kaji explain bert")
+@run_argument
+@namespace_option()
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> None:
+    """Tell why a run waits, and what would start it.
+
+    Shows what is missing and who holds it, and names exactly what has to be freed: once just that is free, the run
+    starts; leave any of it out, and it does not.
+    """
+    from kajitori.cli.connection.http import run_path
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.output import print_document
+
+    cli.notices.hush()
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+        answer = api.get(run_path(view, "/explain"))
+    if output is not None:
+        print_document(answer, output)
+        return
+    from kajitori.cli.pages.explanation import print_explanation
+
+    print_explanation(cli, view["name"], answer)

@@ -1,0 +1,135 @@
+"""`kaji logs`: what a run prints."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import line_count, namespace_option, run_argument, server_options
+from kajitori.cli.terminal import say
+from kajitori.errors import InvalidInput
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji logs -f bert\n  kaji logs --tail 100 --rank 3 -t bert\n"
+    "  kaji logs --attempt 1 bert    # what it said before it was restarted"
+)
+@run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends, across restarts.")
+@click.option("-n", "--tail", default="all", metavar="N", show_default=True, help="The last N lines of each member.")
+@click.option("--since", metavar="TIME", help="Newer than 10m, or than 2026-11-21T10:00:00Z.")
+@click.option("-t", "--timestamps", is_flag=True, help="With the time of each line.")
+@click.option("--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Its Nth start only; else the latest.")
+@click.option("--all-ranks", is_flag=True, help="All members, up to 256.")
+@namespace_option()
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli,
+    run: str,
+    follow: bool,
+    tail: str,
+    since: str | None,
+    timestamps: bool,
+    rank: int | None,
+    attempt: int | None,
+    all_ranks: bool,
+    namespace: str | None,
+) -> int:
+    """Show what a run prints.
+
+    Of a run with several members each line begins with the member's rank. Of earlier starts, and of members whose Pods
+    are gone, it is the end of the log as it was kept: of rank 0, of those that failed, then of others.
+    """
+    from kajitori.cli.connection.streams import LogReader, outage_of
+    from kajitori.cli.follow.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
+    from kajitori.cli.follow.log_printing import LogPrinter
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.pages.run_words import has_started, is_sweep, members_asked_for, progress_words
+    from kajitori.core.words.node_lists import compress_ranks
+
+    if rank is not None and all_ranks:
+        raise click.UsageError("--rank and --all-ranks exclude each other")
+    last, oldest = line_count(tail), _since(since)
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+        replicas = members_asked_for(view)
+        several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
+        if several and replicas > MOST_MERGED:
+            message, hint = f"{view['name']} has {replicas} members; {TOO_MANY}", "choose one of them: --rank R"
+            raise InvalidInput.one("--all-ranks", message, hint=hint)
+        if rank is None and replicas > 1 and not several:
+            which = "the first" if is_sweep(view) else "rank 0"
+            more = " or --all-ranks" if replicas <= MOST_MERGED else ""
+            say(f"{view['name']}: {which} of {replicas}; others with --rank R{more}")
+        if not has_started(view):
+            say(f"{view['name']}: no log: {progress_words(view)}")
+        printer = LogPrinter(prefix=several, colour=cli.colour)
+
+        def tell(text: str) -> None:
+            printer.make_room()
+            say(text)
+
+        reader = LogReader(
+            api,
+            view,
+            rank=rank,
+            all_ranks=several,
+            follow=follow,
+            tail=last,
+            since=oldest,
+            attempt=attempt,
+            timestamps=timestamps,
+            outage=outage_of(view, tell),
+        )
+        all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")
+        silent = set(range(replicas)) if all_of_them else set()
+        try:
+            for part in reader.parts():
+                printer.print(part)
+                silent.discard(part.rank)
+        except InvalidInput as error:
+            raise _in_options(error) from None
+        except KeyboardInterrupt:
+            printer.make_room()
+            if cli.has_person and follow:
+                say(f"\n{view['name']} is not touched. Stop it: kaji stop {view['name']}")
+            return 130
+        printer.end()
+    if silent and _are_pods_gone(view, attempt):
+        ranks = f"rank{'s' if len(silent) > 1 else ''} {compress_ranks(sorted(silent))}"
+        kept = "of members whose Pods are gone, logs are kept of rank 0, of those that failed, then of some others"
+        say(f"{view['name']}: nothing of {ranks}: {kept}")
+    return 0
+
+
+def _are_pods_gone(view: dict[str, Any], attempt: int | None) -> bool:
+    """Whether what is asked for is an earlier start, or the run was stopped: what is there was kept."""
+    from kajitori.cli.pages.run_words import phase_of, status_of
+
+    newest = (status_of(view).get("attempt") or {}).get("number", 0)
+    return phase_of(view) == "Stopped" or (attempt is not None and attempt < newest)
+
+
+def _in_options(error: InvalidInput) -> InvalidInput:
+    """What a server finds wrong, in the words of the command line."""
+    from dataclasses import replace
+
+    words = {"rank": "--rank", "attempt": "--attempt", "since": "--since", "tail": "--tail"}
+    return type(error)([replace(fault, field=words.get(fault.field, fault.field)) for fault in error.faults])
+
+
+def _since(text: str | None) -> str:
+    """A duration or a time, checked here so that the fault names the option."""
+    if text is None or re.match(r"\d{4}-\d\d-\d\d", text):
+        return text or ""
+    from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
+
+    try:
+        return f"{parse_duration_seconds(text)}s"
+    except QuantityError as error:
+        raise InvalidInput.one("--since", error.message, value=text, hint="write 10m or 2026-11-21T10:00:00Z") from None

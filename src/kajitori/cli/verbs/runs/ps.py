@@ -1,0 +1,178 @@
+"""`kaji ps`: the list of runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, output_option, server_options
+from kajitori.cli.terminal import echo
+
+_FILTERS = ("status", "name", "label", "owner")
+_COMMAND_LENGTH = 30
+"""Of a program's words that are shown unless more is asked for."""
+_FORMAT_FIELDS = (
+    *("ID", "Name", "Names", "Namespace", "Owner", "Image", "Command", "CreatedAt", "RunningFor", "RunTime", "State"),
+    *("Status", "Reason", "Message", "ExitCode", "Members", "GPUs", "Nodes", "Restarts", "MemoryPeak", "Ports"),
+    *("Mounts", "Networks", "Labels"),
+)
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji ps\n  kaji ps -a --filter status=failed -o wide\n"
+    "  kaji ps --format '{{.Names}} {{.Status}}'\n  kaji ps --format 'table {{.Names}}\\t{{.RunTime}}\\t{{.Nodes}}'\n\n"
+    "TIME is how long a run has run, or has waited before its first start. Fields of --format: "
+    + ", ".join(_FORMAT_FIELDS)
+    + ', Label "KEY".',
+)
+@click.option("-a", "--all", "everything", is_flag=True, help="Ended runs too.")
+@click.option("--all-users", is_flag=True, help="Everybody's runs.")
+@click.option("-f", "--filter", "filters", multiple=True, metavar="KEY=VALUE", help="status, name, label or owner.")
+@click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="The newest N, ended ones too.")
+@click.option("-q", "--quiet", is_flag=True, help="Names only.")
+@click.option("--no-trunc", is_flag=True, help="Cut nothing off.")
+@click.option("--format", "template", metavar="TEMPLATE|json", help="As in docker ps; 'table TEMPLATE' adds titles.")
+@namespace_option("Of this namespace only.")
+@output_option("json", "yaml", "wide", "name")
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli,
+    everything: bool,
+    all_users: bool,
+    filters: tuple[str, ...],
+    last: int | None,
+    quiet: bool,
+    no_trunc: bool,
+    template: str | None,
+    namespace: str | None,
+    output: str | None,
+) -> None:
+    """List runs: yours that are active, or all."""
+    from kajitori.cli.output import print_document
+
+    if template is not None and output is not None:
+        raise click.UsageError("--format and -o exclude each other")
+    params = _params(filters)
+    params.setdefault("owner", None if all_users else "@me")
+    params["namespace"] = namespace
+    if not everything and last is None and "phase" not in params:
+        params["active"] = True
+    with cli.api() as api:
+        runs = api.all_items("/v1/runs", params, limit=last)
+    if template is not None and template != "table":
+        from kajitori.cli.pages.templates import print_rows
+
+        print_rows(cli, template, [(_fields(cli, run), run.get("labels") or {}) for run in runs], _FORMAT_FIELDS)
+    elif output in ("json", "yaml"):
+        print_document({"items": runs}, output)
+    elif quiet or output == "name":
+        for run in runs:
+            echo(run["name"])
+    else:
+        _print(cli, runs, wide=output == "wide", cut=not no_trunc, owners=all_users)
+
+
+def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owners: bool) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.pages import run_words as words
+
+    now = cli.now()
+    namespaces = wide or len({run["namespace"] for run in runs}) > 1
+    columns = [Column("NAME"), Column("STATUS", styled=True), Column("REASON", flexible=True)]
+    columns += [Column("MEMBERS"), Column("GPUS"), Column("TIME")]
+    if wide:
+        columns.append(Column("AGE"))
+    if namespaces:
+        columns.append(Column("NAMESPACE"))
+    if wide or owners:
+        columns.append(Column("OWNER"))
+    if wide:
+        columns += [Column("RESTARTS"), Column("MEMORY PEAK"), Column("NODES"), Column("IMAGE")]
+    columns.append(Column("COMMAND", flexible=True, optional=True))
+    rows = []
+    for run in runs:
+        row = [run["name"], words.status_words(run), words.reason_words(run), words.member_words(run)]
+        row += [words.gpu_words(run), words.time_words(run, now)]
+        if wide:
+            row.append(words.age(run.get("createdAt"), now))
+        if namespaces:
+            row.append(run["namespace"])
+        if wide or owners:
+            row.append(run.get("owner") or "")
+        if wide:
+            row += [words.restart_words(run), words.peak_words(run), words.node_words(run)]
+            row.append(str(run["spec"].get("image", "")))
+        program = words.program_words(run)
+        is_long = cut and not wide and len(program) > _COMMAND_LENGTH
+        rows.append([*row, f"{program[: _COMMAND_LENGTH - 1]}…" if is_long else program])
+    print_table(cli, columns, rows, cut=cut and not wide)
+
+
+def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
+    """A run in the fields of docker's `--format`, and in a few of ours."""
+    from kajitori.cli.pages import run_words as words
+
+    spec, status, now = run.get("spec") or {}, words.status_of(run), cli.now()
+    mounts = [str(each.get("name") or each.get("hostPath") or "") for each in spec.get("volumes") or ()]
+    code = status.get("exitCode")
+    values = (
+        f"{run['namespace']}/{run['name']}",
+        run["name"],
+        run["name"],
+        run["namespace"],
+        run.get("owner") or "",
+        str(spec.get("image", "")),
+        words.program_words(run),
+        run.get("createdAt") or "",
+        f"{words.age(run.get('createdAt'), now)} ago",
+        words.time_words(run, now),
+        words.phase_of(run),
+        words.status_words(run),
+        words.reason_words(run),
+        str(status.get("message") or ""),
+        "" if code is None else str(code),
+        words.member_words(run),
+        words.gpu_words(run),
+        words.node_words(run),
+        words.restart_words(run),
+        words.peak_words(run),
+        ", ".join(str(port) for port in spec.get("ports") or ()),
+        ",".join(mounts),
+        "host" if spec.get("hostNetwork") else "",
+        ",".join(f"{key}={value}" for key, value in (run.get("labels") or {}).items()),
+    )
+    return dict(zip(_FORMAT_FIELDS, values, strict=True))
+
+
+def _params(filters: tuple[str, ...]) -> dict[str, Any]:
+    """The query that the filters stand for. Raises InvalidInput with every filter that can't be read."""
+    from kajitori.core.spec.reasons import Phase
+    from kajitori.core.words.suggestions import did_you_mean
+    from kajitori.errors import Fault, InvalidInput
+
+    params: dict[str, Any] = {}
+    faults: list[Fault] = []
+    phases = {phase.value.casefold(): phase.value for phase in Phase}
+    for word in filters:
+        key, equals, value = word.partition("=")
+        if not equals or key not in _FILTERS:
+            faults.append(
+                Fault("--filter", f"{word!r:.80} is no filter", word, f"write KEY=VALUE; {', '.join(_FILTERS)}")
+            )
+        elif key == "status":
+            for name in value.split(","):
+                if name.casefold() in phases:
+                    params.setdefault("phase", []).append(phases[name.casefold()])
+                else:
+                    hint = did_you_mean(name, [phase.value for phase in Phase])
+                    faults.append(Fault("--filter", f"there is no status {name!r:.80}", name, hint))
+        elif key == "label":
+            params["labelSelector"] = ",".join(filter(None, (params.get("labelSelector"), value)))
+        else:
+            params[key] = value
+    if faults:
+        raise InvalidInput(faults)
+    return params

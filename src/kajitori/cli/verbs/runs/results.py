@@ -1,0 +1,153 @@
+"""`kaji results`: how the members of a sweep ended, and what they said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+from kajitori.cli.terminal import echo_data, json_text, say
+
+_STATES = ("Waiting", "Pending", "Running", "Succeeded", "Failed", "NotRun")
+_FIELDS = ("index", "state", "exitCode", "restarts", "attempt", "node", "startedAt", "endedAt", "peakBytes")
+_WORDS = ("reason", "message")
+_MOST_COLUMNS = 200
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji results grid\n  kaji results grid --state failed -o wide\n"
+    "  kaji results grid -o csv > grid.csv\n\n"
+    "A member's result is what its program writes to the file that KAJI_RESULT names, such as JSON: at most 4096 bytes."
+)
+@run_argument
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    metavar="STATE",
+    help=f"Only members in it: {', '.join(word.lower() for word in _STATES)}.",
+)
+@namespace_option()
+@output_option("json", "csv", "wide")
+@server_options
+@click.pass_obj
+def command(cli: Cli, run: str, states: tuple[str, ...], namespace: str | None, output: str | None) -> None:
+    """Show the results of a sweep's members.
+
+    One row for each index of the array (KAJI_ARRAY_INDEX): how its member ended, how long it took, and its result.
+    """
+    from kajitori.cli.connection.http import run_path
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.output import print_document
+
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+        rows: list[dict[str, Any]] = []
+        params: dict[str, Any] = {"limit": 500, "state": list(states)}
+        while True:
+            page = api.get(run_path(view, "/results"), params)
+            rows += page["items"]
+            if page.get("incomplete"):
+                say(f"some details are missing: {page['incomplete']}")
+            if not page.get("continue"):
+                break
+            params["continue"] = page["continue"]
+    if output == "json":
+        print_document({"items": rows}, output)
+    elif output == "csv":
+        _print_csv(rows)
+    else:
+        _print_table(cli, rows, wide=output == "wide")
+
+
+def _print_table(cli: Cli, rows: Sequence[Mapping[str, Any]], *, wide: bool) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.core.words.quantities import round_memory
+
+    columns = [Column("INDEX", right=True), Column("STATE", styled=True), Column("EXIT", right=True)]
+    columns += [Column("RESTARTS", right=True), Column("TIME", right=True)]
+    if wide:
+        columns += [Column("MEMORY", right=True), Column("NODE"), Column("STARTED"), Column("ENDED")]
+    columns.append(Column("RESULT", flexible=True))
+    lines = []
+    for row in rows:
+        line = [str(row["index"]), row["state"], _text(row.get("exitCode")), str(row.get("restarts", 0))]
+        line.append(_took(row, cli))
+        if wide:
+            line += [round_memory(row["peakBytes"]) if row.get("peakBytes") else "", row.get("node", "")]
+            line += [row.get("startedAt", ""), row.get("endedAt", "")]
+        lines.append([*line, _said(row)])
+    print_table(cli, columns, lines, cut=not wide)
+
+
+def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """A column for each key that any result has, where results are mappings."""
+    import csv
+    import io
+
+    keys: dict[str, None] = {}
+    for row in rows:
+        if isinstance(row.get("result"), dict):
+            keys.update(dict.fromkeys(row["result"]))
+    named = list(keys)[:_MOST_COLUMNS]
+    plain = any(row.get("result") is not None and not isinstance(row["result"], dict) for row in rows)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*_FIELDS, "seconds", *_WORDS, *(["result"] if plain else []), *(f"result.{key}" for key in named)])
+    for row in rows:
+        result = row.get("result")
+        values = result if isinstance(result, dict) else {}
+        whole = [] if not plain else ["" if isinstance(result, dict) else _cell(result)]
+        seconds = _seconds(row)
+        writer.writerow(
+            [
+                *(_text(row.get(field, 0 if field == "restarts" else None)) for field in _FIELDS),
+                _text(seconds),
+                *(_text(row.get(field)) for field in _WORDS),
+                *whole,
+                *(_cell(values.get(key)) for key in named),
+            ]
+        )
+    echo_data(out.getvalue())
+
+
+def _took(row: Mapping[str, Any], cli: Cli) -> str:
+    from kajitori.cli.pages.run_words import moment
+    from kajitori.core.words.quantities import format_duration
+
+    seconds = _seconds(row)
+    started = moment(row.get("startedAt"))
+    if seconds is None and started is not None and row["state"] == "Running":
+        seconds = max(0, round((cli.now() - started).total_seconds()))
+    return format_duration(seconds) if seconds is not None else ""
+
+
+def _seconds(row: Mapping[str, Any]) -> int | None:
+    from kajitori.cli.pages.run_words import moment
+
+    started, ended = moment(row.get("startedAt")), moment(row.get("endedAt"))
+    return max(0, round((ended - started).total_seconds())) if started is not None and ended is not None else None
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """`loss=0.5 epochs=3`; of a member that failed without a result, why."""
+    result = row.get("result")
+    if isinstance(result, dict):
+        return " ".join(f"{key}={_cell(value)}" for key, value in result.items())
+    if result is not None:
+        return _cell(result)
+    return ": ".join(str(row[field]) for field in _WORDS if row.get(field))
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json_text(value)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,328 @@
+"""`kaji run`: submit a program and follow it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import (
+    complete_file,
+    complete_folder,
+    complete_image,
+    complete_secret,
+    complete_volume,
+    namespace_option,
+    server_options,
+)
+from kajitori.cli.submit.borrowed_options import BorrowingCommand, borrowed_words
+from kajitori.cli.terminal import echo, say
+
+if TYPE_CHECKING:
+    from kajitori.cli.connection.http import Api
+    from kajitori.cli.submit.request import RunRequest
+    from kajitori.errors import InvalidInput
+
+_DOCKER, _CLUSTER = "As in docker run", "Kajitori's own"
+
+
+class _RunCommand(BorrowingCommand):
+    """Shows Docker's words and our own apart."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {_DOCKER: [], _CLUSTER: []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                groups[_DOCKER if parameter.name in _DOCKERS else _CLUSTER].append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+_DOCKERS = {
+    *("detach", "name", "env", "env_file", "volume", "mount", "workdir", "entrypoint", "user", "label", "publish"),
+    *("remove", "gpus", "cpus", "memory", "shm_size", "privileged", "network"),
+}
+
+
+def _words(*known: str) -> Any:
+    """Completes from a closed set, and leaves it to the spec's check to refuse other words together with all else."""
+    return lambda _ctx, _param, incomplete: [word for word in known if word.startswith(incomplete)]
+
+
+@click.command(
+    cls=_RunCommand,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+    epilog="\b\nExamples:\n  kaji run python:3.11 python -c 'print(1)'\n"
+    "  kaji run -d --name bert --gpus 8 --gpu-type h100 -n 4 --launcher torchrun \\\n"
+    "      -v imagenet:/data:ro --checkpoint /ckpt registry/bert:3 train.py --lr 3e-4\n"
+    "  kaji run --code . python:3.11 python train.py    # the folder you are in",
+)
+@click.argument("image", required=False, shell_complete=complete_image)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
+@click.option("-d", "--detach", is_flag=True, help="Print the name and leave.")
+@click.option("--name", help="Name of the run; one is made up otherwise.")
+@click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment variable.")
+@click.option(
+    "--env-file", multiple=True, metavar="FILE", shell_complete=complete_file, help="Environment variables, one a line."
+)
+@click.option(
+    "-v",
+    "--volume",
+    multiple=True,
+    metavar="SOURCE:PATH[:ro]",
+    shell_complete=complete_volume,
+    help="Volume by name, or a folder.",
+)
+@click.option("--mount", multiple=True, metavar="type=…,…", help="The same in docker's long form.")
+@click.option("-w", "--workdir", metavar="PATH", help="Folder the program starts in.")
+@click.option("--entrypoint", metavar="PROGRAM", help="Instead of the image's own.")
+@click.option("-u", "--user", metavar="UID[:GID]", help="User the program runs as.")
+@click.option("-l", "--label", multiple=True, metavar="KEY=VALUE", help="Label of the run and its members.")
+@click.option("-p", "--publish", multiple=True, metavar="PORT", help="Port the program listens on.")
+@click.option("--rm", "remove", is_flag=True, help="Delete the run once it has ended, with -d too.")
+@click.option("--gpus", metavar="N|all|TYPE:N", help="GPUs of each member, such as 8 or h100:8.")
+@click.option("--cpus", metavar="N", help="Cores of each member, such as 8 or 0.5.")
+@click.option("-m", "--memory", metavar="SIZE", help="Memory limit of each member, such as 64g.")
+@click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm, taken from memory.")
+@click.option("--privileged", is_flag=True, help="Where policy allows it.")
+@click.option(
+    "--network",
+    "--net",
+    metavar="host|none",
+    shell_complete=_words("host", "none"),
+    help="The node's own; none: cut off from all.",
+)
+@click.option("--restart", hidden=True, metavar="POLICY")
+@click.option("--ipc", hidden=True, metavar="MODE")
+@click.option("--expose", hidden=True, multiple=True, metavar="PORT")
+@click.option("--platform", hidden=True, metavar="OS/ARCH")
+@click.option("--stop-timeout", hidden=True, metavar="SECONDS")
+@click.option("-i", "--interactive", is_flag=True, hidden=True)
+@click.option("-t", "--tty", is_flag=True, hidden=True)
+@click.option("-n", "--replicas", metavar="N|8-32", help="Members, started together; 8-32: as many as fit, at least 8.")
+@click.option(
+    "--array", metavar="0-999%64", help="A sweep: a member for each number (KAJI_ARRAY_INDEX); %64: 64 at once."
+)
+@click.option(
+    "--stop-at",
+    metavar="first-failure|first-success",
+    shell_complete=_words("first-failure", "first-success"),
+    help="What ends a sweep before its members have.",
+)
+@click.option("--gpu-type", metavar="TYPE", help="Such as h100; see kaji gpus.")
+@click.option("--whole-node", is_flag=True, help="Share the nodes with no other run.")
+@click.option(
+    "--launcher",
+    metavar="none|torchrun|mpi",
+    shell_complete=_words("none", "torchrun", "mpi"),
+    help="What starts a member's processes.",
+)
+@click.option(
+    "--type", metavar="batch|service", shell_complete=_words("batch", "service"), help="service: kept running for good."
+)
+@click.option(
+    "--code",
+    metavar="DIR[:PATH]",
+    shell_complete=complete_folder,
+    help="Folder, or sha256:… of one, that all members start in.",
+)
+@click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
+@click.option("--checkpoint-every", metavar="TIME", help="How often the program writes it: 10m.")
+@click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
+@click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00; short ones start sooner.")
+@click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL, such as 60s.")
+@click.option(
+    "--priority", metavar="high|normal|low", shell_complete=_words("high", "normal", "low"), help="Who goes first."
+)
+@click.option(
+    "--secret",
+    multiple=True,
+    metavar="NAME[:PATH]",
+    shell_complete=complete_secret,
+    help="Secret as variables or files; or VAR=NAME/KEY.",
+)
+@click.option("--allow-from", multiple=True, metavar="CLASS,…", help="Only these reach it, such as namespace.")
+@click.option("--allow-to", multiple=True, metavar="CLASS,…", help="It goes only there, such as internal.")
+@click.option("--node-selector", multiple=True, metavar="LABEL=VALUE", help="Only nodes with this label.")
+@click.option("--toleration", multiple=True, metavar="KEY[=VALUE][:EFFECT]", help="A taint that may be ignored.")
+@click.option(
+    "-f",
+    "--file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Run manifest or bare spec in YAML; options overrule it.",
+)
+@namespace_option("Namespace of the run.")
+@click.option(
+    "--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="Follow this member's log only."
+)
+@click.option("--all-ranks", is_flag=True, help="Follow the logs of all members, up to 256.")
+@click.option("-q", "--quiet", is_flag=True, help="No notes and no progress.")
+@click.option("--dry-run", is_flag=True, help="Show what would be made and when it could start; make nothing.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["json", "yaml", "name"]),
+    metavar="json|yaml|name",
+    help="With -d or --dry-run.",
+)
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli,
+    /,
+    rank: int | None,
+    all_ranks: bool,
+    quiet: bool,
+    dry_run: bool,
+    output: str | None,
+    **words: Any,
+) -> int:
+    """Run a program on the cluster, in Docker's words.
+
+    Follows its log and ends with its exit code. Ctrl-C leaves it running; a second one stops it.
+    """
+    from kajitori.cli.follow.follow import Follower, follow_to_the_end
+    from kajitori.cli.follow.interrupts import Signals
+    from kajitori.cli.output import print_document
+    from kajitori.cli.submit.code import Code
+    from kajitori.cli.submit.request import build_request
+    from kajitori.cli.submit.run_options import RunWords
+
+    if output is not None and not (words["detach"] or dry_run):
+        raise click.UsageError("-o goes with -d or --dry-run: otherwise stdout is the program's")
+    if rank is not None and all_ranks:
+        raise click.UsageError("--rank and --all-ranks exclude each other")
+    code = Code(cli, quiet=quiet)
+    said = RunWords(**words, borrowed=borrowed_words())
+    request = build_request(
+        said, environment=cli.environment, folder=Path.cwd(), read_text=read_text_of, pack=code.pack
+    )
+    if request.faults:
+        raise all_faults(cli, request)
+    if not quiet:
+        for line in request.notes:
+            say(line)
+    if rank is not None:
+        _require_member(request, rank)
+    with cli.api() as api, Signals() as signals:
+        if dry_run:
+            return _show(_submit(api, request, dry_run=True), output, quiet)
+        code.upload(api, at_home(api, request).namespace or "", check=lambda: _submit(api, request, dry_run=True))
+        view = _submit(api, request)
+        if not quiet:
+            note((view.get("status") or {}).get("findings") or ())
+        if words["detach"]:
+            if output in ("json", "yaml"):
+                print_document(view, output)
+            else:
+                echo(view["name"])
+            return 0
+        follower = Follower(cli, api, view, rank=rank, all_ranks=all_ranks, quiet=quiet)
+        return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
+
+
+def _require_member(request: RunRequest, rank: int) -> None:
+    """Raises a usage error where the run will have no member of that rank, or index, to follow."""
+    from kajitori.core.spec.array import parse_array
+
+    spec = request.spec
+    try:
+        array = parse_array(spec["array"]) if spec.get("array") else None
+    except (ValueError, TypeError):
+        return  # which the server names
+    replicas = spec.get("replicas", 1)
+    if array is not None and rank not in array.indices:
+        raise click.UsageError(f"--index {rank}: no member of --array {spec['array']} has this number")
+    if array is None and isinstance(replicas, int) and rank >= replicas:
+        last = f"ranks are 0 to {replicas - 1}" if replicas > 1 else "its only member is 0"
+        raise click.UsageError(f"--rank {rank}: the run has no such member; {last}")
+
+
+def all_faults(cli: Cli, request: RunRequest) -> InvalidInput:
+    """The error for a faulty request: with what a server finds wrong besides, if one answers. Nothing is made."""
+    from kajitori.errors import InvalidInput, KajitoriError
+
+    try:
+        if request.whole:
+            with cli.api() as api:
+                api.post("/v1/runs", at_home(api, request).body(), {"dryRun": True}, tries=1)
+    except InvalidInput as error:
+        return request.in_users_words(error)
+    except KajitoriError:
+        pass
+    return InvalidInput(request.faults)
+
+
+def _submit(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str, Any]:
+    from kajitori.errors import InvalidInput
+
+    try:
+        answer: dict[str, Any] = api.post("/v1/runs", at_home(api, request).body(), {"dryRun": dry_run})
+    except InvalidInput as error:
+        raise request.in_users_words(error) from None
+    return answer
+
+
+def at_home(api: Api, request: RunRequest) -> RunRequest:
+    """The request, for the namespace that the server's address names unless it says another."""
+    from dataclasses import replace
+
+    if request.namespace is None and api.target.namespace:
+        return replace(request, namespace=api.target.namespace)
+    return request
+
+
+def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
+    """What a dry run found: for people the notes, what would be made and when; for programs all of it."""
+    from kajitori.cli.output import print_document
+    from kajitori.cli.pages.run_words import command_line, gpu_words, members_asked_for, size_words
+
+    if output in ("json", "yaml"):
+        print_document(answer, output)
+        return 0
+    run = answer["run"]
+    if output == "name":
+        echo(run["name"])
+        return 0
+    if not quiet:
+        note(answer.get("findings") or (), all_of_them=True)
+    kinds: dict[str, int] = {}
+    for manifest in answer.get("manifests") or ():
+        kinds[manifest.get("kind", "")] = kinds.get(manifest.get("kind", ""), 0) + 1
+    if "Pod" in kinds:  # one is shown for all members: they differ in rank and node only
+        kinds["Pod"] = members_asked_for(run)
+    size = size_words(run)
+    made = ", ".join(
+        f"{size if size and kind == 'Pod' else count} {kind}{'' if count == 1 else 's'}"
+        for kind, count in kinds.items()
+    )
+    echo(command_line(run))
+    if gpus := gpu_words(run):
+        untyped = not (run["spec"].get("resources") or {}).get("gpuType")
+        echo(f"Takes {gpus}{(' GPU' if gpus == '1' else ' GPUs') if untyped else ''}.")
+    if made:
+        echo(f"Would make {made}; see them with -o yaml.")
+    start = answer.get("start") or {}
+    if start.get("message"):
+        echo(f"Start: {start['message']}")
+    return 0
+
+
+def note(findings: Iterable[Mapping[str, Any]], *, all_of_them: bool = False) -> None:
+    from kajitori.cli.submit.notes import notes
+
+    for line in notes(findings, all_of_them=all_of_them):
+        say(line)
+
+
+def read_text_of(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    return Path(file).expanduser().read_text(encoding="utf-8")

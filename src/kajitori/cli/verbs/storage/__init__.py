@@ -1,0 +1,1 @@
+"""Verbs on secrets and volumes."""

@@ -1,0 +1,185 @@
+"""`kaji secret`: what runs are told in confidence."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import complete_file, complete_secret, namespace_option, output_option, server_options
+
+
+@click.group(epilog="\b\nExample:\n  kaji secret create wandb WANDB_API_KEY    # asks for its value")
+def command() -> None:
+    """Make, list and delete secrets for runs.
+
+    A run uses one with `kaji run --secret NAME`. Values are never shown, and never written on a command line.
+    """
+
+
+@command.command(
+    epilog="\b\nExamples:\n  kaji secret create wandb WANDB_API_KEY\n  pass show wandb | kaji secret create wandb key\n"
+    "  kaji secret create registry --from-file ca.crt --env-file .env"
+)
+@click.argument("name")
+@click.argument("keys", metavar="[KEY...]", nargs=-1)
+@click.option(
+    "--from-file",
+    "files",
+    multiple=True,
+    metavar="[KEY=]FILE",
+    shell_complete=complete_file,
+    help="A file's content; - is stdin.",
+)
+@click.option(
+    "--env-file",
+    "env_files",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="NAME=value, one a line.",
+)
+@click.option("--replace", is_flag=True, help="Instead of the one of this name that is there.")
+@namespace_option("Namespace of the runs that use it.")
+@server_options
+@click.pass_obj
+def create(
+    cli: Cli,
+    name: str,
+    keys: tuple[str, ...],
+    files: tuple[str, ...],
+    env_files: tuple[str, ...],
+    replace: bool,
+    namespace: str | None,
+) -> None:
+    """Make a secret.
+
+    The value of each KEY is asked for at the terminal, or read from stdin for a single one, without its last line end.
+    Prints the name.
+    """
+    from kajitori.cli.terminal import echo, say
+
+    values = _values(keys, files, env_files)
+    with cli.api() as api:
+        body = {"name": name, "data": {key: base64.b64encode(value).decode() for key, value in values.items()}}
+        if where := namespace or api.target.namespace:
+            body["namespace"] = where
+        api.post("/v1/secrets", body, {"replace": replace})
+    echo(name)
+    say(f"use it: kaji run --secret {name} …")
+
+
+def _values(keys: tuple[str, ...], files: tuple[str, ...], env_files: tuple[str, ...]) -> dict[str, bytes]:
+    """All that was given, by keys. Raises InvalidInput and UsageError, which never say a value."""
+    from kajitori.errors import Fault, InvalidInput
+
+    faults: list[Fault] = []
+    found: dict[str, bytes] = {}
+
+    def take(source: str, key: str, value: bytes) -> None:
+        if key in found:
+            faults.append(Fault(source, f"the key {key} is given twice", hint="give it once"))
+        found[key] = value
+
+    for word in files:
+        key, equals, path = word.partition("=")
+        path = path if equals else word
+        try:
+            content = sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
+        except OSError as error:
+            faults.append(Fault("--from-file", f"{path} can't be read: {error.strerror}", path, "check the path"))
+        else:
+            take("--from-file", key if equals else Path(path).name, content)
+    for path in env_files:
+        try:
+            lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            faults.append(Fault("--env-file", f"{path} can't be read: {why}", path, "check the path"))
+            continue
+        for number, line in enumerate(lines, start=1):
+            key, equals, text = line.strip().partition("=")
+            if equals and key:
+                take("--env-file", key, text.encode())
+            elif key and not key.startswith("#"):
+                faults.append(
+                    Fault(f"--env-file {path}:{number}", "the line is no NAME=value", hint="write NAME=value")
+                )
+    for key in keys:
+        if "=" in key:
+            message = f"the value of {key.partition('=')[0]} stands on the command line, where others can read it"
+            faults.append(Fault("KEY", message, hint="name the key alone; its value is asked for, or read from stdin"))
+    if faults:
+        raise InvalidInput(faults)
+    for key, value in _read(keys).items():
+        take("KEY", key, value)
+    if faults:
+        raise InvalidInput(faults)
+    if not found:
+        raise click.UsageError("name a KEY, --from-file or --env-file: a secret holds at least one value")
+    return found
+
+
+def _read(keys: tuple[str, ...]) -> dict[str, bytes]:
+    """The values that are typed or piped in."""
+    if not keys:
+        return {}
+    if sys.stdin.isatty():
+        return {key: click.prompt(key, hide_input=True, err=True).encode() for key in keys}
+    if len(keys) > 1:
+        raise click.UsageError("stdin holds the value of one KEY; use --env-file for several")
+    return {keys[0]: sys.stdin.buffer.read().removesuffix(b"\n")}
+
+
+@command.command("ls", epilog="\b\nExample:\n  kaji secret ls")
+@click.option("-q", "--quiet", is_flag=True, help="Names only.")
+@namespace_option("Of this namespace.")
+@output_option("json", "yaml", "name")
+@server_options
+@click.pass_obj
+def list_secrets(cli: Cli, quiet: bool, namespace: str | None, output: str | None) -> None:
+    """List secrets, without their values.
+
+    KEYS are names for secrets that `kaji` made, else a number. USED BY names runs that have not ended.
+    """
+    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.pages.run_words import age
+    from kajitori.cli.terminal import echo
+
+    with cli.api() as api:
+        answer = api.get("/v1/secrets", {"namespace": namespace or api.target.namespace})
+    if output in ("json", "yaml"):
+        print_document(answer, output)
+    elif quiet or output == "name":
+        for each in answer["items"]:
+            echo(each["name"])
+    else:
+        columns = [Column("NAME"), Column("KEYS", flexible=True), Column("TYPE"), Column("AGE"), Column("USED BY")]
+        print_table(cli, columns, [_row(each, age(each["createdAt"], cli.now())) for each in answer["items"]])
+
+
+def _row(secret: dict[str, Any], age: str) -> tuple[str, ...]:
+    keys = ", ".join(secret["keys"]) if secret["keys"] is not None else str(secret["keyCount"])
+    return secret["name"], keys, secret["type"], age, ", ".join(secret["usedBy"])
+
+
+@command.command(epilog="\b\nExample:\n  kaji secret rm wandb")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_secret)
+@click.option("-f", "--force", is_flag=True, help="Also if a run uses it, whose next attempt then will not start.")
+@namespace_option("Of this namespace.")
+@server_options
+@click.pass_obj
+def rm(cli: Cli, names: tuple[str, ...], force: bool, namespace: str | None) -> int:
+    """Delete secrets.
+
+    Prints the name of each.
+    """
+    from kajitori.cli.many import delete_named
+
+    with cli.api() as api:
+        params = {"namespace": namespace or api.target.namespace, "force": force}
+        return delete_named(api, "/v1/secrets", names, params)

@@ -1,0 +1,116 @@
+"""`kaji context`: which cluster commands use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import complete_context, output_option, server_options
+
+if TYPE_CHECKING:
+    from kajitori.cli.connection.target import Context
+
+
+@click.group(epilog="\b\nExamples:\n  kaji context ls\n  kaji context use lab")
+def command() -> None:
+    """Choose the cluster that commands use.
+
+    A context names a server: each local cluster that runs, by its data folder, and the one of $KAJI_SERVER. If several
+    run and none is chosen, commands ask to choose. What counts, first to last: --cluster, $KAJI_SERVER, $KAJI_CONTEXT,
+    the choice of `kaji context use`, the only cluster that runs.
+    """
+
+
+@command.command("ls", epilog="\b\nExample:\n  kaji context ls")
+@click.option("-q", "--quiet", is_flag=True, help="Names only.")
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def list_contexts(cli: Cli, quiet: bool, output: str | None) -> None:
+    """List the clusters that commands can use.
+
+    A star marks the one that they do use.
+    """
+    from kajitori.cli.connection.target import contexts
+    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.terminal import echo
+
+    found = contexts(cli.environment, cli.cluster, cli.runtime_dir)
+    if output is not None:
+        print_document({"items": [_document(each) for each in found]}, output)
+    elif quiet:
+        for each in found:
+            echo(each.name)
+    else:
+        columns = [Column("NAME"), Column("SERVER"), Column("NAMESPACE"), Column("DATA", flexible=True)]
+        rows = [
+            (
+                f"{each.name} *" if each.why else each.name,
+                each.target.url if each.runs else "(does not run)",
+                each.target.namespace,
+                str(each.target.data or ""),
+            )
+            for each in found
+        ]
+        print_table(cli, columns, rows)
+
+
+@command.command("show", epilog="\b\nExample:\n  kaji context show")
+@output_option("json", "yaml", "name")
+@server_options
+@click.pass_obj
+def show(cli: Cli, output: str | None) -> None:
+    """Show the cluster that commands use, and why this one."""
+    from kajitori.cli.connection.target import contexts
+    from kajitori.cli.output import print_document, print_pairs
+    from kajitori.cli.terminal import echo
+
+    target = cli.find_target()  # raises what keeps commands from using any
+    found = [each for each in contexts(cli.environment, cli.cluster, cli.runtime_dir) if each.why]
+    name, why = (found[0].name, found[0].why) if found else (str(target.data or target.url), "--cluster")
+    if output == "name":
+        echo(name)
+    elif output is not None:
+        print_document(_words(name, why, target.url, target.namespace, str(target.data or "")), output)
+    else:
+        print_pairs(
+            (
+                ("Name", name),
+                ("Server", target.url),
+                ("Namespace", target.namespace),
+                ("Data", str(target.data or "")),
+                ("Because", why),
+            )
+        )
+
+
+@command.command("use", epilog="\b\nExamples:\n  kaji context use lab\n  kaji context use --none")
+@click.argument("name", required=False, shell_complete=complete_context)
+@click.option("--none", "nothing", is_flag=True, help="Take the choice back.")
+@server_options
+@click.pass_obj
+def use(cli: Cli, name: str | None, nothing: bool) -> None:
+    """Choose the cluster that commands use from now on."""
+    from kajitori.cli.connection.target import choose
+    from kajitori.cli.terminal import echo, say
+
+    if (name is None) != nothing:
+        raise click.UsageError("name a context, or say --none")
+    choose(name, cli.runtime_dir)
+    if name is not None:
+        echo(name)
+    for variable in ("KAJI_SERVER", "KAJI_CONTEXT"):
+        if cli.environment.get(variable):
+            say(f"note: ${variable} is set, and counts before this choice")
+
+
+def _document(context: Context) -> dict[str, Any]:
+    target = context.target
+    words = _words(context.name, context.why, target.url, target.namespace, str(target.data or ""))
+    return words | {"running": context.runs}
+
+
+def _words(name: str, why: str, url: str, namespace: str, data: str) -> dict[str, Any]:
+    return {"name": name, "current": bool(why), "because": why, "server": url, "namespace": namespace, "data": data}

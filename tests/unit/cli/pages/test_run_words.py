@@ -1,0 +1,189 @@
+"""Durations, amounts and command lines in words."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.unit.cli.fake_web_api import NOW, view
+
+from kajitori.cli.output import bar
+from kajitori.cli.pages import run_words
+from kajitori.cli.submit.request import build_request
+from kajitori.cli.submit.run_options import RunWords
+from kajitori.cli.verbs.runs.run import command as run_command
+from kajitori.core.spec.run import parse_spec, to_document
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "Less than a second"),
+        (1, "1 second"),
+        (59, "59 seconds"),
+        (60, "About a minute"),
+        (119, "About a minute"),
+        (120, "2 minutes"),
+        (3599, "59 minutes"),
+        (3600, "About an hour"),
+        (2 * 3600, "2 hours"),
+        (47 * 3600, "47 hours"),
+        (48 * 3600, "2 days"),
+        (14 * 86400, "2 weeks"),
+        (60 * 86400, "2 months"),
+        (800 * 86400, "2 years"),
+    ],
+)
+def test_durations_are_dockers(seconds: float, text: str) -> None:
+    """As `docker ps` says them."""
+    assert run_words.human_duration(seconds) == text
+
+
+@given(st.floats(min_value=0, max_value=1e10))
+def test_every_duration_has_words(seconds: float) -> None:
+    """No time span is without words."""
+    assert run_words.human_duration(seconds)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "memory", "text"),
+    [
+        (1, None, ""),
+        (1, {"peakBytes": 3 * 2**29, "limitBytes": 2**31}, "1.5Gi of 2Gi"),
+        (4, {"peakBytes": 41 * 2**30, "rank": 3}, "41Gi (rank 3)"),
+    ],
+)
+def test_the_peak_of_a_run(replicas: int, memory: dict[str, int] | None, text: str) -> None:
+    """Of what, and of several members whose."""
+    assert run_words.peak_words({"spec": {"replicas": replicas}, "status": {"memory": memory}}) == text
+
+
+def test_an_age_that_is_not_known_is_empty() -> None:
+    """Nothing is made up where there is no time, or none that can be read."""
+    now = run_words.moment("2026-11-21T12:00:00Z")
+    assert now is not None
+    assert run_words.age("", now) == ""
+    assert run_words.age(None, now) == ""
+    assert run_words.age("soon", now) == ""
+    assert run_words.age("2026-11-21T12:00:05Z", now) == "Less than a second"
+
+
+@given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 500), st.integers(1, 40))
+@example(500, 1, 1, 3)
+@example(1, 500, 1, 3)
+@example(1, 1, 1, 1)
+def test_bars_are_full_width_and_hide_nothing(used: int, broken: int, free: int, width: int) -> None:
+    """A bar has its width; what is there shows, where there is room for all three kinds."""
+    total = used + broken + free
+    text = bar(used, broken, total, width)
+    assert len(text) == (width if total else 0)
+    if width >= 3:
+        assert ("█" in text) == (used > 0)
+        assert ("▒" in text) == (broken > 0)
+        assert ("░" in text) == (free > 0)
+
+
+SPECS: list[dict[str, Any]] = [
+    {"image": "python:3.11"},
+    {"image": "x", "args": ["python", "-c", "print('a b')", "--flag"]},
+    {"image": "x", "command": ["bash"], "args": ["-c", "echo $HOME"]},
+    {
+        "image": "x",
+        "replicas": 4,
+        "launcher": "torchrun",
+        "resources": {"gpu": 8, "gpuType": "h100", "cpu": "7500m", "memory": "64Gi", "shm": "1Gi"},
+        "env": {"A": "1 2", "B": ""},
+        "volumes": [{"name": "a", "path": "/a", "readOnly": True}, {"hostPath": "/b", "path": "/c"}],
+        "secrets": [{"name": "s"}, {"name": "s", "path": "/s"}, {"name": "s", "key": "k", "env": "K"}],
+        "checkpoint": {"path": "/ckpt", "size": "100Gi", "every": "10m"},
+        "ports": [80, 8888],
+        "nodeSelector": {"zone": "a"},
+        "priority": "low",
+        "timeLimit": "8h",
+        "grace": "1m",
+        "restarts": 0,
+        "workingDir": "/w",
+        "user": "1000:1000",
+    },
+    {"image": "x", "code": {"digest": f"sha256:{'0a' * 32}", "path": "/work"}},
+    {"image": "x", "type": "service", "resources": {"wholeNode": True, "gpuType": "h100"}, "hostNetwork": True},
+    {"image": "x", "network": {"from": [], "to": ["internal", "10.9.0.0/16"]}},
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> None:
+    """What `describe` prints can be typed again: it gives the same spec."""
+    shown = to_document(parse_spec(spec), with_defaults=True)
+    line = shlex.split(run_words.command_line({**view("bert"), "spec": shown}))
+    assert line[:4] == ["kaji", "run", "--name", "bert"]
+    with CliRunner().isolation():
+        ctx = run_command.make_context("run", line[2:])
+    known = RunWords.__dataclass_fields__
+    given_words = {key: value for key, value in ctx.params.items() if key in known}
+    request = build_request(
+        RunWords(**given_words), environment={}, folder=Path("/"), read_text=lambda _: "", pack=lambda _: ""
+    )
+    assert to_document(parse_spec(request.spec)) == to_document(parse_spec(spec))
+
+
+@pytest.mark.parametrize("spec", [{"replicas": -3}, {"replicas": 0}, {"array": "9-1"}])
+def test_a_number_of_members_that_makes_no_sense_is_not_shown(spec: dict[str, Any]) -> None:
+    """Such a run came from kubectl and is refused; no number is calculated with what it asks for."""
+    run = view("bert", "Failed", reason="Refused", spec={"image": "x", "resources": {"gpu": 8}, **spec})
+    run["status"]["members"] = {"total": 0}
+    assert run_words.member_words(run) == "-"
+    assert run_words.gpu_words(run) == "8"
+    assert run_words.members_asked_for(run) == 1
+    assert run_words.gpu_words(run | {"spec": {"resources": {"gpu": -8}}}) == ""
+
+
+def test_a_sweep_in_words() -> None:
+    """Its members have restarts of their own, so those of all are counted without what is allowed."""
+    counts = {"total": 10, "running": 2, "succeeded": 4, "failed": 1}
+    run = view("grid", spec={"array": "0-9%2", "restarts": 1}, status={"restarts": 12, "members": counts})
+    assert run_words.restart_words(run) == "12"
+    assert run_words.sweep_words(run) == "5 of 10 ended, 1 of them failed; 2 running"
+    assert run_words.member_words(run) == "5/10 ended"
+    assert (run_words.members_asked_for(run), run_words.members_at_once(run)) == (10, 2)
+    assert "--array 0-9%2" in run_words.command_line(run)
+    run["spec"] |= {"array": "0-9", "resources": {"gpu": 8, "gpuType": "h100"}}
+    assert run_words.gpu_words(run) == "16 h100"  # what it has, not what ten members would have
+    counts |= {"running": 0, "pending": 3}
+    assert run_words.gpu_words(run) == "24 h100"
+    counts |= {"pending": 0}
+    assert run_words.gpu_words(run) == "80 h100"
+    unreadable = view("grid", spec={"array": "9-0"})
+    assert (run_words.members_asked_for(unreadable), run_words.members_at_once(unreadable)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("phase", "world_size", "counts", "members", "gpus"),
+    [
+        ("Queued", 0, {"total": 32}, "0 of 8-32", "64-256 h100"),
+        ("Starting", 12, {"total": 12, "running": 3}, "3/12 of 8-32", "96 h100"),
+        ("Running", 12, {"total": 12, "running": 12}, "12 of 8-32", "96 h100"),
+        ("Restarting", 12, {"total": 32}, "0 of 8-32", "64-256 h100"),
+        ("Succeeded", 12, {"total": 12, "succeeded": 12}, "12 of 8-32", "96 h100"),
+    ],
+)
+def test_an_elastic_gang(phase: str, world_size: int, counts: dict[str, int], members: str, gpus: str) -> None:
+    """How many members it has of those it may have; the GPUs are those that it has, or, while it waits, asks for."""
+    spec = {"replicas": 32, "minReplicas": 8, "resources": {"gpu": 8, "gpuType": "h100"}, "image": "x"}
+    status = {"phase": phase, "members": counts, "attempt": {"number": 1, "worldSize": world_size}}
+    run = {"name": "bert", "spec": spec, "status": status}
+    assert run_words.member_words(run) == members
+    assert run_words.gpu_words(run) == gpus
+    assert "-n 8-32 " in run_words.command_line(run)
+
+
+def test_a_program_that_ended_before_it_was_seen_running_ran_no_time() -> None:
+    """Its start was never written; a run that never began shows no time at all."""
+    status = {"finishedAt": "2026-11-21T10:00:00Z", "attempts": 1}
+    assert run_words.time_words(view("a", "Failed", status=status), NOW) == "0s"
+    assert run_words.time_words(view("a", "Stopped", status={**status, "attempts": 0}), NOW) == ""

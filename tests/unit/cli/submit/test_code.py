@@ -1,0 +1,240 @@
+"""`kaji run --code`: the folder is at the server before the run is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.fake_web_api import Call, FakeWebApi, clock_in, invoke, problem, view
+
+from kajitori.cli.submit.code import what_code_would_bring
+from kajitori.codepack.packing import pack
+from kajitori.codepack.parts import decompress
+
+
+class Store:
+    """The Web API's side of an upload, with failures to come first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.packed = pack(folder)
+        self.parts: dict[str, bytes] = {}
+        self.failing: list[tuple[int, Any]] = []
+        self.failing_at_the_end: list[tuple[int, Any]] = []
+        self.done = False
+        place = f"/v1/code/{self.packed.digest}"
+        self.api = FakeWebApi(
+            answers={
+                f"GET {place}": lambda _: {} if self.done else problem(404, "NotFound", "there is no code"),
+                f"GET {place}/parts": lambda _: {"items": self._items(), "partBytes": 8 << 20, "maxBytes": 1 << 30},
+                f"PUT {place}/parts/0": self._put,
+                f"PUT {place}/parts/1": self._put,
+                "GET /v1/policy": {"policy": {"code": {"archive": "1Gi"}}},
+                f"POST {place}/complete": self._complete,
+                "POST /v1/runs": lambda call: view("bert", spec=call.body["spec"]),
+            }
+        )
+
+    def _items(self) -> list[dict[str, Any]]:
+        return [{"number": 0, "sha256": list(self.parts)}] if self.parts else []
+
+    def _put(self, call: Call) -> Any:
+        if self.failing:
+            return self.failing.pop(0)
+        self.parts[call.query["sha256"][0]] = decompress(call.body)
+        return {"number": 0, "sha256": []}
+
+    def _complete(self, call: Call) -> Any:
+        if self.failing_at_the_end:
+            return self.failing_at_the_end.pop(0)
+        self.done = b"".join(self.parts[sha256] for sha256 in call.body["parts"]) == self.archive
+        return {}
+
+    @property
+    def archive(self) -> bytes:
+        return b"".join(self.packed.listing.read(0, self.packed.size_bytes))
+
+    def paths(self) -> list[str]:
+        return [f"{call.method} {call.path.rpartition('/')[2]}" for call in self.api.calls]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    (tmp_path / "train.py").write_text("print(1)")
+    return Store(tmp_path)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Store:
+    """More than one part."""
+    (tmp_path / "train.py").write_text("print(1)")
+    with (tmp_path / "data.bin").open("wb") as file:
+        file.truncate(9 << 20)
+    return Store(tmp_path)
+
+
+def run(store: Store, *more: str) -> Any:
+    return invoke(store.api, "run", "-d", *more, "--code", store.packed.listing.root, "python:3.12", "train.py")
+
+
+def test_the_run_refers_to_what_was_uploaded(store: Store) -> None:
+    """Once: the second run finds it there."""
+    result = run(store)
+    assert (result.exit_code, result.stdout) == (0, "bert\n")
+    assert store.done and hashlib.sha256(store.archive).hexdigest() == store.packed.digest.removeprefix("sha256:")
+    assert "in 1 file of" in result.stderr and "uploaded" in result.stderr
+    (made,) = store.api.calls_to("POST", "/v1/runs")
+    assert made.body["spec"]["code"] == {"digest": store.packed.digest}
+    store.api.calls.clear()
+    assert "uploaded" not in run(store).stderr
+    assert store.paths() == [f"GET {store.packed.digest}", "POST runs"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_is_busy_is_asked_again(store: Store, status: int) -> None:
+    """What it has is not sent twice."""
+    busy = problem(status, "Busy", "too many uploads")
+    store.failing = [busy]
+    assert run(store, "-q").exit_code == 0
+    assert store.paths().count("PUT 0") == 2
+    assert store.done
+
+
+@pytest.mark.parametrize(("status", "sent"), [(507, 1), (503, 28)])
+def test_a_server_that_takes_no_part_is_not_asked_for_ever(store: Store, status: int, sent: int) -> None:
+    """That it still answers other questions changes nothing; where its disk is full, nobody waits for room."""
+    store.failing = [problem(status, "StorageFull", "the store is full")] * 100
+    result = run(store, "-q")
+    assert result.exit_code == 125
+    assert "the store is full" in result.stderr
+    assert store.paths().count("PUT 0") == sent
+    assert store.api.calls_to("POST", "/v1/runs") == []
+
+
+@pytest.mark.parametrize(("failures", "said"), [(3, 0), (6, 1)])
+def test_whoever_waits_is_told_for_what(store: Store, failures: int, said: int) -> None:
+    """Once it has lasted for some seconds, and once."""
+    store.failing = [problem(503, "Unavailable", "the store does not answer")] * failures
+    result = run(store)
+    assert (result.exit_code, store.done) == (0, True)
+    assert result.stderr.count(f"code: the store does not answer; it is tried again until {clock_in(120)}\n") == said
+    assert result.stderr.count("code: the server answers again\n") == said
+
+
+def test_an_upload_is_taken_up_where_it_was(store: Store) -> None:
+    """The server fails when all parts are there: they are not sent again."""
+    store.failing_at_the_end = [problem(503, "Unavailable", "the store does not answer")]
+    assert run(store, "-q").exit_code == 0
+    assert (store.paths().count("PUT 0"), store.paths().count("POST complete")) == (1, 2)
+
+
+def test_what_is_refused_makes_no_run(store: Store) -> None:
+    store.failing = [problem(403, "Forbidden", "bert may not create runs")]
+    result = run(store)
+    assert result.exit_code == 2
+    assert "may not create runs" in result.stderr
+    assert store.api.calls_to("POST", "/v1/runs") == []
+
+
+def test_a_dry_run_uploads_nothing(store: Store) -> None:
+    store.api.answers["POST /v1/runs"] = {"run": view("bert"), "manifests": [], "findings": [], "start": {}}
+    result = invoke(store.api, "run", "--dry-run", "--code", store.packed.listing.root, "python:3.12", "train.py")
+    assert result.exit_code == 0, result.stderr
+    assert store.paths() == ["POST runs"]
+
+
+def test_the_limit_is_known_before_a_large_folder_is_read(large: Store, tmp_path: Path) -> None:
+    """Whoever names his whole home learns it at once."""
+    os.truncate(tmp_path / "data.bin", 1 << 40)  # nobody could wait until that was read
+    result = run(large)
+    assert result.exit_code == 2
+    assert "1.0 TiB in 2 files; 1.0 GiB are allowed. The largest: data.bin (1.0 TiB), train.py" in result.stderr
+    assert large.paths() == ["GET policy", "POST runs"]
+    assert large.api.calls[1].query["dryRun"] == ["true"]  # for all the other reasons
+
+
+@pytest.mark.parametrize("said", [problem(403, "Forbidden", "ada may not"), {"policy": {}}, {"policy": {"code": None}}])
+def test_where_nobody_says_the_limit_the_upload_does(large: Store, said: Any) -> None:
+    large.api.answers["GET /v1/policy"] = said
+    assert run(large).exit_code == 0
+    assert large.done
+
+
+def test_a_run_that_is_refused_is_not_worth_a_long_upload(large: Store) -> None:
+    """All reasons come before the first part, not after the last."""
+    large.api.answers["POST /v1/runs"] = problem(
+        422, "Refused", "refused", faults=[{"field": "spec.resources.gpu", "message": "64 GPUs", "hint": "less"}]
+    )
+    result = run(large, "--gpus", "64")
+    assert result.exit_code == 2
+    assert "--gpus: 64 GPUs" in result.stderr
+    assert "PUT 0" not in large.paths()
+    (asked,) = large.api.calls_to("POST", "/v1/runs")
+    assert asked.query["dryRun"] == ["true"]
+
+
+def test_a_server_that_cannot_tell_now_is_sent_the_code(large: Store) -> None:
+    """And the run is asked about once, however often the connection breaks."""
+    made = large.api.answers["POST /v1/runs"]
+    large.api.queues["POST /v1/runs"] = [problem(503, "Unavailable", "the planner does not answer"), made]
+    large.failing = [problem(503, "Unavailable", "gone")] * 2
+    assert run(large).exit_code == 0
+    assert (large.done, len(large.api.calls_to("POST", "/v1/runs"))) == (True, 2)
+
+
+MISSING = "python: can't open file '/app/train.py': [Errno 2] No such file or directory"
+BRING = "is in this folder, not in the run: bring the folder along with --code ."
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "message", "said"),
+    [
+        (["python", "train.py"], "ProgramFailed", MISSING, f"train.py {BRING}"),
+        (
+            ["sh", "-c", "cat train.py"],
+            "ProgramFailed",
+            "cat: train.py: No such file or directory",
+            f"train.py {BRING}",
+        ),
+        (["python", "-m", "model.fit"], "ProgramFailed", "No module named 'model'", f"model {BRING}"),
+        (["python", "-m", "nets"], "ProgramFailed", "python: No module named nets", f"nets.py {BRING}"),
+        (["a"], "ProgramFailed", "FileNotFoundError: No such file or directory: 'conf/a.yaml'", f"conf/a.yaml {BRING}"),
+        (
+            ["train.py"],
+            "CommandNotFound",
+            'exec: "train.py": executable file not found in $PATH',
+            f"train.py {BRING}, and say what runs the file: python3 train.py",
+        ),
+        (["python", "other.py"], "ProgramFailed", MISSING.replace("train", "other"), ""),
+        (["python", "train.py"], "ProgramFailed", "exit code 1: ValueError", ""),
+        (["ls", ".", "/"], "ProgramFailed", "ls: no such file or directory", ""),
+        (["ls", "../x"], "ProgramFailed", "ls: ../x: no such file or directory", ""),
+        (["x" * 5000], "CommandNotFound", f"{'x' * 5000}: not found", ""),
+        (["python", "train.py"], "OutOfMemory", "", ""),
+    ],
+)
+def test_a_run_that_lacks_a_file_of_this_folder_is_told_how_to_bring_it(
+    tmp_path: Path, words: list[str], reason: str, message: str, said: str
+) -> None:
+    """Docker's users mount the folder they are in. Here the failure says --code, if that would have helped."""
+    inside = tmp_path / "inside"
+    for name in ("inside/conf", "inside/model"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("x", "inside/train.py", "inside/nets.py", "inside/conf/a.yaml"):
+        (tmp_path / name).touch()
+    run = view("bert", "Failed", spec={"args": words}, status={"reason": reason, "message": f"member 0: {message}"})
+    assert what_code_would_bring(run, inside) == said
+    brought = view("bert", "Failed", spec=run["spec"] | {"code": {"digest": "sha256:"}}, status=run["status"])
+    assert what_code_would_bring(brought, inside) == ""
+
+
+def test_the_failure_of_a_run_says_how_to_bring_the_file_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the reason, where the eye is."""
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    failed = view("bert", "Failed", spec={"args": ["train.py"]}, status={"reason": "ProgramFailed", "message": MISSING})
+    api = FakeWebApi([failed], answers={"POST /v1/runs": (201, view("bert", "Queued"))})
+    result = invoke(api, "run", "-q", "python:3", "train.py")
+    assert result.stderr.splitlines()[-2:] == ["      see kaji describe bert", f"      train.py {BRING}"]
