@@ -44,7 +44,7 @@ UNIT = "tests/unit/"
 
 LONGEST_FIRST = (
     *("runs", "runs-2", "e2e-tutorial", "parts-alone", "platform", "e2e-ordinary-user", "e2e-up"),
-    *("differential", "test_bad_apiserver", "real", "embedded/kubelet/test_network", "test_bad_input"),
+    *("differential", "test_bad_apiserver", "real", "embedded/kubelet/network/test_pod_networks", "test_bad_input"),
     *("blobs/test_blobs", "embedded/apiserver/test_kinds_properties"),
 )
 """Groups that begin first, so that no worker is left with a long one when the others have nothing to do any more."""

@@ -32,7 +32,7 @@ _PRELOADED = (
         "kajitori.cli.connection.target",
         "kajitori.cli.submit.request",
     ),
-    *(f"kajitori.cli.verbs.{verb}" for verb in ("run", "ps", "logs", "describe", "explain", "rm", "stop", "wait")),
+    *(f"kajitori.cli.verbs.runs.{verb}" for verb in ("run", "ps", "logs", "describe", "explain", "rm", "stop", "wait")),
     *("httpcore2", "platformdirs", "rich.console", "rich.table", "yaml"),
 )
 _SERVERS = ("up", "server", "controller", "node", "sim")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.configuration import followed_file as followedfile
+from kajitori.configuration import followed_file
 
 
 @pytest.fixture
 def changes_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A followed file is looked at by every question, and what it says counts whenever it was written."""
-    monkeypatch.setattr(followedfile, "FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(followedfile, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(followedfile, "LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(followed_file, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(followed_file, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(followed_file, "LOOK_SECONDS", 60.0)

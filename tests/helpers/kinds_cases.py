@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).parent.parent / "unit" / "local" / "apiserver" / "cases"
+FOLDER = Path(__file__).parent.parent / "unit" / "embedded" / "apiserver" / "cases"
 _BY_CHANCE = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "finalizers")
 
 

@@ -1,7 +1,7 @@
 """Which Pods are on this node, as whoever gives them their network says: never asked of the API server.
 
-A folder with one file for each Pod (`{uid}.json`, a `core.traffic.Pod`), put there before its first program starts and
-taken away with its network. The process kubelet keeps one; so can any other network of Pods.
+A folder with one file for each Pod (`{uid}.json`, a `core.traffic.totals.Pod`), put there before its first program
+starts and taken away with its network. The process kubelet keeps one; so can any other network of Pods.
 """
 
 from __future__ import annotations

@@ -90,6 +90,23 @@ _PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 VERBS = {verb: text for section in SECTIONS.values() for verb, text in section.items()}
 
 
+_FOLDERS = {
+    "Runs": "runs",
+    "Inside a run": "members",
+    "What runs use": "storage",
+    "The cluster": "cluster",
+    "Running a cluster": "platform",
+    "Else": "tool",
+}
+"""The folder below `cli/verbs` that holds the modules of a section's verbs."""
+
+_MODULES = {
+    verb: f"kajitori.cli.verbs.{_FOLDERS[title]}.{verb.replace('-', '_')}"
+    for title, section in SECTIONS.items()
+    for verb in section
+}
+
+
 class Kaji(click.Group):
     """A group whose verbs are loaded when they are used, and that never shows a traceback."""
 
@@ -99,7 +116,7 @@ class Kaji(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = import_module(f"kajitori.cli.verbs.{cmd_name.replace('-', '_')}").command
+        command = import_module(_MODULES[cmd_name]).command
         assert isinstance(command, click.Command)
         return command
 

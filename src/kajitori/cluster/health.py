@@ -1,4 +1,4 @@
-"""What the mirror tells of the health of nodes, in `core.health`'s words."""
+"""What the mirror tells of the health of nodes, in `core.nodes.health`'s words."""
 
 from __future__ import annotations
 

@@ -244,8 +244,8 @@ def _rounds(applicant: Applicant) -> float:
 
 
 def _amounts(request: GangRequest) -> tuple[int, ...]:
-    """What a gang asks for, as `core.ordering.AMOUNTS`. Members that share their nodes with their own gang alone may
-    all find room on one."""
+    """What a gang asks for, as `core.queue.ordering.AMOUNTS`. Members that share their nodes with their own gang alone
+    may all find room on one."""
     member, members = request.member, request.least
     nodes = members if member.whole_node else 1 if member.unlimited else 0
     return member.cpu_millis * members, member.memory_bytes * members, member.gpus * members, nodes

@@ -33,7 +33,7 @@ class _Use:
     """What a run had of the cluster, and has."""
 
     amounts: tuple[float, ...]
-    """As `core.ordering.AMOUNTS`."""
+    """As `core.queue.ordering.AMOUNTS`."""
     start: float
     end: float | None
     """None: it has it still."""
@@ -349,7 +349,7 @@ def _progress_of(run: RunObject, told: _Told) -> float:
 
 
 def totals_of(cluster: ClusterView) -> tuple[float, ...]:
-    """What the cluster has, whatever state its nodes are in, as `core.ordering.AMOUNTS`."""
+    """What the cluster has, whatever state its nodes are in, as `core.queue.ordering.AMOUNTS`."""
     table = cluster.table()
     cpu, memory, gpus, _ = table.total.sum(axis=0).tolist() if len(table) else (0, 0, 0, 0)
     return float(cpu), float(memory), float(gpus), float(len(table))

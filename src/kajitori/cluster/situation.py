@@ -1,4 +1,4 @@
-"""The cluster with everybody who is on it, as `core.freeing` and `core.what_if` take it."""
+"""The cluster with everybody who is on it, as `core.queue.freeing` and `core.queue.what_if` take it."""
 
 from __future__ import annotations
 

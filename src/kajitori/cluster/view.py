@@ -203,7 +203,7 @@ class ClusterView:
         return run.metadata.uid in self._promised
 
     def _kept_for(self, run: RunObject) -> Promise | None:
-        """What an elastic gang's next attempt will have that no member of it has now (`core.status.Resize`)."""
+        """What an elastic gang's next attempt will have that no member of it has now (`core.spec.status.Resize`)."""
         status, table = run.status, self.table()
         if status is None or status.attempt is None or status.resize is None:
             return None

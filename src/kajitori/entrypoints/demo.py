@@ -229,7 +229,7 @@ def _shortened(argument: str) -> str:
 
 
 def _example() -> Path:
-    script = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
+    script = Path(__file__).parents[3] / "examples" / "digits" / "train.py"
     if not script.is_file():
         raise Unsupported(f"the demo's training is not there: {script}", hint="run it in a clone of the repository")
     return script

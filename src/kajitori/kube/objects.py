@@ -1,7 +1,8 @@
 """What the cluster sends, reduced to the fields that are used here. Names as in the Kubernetes API.
 
-Times are RFC 3339 text; quantities are text, too, and `kube.usage` makes numbers of them. A field that is not there
-has its empty value. The structs are not tracked by the garbage collector: they hold no cycles, and there are millions.
+Times are RFC 3339 text; quantities are text, too, and `kube.mirror.usage` makes numbers of them. A field that is not
+there has its empty value. The structs are not tracked by the garbage collector: they hold no cycles, and there are
+millions.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class Pod(_Wire, frozen=True):
     @property
     def owner_run_uid(self) -> str:
         """UID of the Run that its owner reference names as the controller; empty if the Pod's name is not that of a
-        member of that Run. Whether that Run exists in the Pod's namespace is for `kube.pod_index` to say."""
+        member of that Run. Whether that Run exists in the Pod's namespace is for `kube.mirror.pod_index` to say."""
         owner = self.metadata.controller
         if owner is None or owner.kind != names.KIND:
             return ""
@@ -229,7 +230,7 @@ class Node(_Wire, frozen=True):
 
 
 class RunObject(_Wire, frozen=True):
-    """A Run. `spec` is what its writer wrote, in bytes: `core.run` reads it.
+    """A Run. `spec` is what its writer wrote, in bytes: `core.spec.run` reads it.
 
     A status that makes no sense is read as that of a run that is over for this reason: whoever looks at runs sees one
     that can be deleted and resumed, and the controller ends its members as those of any run that is over.

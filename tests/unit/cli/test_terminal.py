@@ -22,7 +22,7 @@ from right to left."""
 MAY_PRINT = {
     "terminal.py": {"click.echo", "click.style", "json.dumps", "sys.stdout.buffer"},
     "execution.py": {"sys.stdout.buffer", "sys.stderr.buffer", "os.write"},
-    "logprint.py": {"write_as_is", "click.style"},
+    "log_printing.py": {"write_as_is", "click.style"},
     "output.py": {"echo_as_is", "console.print"},
     "completion.py": {"echo_as_is"},
     "completing.py": {"echo_as_is"},

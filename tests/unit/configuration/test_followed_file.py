@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.configuration import followed_file as followedfile
+from kajitori.configuration import followed_file
 from kajitori.configuration.followed_file import SETTLE_SECONDS, FollowedFile, InForce, Seen, look_at
 from kajitori.errors import InvalidInput
 
@@ -20,8 +20,8 @@ Texts = FollowedFile[str, InForce[str]]
 @pytest.fixture(autouse=True)
 def every_change_is_of_this_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """And looks take as long as they take: the machine that runs the tests may be slow."""
-    monkeypatch.setattr(followedfile, "_age", lambda found: 0.0)
-    monkeypatch.setattr(followedfile, "LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(followed_file, "_age", lambda found: 0.0)
+    monkeypatch.setattr(followed_file, "LOOK_SECONDS", 60.0)
 
 
 class Clock:
@@ -79,7 +79,7 @@ def test_a_change_of_long_ago_counts_at_once(tmp_path: Path, monkeypatch: pytest
     path.write_text("old")
     source = followed(path, clock)
     path.write_text("newer")
-    monkeypatch.setattr(followedfile, "_age", lambda found: LONG)
+    monkeypatch.setattr(followed_file, "_age", lambda found: LONG)
     assert after(clock, LONG, source).value == "newer"
 
 
@@ -119,17 +119,17 @@ def test_a_folder_in_its_place_is_a_fault(tmp_path: Path) -> None:
 
 def test_a_file_system_that_hangs_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One question waits for it, for a moment; once it answers, what it says now counts."""
-    monkeypatch.setattr(followedfile, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(followed_file, "LOOK_SECONDS", 0.01)
     path, clock, answer, looks = tmp_path / "policy.yaml", Clock(), threading.Event(), []
     path.write_text("ceilings")
     source = followed(path, clock)
 
-    def hang(path: Path, known: followedfile.Stamp | None) -> Seen:
+    def hang(path: Path, known: followed_file.Stamp | None) -> Seen:
         looks.append(threading.current_thread())
         answer.wait()
         return look_at(path, known)
 
-    monkeypatch.setattr(followedfile, "look_at", hang)
+    monkeypatch.setattr(followed_file, "look_at", hang)
     for _ in range(3):
         hung = after(clock, LONG, source)
         assert (hung.value, hung.version) == ("ceilings", 1)
@@ -137,7 +137,7 @@ def test_a_file_system_that_hangs_stops_nobody(tmp_path: Path, monkeypatch: pyte
     assert len(looks) == 1
     answer.set()
     looks[0].join()
-    monkeypatch.setattr(followedfile, "LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(followed_file, "LOOK_SECONDS", 60.0)
     assert after(clock, LONG, source).faults == ()
     path.write_text("others")
     after(clock, LONG, source)
@@ -146,8 +146,8 @@ def test_a_file_system_that_hangs_stops_nobody(tmp_path: Path, monkeypatch: pyte
 
 def test_nothing_starts_while_its_file_system_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = threading.Event()
-    monkeypatch.setattr(followedfile, "START_SECONDS", 0.01)
-    monkeypatch.setattr(followedfile, "look_at", lambda path, known: (answer.wait(), Seen(None))[1])
+    monkeypatch.setattr(followed_file, "START_SECONDS", 0.01)
+    monkeypatch.setattr(followed_file, "look_at", lambda path, known: (answer.wait(), Seen(None))[1])
     with pytest.raises(InvalidInput, match=r"can't be read: no answer within 0\.01 s"):
         followed(tmp_path / "policy.yaml", Clock())
     answer.set()
@@ -175,11 +175,11 @@ def test_the_file_is_looked_at_a_few_times_a_second_only(tmp_path: Path, monkeyp
     path.write_text("old")
     source = followed(path, clock)
 
-    def counted(path: Path, known: followedfile.Stamp | None) -> Seen:
+    def counted(path: Path, known: followed_file.Stamp | None) -> Seen:
         looks.append(known)
         return look_at(path, known)
 
-    monkeypatch.setattr(followedfile, "look_at", counted)
+    monkeypatch.setattr(followed_file, "look_at", counted)
     for _ in range(1000):
         source.current()
     assert looks == []

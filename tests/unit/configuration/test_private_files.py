@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.configuration import private_files as privatefile
+from kajitori.configuration import private_files
 from kajitori.configuration.private_files import locked_alone, write_private
 
 
@@ -22,7 +22,7 @@ def test_a_lock_that_is_about_to_be_left_is_waited_for(tmp_path: Path, monkeypat
 
 
 def test_one_that_is_held_is_not_had_until_it_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(privatefile, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(private_files, "LOCK_SECONDS", 0.0)
     with locked_alone(tmp_path / "lock") as first:
         assert first
         with locked_alone(tmp_path / "lock") as second:

@@ -89,7 +89,7 @@ def test_the_end_is_logged_with_its_way_out(begin: Begin, capsys: pytest.Capture
 
 @pytest.mark.parametrize("verb", ["up", "server", "controller", "relay", "node", "agent", "sim"])
 def test_every_long_running_process_has_both_formats(verb: str) -> None:
-    command = import_module(f"kajitori.cli.verbs.{verb}").command
+    command = import_module(f"kajitori.cli.verbs.platform.{verb}").command
     (option,) = [each for each in command.params if "--log-format" in each.opts]
     assert isinstance(option.type, click.Choice) and tuple(option.type.choices) == ("text", "json")
     assert option.default == "text"

@@ -268,6 +268,7 @@ def test_it_imports_next_to_nothing() -> None:
     ours = {name for name in loaded if name.startswith("kajitori.")}
     assert ours == {
         "kajitori.core",
+        "kajitori.core.pods",
         "kajitori.core.pods.first_step",
         *(f"kajitori.member{name}" for name in ("", ".__main__", ".hosts", ".server")),
     }

@@ -180,7 +180,7 @@ def _restricts(policy: View) -> bool:
 
 def program() -> str:
     """The text of what is run at both ends."""
-    return (Path(__file__).parents[1] / "member" / "netbench.py").read_text()
+    return (Path(__file__).parents[2] / "member" / "netbench.py").read_text()
 
 
 def conclusions(found: Sequence[Measured]) -> list[str]:

@@ -14,7 +14,7 @@ from kajitori.core.words.quantities import format_cpu, round_memory
 View = Mapping[str, Any]
 
 FINAL = frozenset({"Succeeded", "Failed", "Stopped"})
-"""`core.reasons.Phase.is_final`, as text."""
+"""`core.spec.reasons.Phase.is_final`, as text."""
 
 NEAR_LIMIT = 0.9
 """Of a memory limit."""

@@ -1,4 +1,4 @@
-"""Marks nodes as `core.health` says, and tests them.
+"""Marks nodes as `core.nodes.health` says, and tests them.
 
 What becomes of a node follows from what the mirror holds; how it came to that stands on the Node itself. So whoever
 leads next goes on where this one was, and nothing is done twice: each write of a Node replaces just the one that was

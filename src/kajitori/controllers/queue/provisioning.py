@@ -1,8 +1,8 @@
 """Requests for nodes of the runs that wait: made once their status says so, and taken back before it no longer does.
 
-What is asked for is decided in `core.provisioning`; the objects follow what stands in the Run. Killed between any two
-calls, whoever leads next finds either the intent without an object, which is then made, or an object that is one of the
-run's by its owner, and is the one that the status names.
+What is asked for is decided in `core.nodes.provisioning`; the objects follow what stands in the Run. Killed between any
+two calls, whoever leads next finds either the intent without an object, which is then made, or an object that is one of
+the run's by its owner, and is the one that the status names.
 """
 
 from __future__ import annotations

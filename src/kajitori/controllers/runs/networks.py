@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 30.0
 
 Rules = Mapping[str, Any]
-"""As `core.reach.network_rules` says them."""
+"""As `core.admission.reach.network_rules` says them."""
 
 
 class NetworkKeeper:

@@ -1,8 +1,8 @@
 """Which Pods that a run owns count as its members now.
 
-Owning is proven by the Pod's namespace and its owner reference or signature (`kube.pod_index`). An owner reference can
-be written by anyone who may create Pods in the namespace, so ownership alone makes no member: the attempt and the rank
-in the Pod's name, which nobody can change, must be ones that the run has planned.
+Owning is proven by the Pod's namespace and its owner reference or signature (`kube.mirror.pod_index`). An owner
+reference can be written by anyone who may create Pods in the namespace, so ownership alone makes no member: the attempt
+and the rank in the Pod's name, which nobody can change, must be ones that the run has planned.
 """
 
 from __future__ import annotations

@@ -180,7 +180,8 @@ def headless_service(*, run_name: str, namespace: str, run_uid: str, ports: Sequ
 
 
 def disruption_budget(*, run_name: str, namespace: str, run_uid: str, spec: Mapping[str, Any]) -> Manifest:
-    """What keeps a run's members from being evicted (`core.budgets` says what it asks for). It goes with the run."""
+    """What keeps a run's members from being evicted (`core.pods.budgets` says what it asks for). It goes with the
+    run."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -190,8 +191,8 @@ def disruption_budget(*, run_name: str, namespace: str, run_uid: str, spec: Mapp
 
 
 def network_policy(*, run_name: str, namespace: str, run_uid: str, rules: Mapping[str, Any]) -> Manifest:
-    """What restricts a run's members in who reaches them and where they go (`core.reach` says whom and where): each
-    other they always reach. It goes with the run."""
+    """What restricts a run's members in who reaches them and where they go (`core.admission.reach` says whom and
+    where): each other they always reach. It goes with the run."""
     members: Manifest = {"podSelector": {"matchLabels": {names.LABEL_RUN_UID: run_uid}}}
     spec = {**members, "policyTypes": list(rules["policyTypes"])}
     for direction, peers in (("ingress", "from"), ("egress", "to")):

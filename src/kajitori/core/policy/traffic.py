@@ -24,7 +24,7 @@ EVERYWHERE = "all"
 NAMESPACE = "namespace"
 NOWHERE = "none"
 WORDS = (EVERYWHERE, NAMESPACE, NOWHERE)
-"""What stands beside classes where runs say who may reach them and where they may go (`core.network_access`)."""
+"""What stands beside classes where runs say who may reach them and where they may go (`core.spec.network_access`)."""
 
 MOST_CLASSES = 15
 _MOST_CIDRS = 1000

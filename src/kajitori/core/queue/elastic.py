@@ -1,8 +1,8 @@
 """Elastic gangs: the room that one may grow into, and the nodes that are kept for one between two attempts.
 
 An attempt has a fixed size. A gang grows, and goes on smaller after a loss, by ending its attempt and beginning the
-next one on nodes that were chosen before: these are kept for it meanwhile (`core.status.Resize`), so that nobody loses
-his nodes by growing.
+next one on nodes that were chosen before: these are kept for it meanwhile (`core.spec.status.Resize`), so that nobody
+loses his nodes by growing.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Finished:
     user: str
     team: str
     kind: Hashable
-    """Equal for runs that do the same, as `core.kinship` tells."""
+    """Equal for runs that do the same, as `core.spec.kinds` tells."""
     size: Size
     seconds: float
     """From the start of all members to the end, without waiting."""

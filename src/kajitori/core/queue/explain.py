@@ -91,7 +91,7 @@ class _Kind:
 
 class Explainer:
     """Explains many gangs on one snapshot: what is true of all nodes of one kind is found out once. What exactly has to
-    be freed, and what would start sooner, costs more and is told to who asks (`core.what_if`)."""
+    be freed, and what would start sooner, costs more and is told to who asks (`core.queue.what_if`)."""
 
     def __init__(self, snapshot: Snapshot, uses: Callable[[str], Iterable[Use]]) -> None:
         """`uses` answers which Pods take what of a node, by its name."""

@@ -9,8 +9,8 @@ Pydantic's and msgspec's schemas are not structural, as the API server wants the
 branches are left out, and where a field takes several types the extension that says so takes their place.
 
 A status is one thing to the API server, whose fields it does not know: it has one writer, who always writes all of it,
-and who checks what he reads (`core.status_check`). With its types here half of the memory that a write of it costs the
-API server would go into checking them; with its leaves listed one by one as somebody's, as much again.
+and who checks what he reads (`core.spec.status_check`). With its types here half of the memory that a write of it costs
+the API server would go into checking them; with its leaves listed one by one as somebody's, as much again.
 """
 
 from __future__ import annotations

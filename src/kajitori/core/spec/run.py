@@ -1,7 +1,7 @@
 """What a user asks for: a Run's spec, in Docker's words.
 
-The spec says what somebody wants, not what becomes of it: whatever is left out is filled in by policy (`core.decide`),
-each time an attempt is made. Sizes follow `core.quantity.parse_spec_memory_bytes`.
+The spec says what somebody wants, not what becomes of it: whatever is left out is filled in by policy
+(`core.admission.decide`), each time an attempt is made. Sizes follow `core.words.quantities.parse_spec_memory_bytes`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 
     number: int
     nodes: str
-    """Node of every covered rank, in rank order, as `core.nodelist` writes it."""
+    """Node of every covered rank, in rank order, as `core.words.node_lists` writes it."""
     ranks: str = ""
     """The ranks covered, as ranges (`0-3,7`); empty means all."""
     template: str = ""
@@ -157,7 +157,7 @@ class Resize(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw
     members. They are kept for it until it has been planned."""
 
     nodes: str
-    """In rank order, as `core.nodelist` writes it."""
+    """In rank order, as `core.words.node_lists` writes it."""
     fewest: int
     """With fewer of them it does not start; then none is kept."""
     since: str = ""

@@ -1,7 +1,8 @@
 """The node life cycle of the embedded cluster: silent nodes, their taints, the Pods that have to leave them.
 
 What kube-controller-manager's node life cycle, taint eviction and Pod garbage collection do, with their words. What is
-to be done say the functions of `local.health`; here they are asked once a second, and their answers written.
+to be done say the functions of `embedded.controllers.node_health`; here they are asked once a second, and their answers
+written.
 """
 
 from __future__ import annotations

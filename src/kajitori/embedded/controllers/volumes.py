@@ -1,7 +1,7 @@
 """Gives claims of the class `kajitori-local` a folder each, and takes it back.
 
-What to do says `local.claims`; here it is done. A folder is removed only when the API server itself says that its claim
-is gone, only directly below our root, only under the name that we gave it, and without following links.
+What to do says `embedded.controllers.claims`; here it is done. A folder is removed only when the API server itself says
+that its claim is gone, only directly below our root, only under the name that we gave it, and without following links.
 """
 
 from __future__ import annotations

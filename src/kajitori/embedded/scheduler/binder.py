@@ -1,7 +1,7 @@
 """The embedded cluster's scheduler: gives Pods that name no node a node, or says why there is none.
 
-It decides with `local.ledger` and writes Bindings. Where a Pod does not fit it sets `PodScheduled=False` with
-kube-scheduler's kind of message, and looks again when something changed that may help. There is no preemption.
+It decides with `embedded.scheduler.ledger` and writes Bindings. Where a Pod does not fit it sets `PodScheduled=False`
+with kube-scheduler's kind of message, and looks again when something changed that may help. There is no preemption.
 """
 
 from __future__ import annotations

@@ -201,7 +201,8 @@ class Mirror:
         return run is not None and name is not None and coverage_of(run).covers(name.attempt, name.rank)
 
     def owned_pods(self, namespace: str, name: str, uid: str) -> list[Pod]:
-        """All Pods that belong to a Run (see `kube.pod_index`), of whatever attempt and rank: to be ended with it."""
+        """All Pods that belong to a Run (see `kube.mirror.pod_index`), of whatever attempt and rank: to be ended with
+        it."""
         return self._pods.owned(namespace, name, uid)
 
     def labelled_strangers(self, namespace: str, name: str, uid: str) -> frozenset[Key]:

@@ -15,7 +15,7 @@ from kajitori.embedded.kubelet.pods.manifest import Manifest
 
 
 class NetworkPods:
-    """A folder of `core.traffic.Pod`: the Pod's file is there before its first program starts, and goes with its
+    """A folder of `core.traffic.totals.Pod`: the Pod's file is there before its first program starts, and goes with its
     network."""
 
     def __init__(self, root: Path) -> None:
