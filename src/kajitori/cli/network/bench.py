@@ -24,7 +24,7 @@ View = Mapping[str, Any]
 POLL_SECONDS = 0.5
 _HOSTNAME = "kubernetes.io/hostname"
 _SIMULATED = "sim.kajitori.dev/pool"
-"""The label of nodes that run nothing (`embedded/sim`)."""
+"""The label of nodes that run nothing (`embedded/simulator`)."""
 _TIME_LIMIT = "10m"
 
 

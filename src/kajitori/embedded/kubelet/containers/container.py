@@ -120,6 +120,19 @@ class Container:
         self.state = ContainerState(status=shim.FAILED, shim_pid=0, boot_id="", message="never started")
         self._pidfd: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._cpu_seconds_counted = 0.0
+
+    def cpu_seconds(self) -> float:
+        """Processor time since the start, in seconds: from a control group, else summed over the processes.
+
+        Never less than an earlier answer. A process that ends while the sum is made is missing in it: its own line is
+        gone by then, and its parent's was read before the parent inherited its time.
+        """
+        counted = next((used for group in self.cgroups() if (used := group.cpu_seconds()) is not None), None)
+        if counted is None:
+            counted = tree.cpu_seconds(self.state.shim_pid, self.pids())
+        self._cpu_seconds_counted = max(self._cpu_seconds_counted, counted)
+        return self._cpu_seconds_counted
 
     async def launch(self, launch: Launch) -> ContainerState:
         """Starts the program. Answers once it runs, or why it does not (`status` is then `failed`)."""

@@ -23,13 +23,8 @@ def container_usage_bytes(slot: Slot) -> int:
 
 
 def container_cpu_seconds(slot: Slot) -> float:
-    """What the container has computed since it was started: from a control group, else summed up over its processes."""
-    if slot.container is None or not slot.running:
-        return 0.0
-    for group in slot.container.cgroups():
-        if (used := group.cpu_seconds()) is not None:
-            return used
-    return tree.cpu_seconds(slot.container.state.shim_pid, slot.container.pids())
+    """Processor time of the container since it was started, in seconds."""
+    return slot.container.cpu_seconds() if slot.container is not None and slot.running else 0.0
 
 
 class Statistics:

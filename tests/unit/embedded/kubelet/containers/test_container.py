@@ -16,6 +16,7 @@ from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Bench, alive, un
 
 from kajitori.embedded.kubelet.containers.container import ORIGIN_FILE, CommandNotStarted, Container
 from kajitori.embedded.kubelet.shim import main as shim
+from kajitori.embedded.kubelet.shim import tree
 
 
 async def ended(container: Container) -> None:
@@ -172,6 +173,14 @@ async def test_the_peak_without_cgroups(bench: Bench) -> None:
     await shared.launch(bench.python(forks, name="shared"))
     await ended(shared)
     assert 64 << 20 < shared.state.peak_bytes < 160 << 20
+
+
+def test_processor_time_never_decreases(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that ends between two lines of the sum is missing in it; the counter keeps its last value."""
+    sums = iter([1.0, 0.9, 1.2])
+    monkeypatch.setattr(tree, "cpu_seconds", lambda subreaper, below: next(sums))
+    container = bench.container()
+    assert [container.cpu_seconds() for _ in range(3)] == [1.0, 1.0, 1.2]
 
 
 async def test_exec_beside_the_program(bench: Bench) -> None:
