@@ -24,7 +24,7 @@ from kajitori.embedded.apiserver.strategies.definitions import DefinitionStrateg
 from kajitori.kube.resources import Resource
 
 _STATUS = frozenset({"status"})
-_POD_SUBRESOURCES = frozenset({"status", "binding", "eviction", "log", "exec"})
+_POD_SUBRESOURCES = frozenset({"status", "binding", "eviction", "log", "exec", "attach", "portforward"})
 _NO_COLLECTION_DELETE = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 

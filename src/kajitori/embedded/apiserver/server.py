@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gzip
 import logging
 import ssl
@@ -24,7 +25,7 @@ from kajitori.embedded.apiserver.rest import Answer, Call, Rest, verb_of
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json, negotiate
 from kajitori.embedded.apiserver.schemas.openapi import OpenApi
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.subresources.kubelet import KubeletProxy
+from kajitori.embedded.apiserver.subresources.kubelet import STREAMS, KubeletProxy
 from kajitori.embedded.apiserver.upkeep import defaults
 from kajitori.embedded.apiserver.upkeep.controllers import Controllers
 from kajitori.embedded.store import Event, Store
@@ -202,11 +203,14 @@ class ApiServer:
             target.name,
         )
         refusal = authorize(user, attributes)
+        if target.subresource in STREAMS and verb == "get":
+            # A WebSocket begins with a GET. Whoever may only read must not run programs by that.
+            refusal = refusal or authorize(user, dataclasses.replace(attributes, verb="create"))
         if refusal:
             raise StatusError.forbidden(resource, target.name, refusal)
         if target.subresource == "proxy":
             return await self._proxy.of_node(request, target)
-        if target.subresource in ("log", "exec"):
+        if target.subresource == "log" or target.subresource in STREAMS:
             return await self._proxy.serve(request, target)
         if not verb and target.kind.custom is not None and request.method in ("PUT", "PATCH"):
             raise StatusError.bad_request("name must be provided")

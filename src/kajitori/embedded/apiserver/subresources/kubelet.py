@@ -1,15 +1,15 @@
-"""Logs and exec, passed through from the kubelet of the Pod's node; what else a kubelet lets itself be asked."""
+"""Logs, exec, attach and port-forward, passed on to the kubelet of the Pod's node; what else a kubelet is asked."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import aiohttp
 from aiohttp import web
 from cryptography import x509
+from multidict import MultiMapping
 
 from kajitori.core.words import names
 from kajitori.embedded.apiserver.certificates import Certificates
@@ -17,10 +17,12 @@ from kajitori.embedded.apiserver.kinds import Object
 from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.subresources.streams import Refused, pass_on
 from kajitori.embedded.fingerprints import fingerprint
 from kajitori.kube import resources
 
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STREAMS = frozenset({"attach", "exec", "portforward"})
+"""Subresources of a Pod that upgrade a connection."""
 _LOG_PARAMETERS = (
     "follow",
     "tailLines",
@@ -30,8 +32,8 @@ _LOG_PARAMETERS = (
     "previous",
     "limitBytes",
 )
-_STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
-"""How exec's parameters are called at the kubelet."""
+_PARAMETERS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+"""The kubelet's names for the parameters of exec and attach."""
 _CONNECT_SECONDS = 10.0
 _FALSE = ("", "0", "false")
 
@@ -60,7 +62,7 @@ class KubeletProxy:
             self._session = None
 
     async def serve(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Answer a request to `pods/log` or `pods/exec`.
+        """Answer a request to `pods/log`, `pods/exec`, `pods/attach` or `pods/portforward`.
 
         Raises:
             StatusError: 400, 404, 405, 500.
@@ -71,7 +73,7 @@ class KubeletProxy:
             return await self._log(request, target)
         if request.method not in ("GET", "POST"):
             raise StatusError.method_not_allowed()
-        return await self._exec(request, target)
+        return await self._stream(request, target)
 
     async def of_node(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answer a GET of `nodes/proxy`, such as `stats/summary`, with the kubelet's own answer.
@@ -121,46 +123,34 @@ class KubeletProxy:
             await response.prepare(request)
             return await _passed_on(request, upstream, response)
 
-    # --- exec --------------------------------------------------------------------------------------------------------
+    # --- exec, attach, port-forward ----------------------------------------------------------------------------------
 
-    async def _exec(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query = request.query
+    async def _stream(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         pod = self._pod(target)
-        container = _container(pod, query.get("container", ""))
-        if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            raise StatusError.bad_request(
-                f"cannot exec into a container in a completed pod; current phase is {pod['status']['phase']}"
-            )
-        if not query.getall("command", []):
-            raise StatusError.bad_request("you must specify at least 1 command for the container")
+        if target.subresource == "portforward":
+            path, parameters = f"/portForward/{target.namespace}/{target.name}", _ports(request.query)
+        else:
+            container = _container(pod, request.query.get("container", ""))
+            path = f"/{target.subresource}/{target.namespace}/{target.name}/{container}"
+            parameters = _remote_parameters(request.query, target.subresource)
+        phase = (pod.get("status") or {}).get("phase")
+        if phase in ("Succeeded", "Failed"):
+            words = {"exec": "exec into", "attach": "attach to", "portforward": "forward ports of"}
+            what = "a completed pod" if target.subresource == "portforward" else "a container in a completed pod"
+            raise StatusError.bad_request(f"cannot {words[target.subresource]} {what}; current phase is {phase}")
         node = _node_of(pod)
         if not node:
             raise StatusError.bad_request(f"pod {target.name} does not have a host assigned")
-        if request.headers.get("Upgrade", "").lower() != "websocket":
-            raise StatusError.bad_request(
-                "unable to upgrade: exec is served as a WebSocket (v5.channel.k8s.io); SPDY is not served"
-            )
-        offered = [one.strip() for one in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-        protocols = [one for one in PROTOCOLS if one in offered]
-        if not protocols:
-            raise StatusError.bad_request(f"unable to upgrade: none of the protocols {', '.join(PROTOCOLS)} is offered")
-        parameters = [("command", one) for one in query.getall("command", [])]
-        parameters += [(name, "1") for asked, name in _STREAMS.items() if query.get(asked, "").lower() not in _FALSE]
-        url, tls = await self._way(node, f"/exec/{target.namespace}/{target.name}/{container}")
+        upgrade = request.headers.get("Upgrade", "").lower()
+        if upgrade != "websocket" and not upgrade.startswith("spdy/"):
+            raise StatusError.bad_request("unable to upgrade: the request asks for neither WebSocket nor SPDY/3.1")
+        url, tls = await self._way(node, path)
         try:
-            upstream = await self._client().ws_connect(
-                url, params=parameters, protocols=protocols, max_msg_size=0, compress=0, ssl=tls
-            )
-        except aiohttp.WSServerHandshakeError as error:
-            raise StatusError.internal(f"error dialing backend: {error.status} {error.message}") from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return await pass_on(request, url, parameters, tls, _CONNECT_SECONDS)
+        except Refused as refused:
+            raise _refused(refused.code, refused.text) from refused
+        except (TimeoutError, OSError) as error:
             raise StatusError.internal(f"error dialing backend: {_reason(error)}") from error
-        async with upstream:
-            chosen = (upstream.protocol,) if upstream.protocol else ()
-            downstream = web.WebSocketResponse(protocols=chosen, max_msg_size=0, compress=False)
-            await downstream.prepare(request)
-            await _join(downstream, upstream)
-            return downstream
 
     # --- both --------------------------------------------------------------------------------------------------------
 
@@ -176,7 +166,7 @@ class KubeletProxy:
         address = addresses.get("InternalIP") or addresses.get("Hostname")
         port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
         if not address or not port:
-            raise StatusError(500, "", f"node {node} has no kubelet endpoint: it serves no logs and no exec")
+            raise StatusError(500, "", f"node {node} has no kubelet endpoint: it serves neither logs nor exec")
         host = f"[{address}]" if ":" in address else address
         named = (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SERVING_CERTIFICATE) or ""
         if named not in self._tls:
@@ -247,6 +237,33 @@ def _container(pod: Object, asked: str) -> str:
     raise StatusError.bad_request(f"a container name must be specified for pod {meta['name']}, {choice}")
 
 
+def _remote_parameters(query: MultiMapping[str], subresource: str) -> list[tuple[str, str]]:
+    """What a kubelet is asked for an exec or an attach.
+
+    Raises:
+        StatusError: 400, no command, or no stream.
+    """
+    commands = query.getall("command", []) if subresource == "exec" else []
+    if subresource == "exec" and not commands:
+        raise StatusError.bad_request("you must specify at least 1 command for the container")
+    asked = [(name, "1") for given, name in _PARAMETERS.items() if query.get(given, "").lower() not in _FALSE]
+    return [("command", one) for one in commands] + asked
+
+
+def _ports(query: MultiMapping[str]) -> list[tuple[str, str]]:
+    """The ports of a WebSocket with a channel for each; SPDY names a port with each stream.
+
+    Raises:
+        StatusError: 400, one is no port.
+    """
+    given = query.getall("ports", [])
+    ports = [one for value in given for one in value.split(",")]
+    for one in ports:
+        if not one.isdecimal() or not 0 < int(one) < 65536:
+            raise StatusError.bad_request(f"ports: {one!r} is not a port: give numbers from 1 to 65535")
+    return [("port", one) for one in ports]
+
+
 def _check_log(request: web.BaseRequest) -> None:
     query = request.query
     for name in ("tailLines", "sinceSeconds", "limitBytes"):
@@ -259,11 +276,17 @@ def _check_log(request: web.BaseRequest) -> None:
 
 async def _refusal(upstream: aiohttp.ClientResponse) -> StatusError:
     text = (await upstream.content.read(4096)).decode(errors="replace").strip()
-    if upstream.status == 404:
+    return _refused(upstream.status, text)
+
+
+def _refused(code: int, text: str) -> StatusError:
+    if code == 404:
         return StatusError(404, "NotFound", text or "the kubelet does not know this Pod", {})
-    if upstream.status == 400:
+    if code == 400:
         return StatusError.bad_request(text)
-    return StatusError.internal(f"the kubelet answered {upstream.status}: {text}")
+    if code == 501:
+        return StatusError(501, "", text, {})
+    return StatusError.internal(f"the kubelet answered {code}: {text}")
 
 
 async def _passed_on(
@@ -280,39 +303,6 @@ async def _passed_on(
         return response
     await response.write_eof()
     return response
-
-
-async def _join(downstream: web.WebSocketResponse, upstream: aiohttp.ClientWebSocketResponse) -> None:
-    """Pass messages both ways until either side ends."""
-    tasks = [
-        asyncio.create_task(_pump(downstream, upstream)),
-        asyncio.create_task(_pump(upstream, downstream)),
-    ]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await _cancel(tasks)
-        if not downstream.closed:
-            code = upstream.close_code
-            await downstream.close(code=code if code in (1000, 1001, 1011) else 1000)
-
-
-async def _pump(
-    source: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
-    sink: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
-) -> None:
-    async for message in source:
-        if message.type is aiohttp.WSMsgType.BINARY:
-            await sink.send_bytes(message.data)
-        elif message.type is aiohttp.WSMsgType.TEXT:
-            await sink.send_str(message.data)
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    tasks = list(tasks)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _reason(error: BaseException) -> str:

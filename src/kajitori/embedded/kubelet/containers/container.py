@@ -21,6 +21,7 @@ import msgspec
 from kajitori.embedded.kubelet.shim import main as shim
 from kajitori.embedded.kubelet.shim import tree
 from kajitori.embedded.kubelet.shim.cgroups import Cgroup
+from kajitori.embedded.kubelet.shim.connection import MESSAGE_BYTES
 from kajitori.errors import KajitoriError, Unavailable
 
 CGROUPS_FILE = "cgroups.json"
@@ -215,7 +216,7 @@ class Container:
         try:
             message = json.dumps({"do": "exec", "argv": list(argv), "tty": tty}).encode()
             socket.send_fds(connection, [message], list(stdio))
-            answer = json.loads(await asyncio.get_running_loop().sock_recv(connection, shim.MESSAGE_BYTES) or b"{}")
+            answer = json.loads(await asyncio.get_running_loop().sock_recv(connection, MESSAGE_BYTES) or b"{}")
         except OSError as error:
             connection.close()
             raise Unavailable(f"the container has ended: {error.strerror}") from error
@@ -223,6 +224,33 @@ class Container:
             connection.close()
             raise CommandNotStarted(answer.get("error", "the container has ended"), answer.get("exit_code", 126))
         return Execution(connection, int(answer["pid"]))
+
+    async def attach(self, outputs: Sequence[int]) -> Attachment:
+        """Copies what the program prints from now on to these descriptors: one with a terminal, else two. They stay
+        the caller's; the copies close when the container has ended.
+
+        Raises Unavailable if it has ended already.
+        """
+        connection = await self._connect()
+        try:
+            socket.send_fds(connection, [json.dumps({"do": "attach"}).encode()], list(outputs))
+            await _readable(connection.fileno())
+            data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+            answer = json.loads(data or b"{}")
+        except OSError as error:
+            connection.close()
+            raise Unavailable(f"the container has ended: {error.strerror}") from error
+        except BaseException:
+            connection.close()
+            raise
+        if "attached" not in answer:
+            connection.close()
+            raise Unavailable(answer.get("error", "the container has ended"))
+        return Attachment(connection, fds[0] if fds else -1)
+
+    async def close_stdin(self) -> None:
+        """Ends the program's input for good, once all who are attached have let go of it."""
+        await self._order({"do": "close_stdin"})
 
     def pids(self) -> list[int]:
         """The container's processes, without the shim."""
@@ -350,7 +378,7 @@ class Container:
         try:
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(connection, json.dumps(order).encode())
-            await loop.sock_recv(connection, shim.MESSAGE_BYTES)
+            await loop.sock_recv(connection, MESSAGE_BYTES)
         except OSError:
             pass
         finally:
@@ -403,7 +431,7 @@ class Execution:
     async def wait(self) -> int:
         """Its exit code; 137 where the container went down with it."""
         try:
-            while data := await asyncio.get_running_loop().sock_recv(self._connection, shim.MESSAGE_BYTES):
+            while data := await asyncio.get_running_loop().sock_recv(self._connection, MESSAGE_BYTES):
                 answer = json.loads(data)
                 if "exit_code" in answer:
                     return int(answer["exit_code"])
@@ -418,6 +446,19 @@ class Execution:
 
     def close(self) -> None:
         """Ends the command, if it still runs."""
+        self._connection.close()
+
+
+class Attachment:
+    """A remote that watches the program."""
+
+    def __init__(self, connection: socket.socket, stdin: int) -> None:
+        self.stdin = stdin
+        """The program's input or its terminal; -1 if it has none. The caller's to close."""
+        self._connection = connection
+
+    def close(self) -> None:
+        """Ends the watching; the program goes on."""
         self._connection.close()
 
 
@@ -462,6 +503,13 @@ def _shim_program() -> str:
 
 async def _read_all(fd: int) -> None:
     """Waits until the shim has said that the program runs, or has closed its end."""
+    try:
+        await _readable(fd)
+    finally:
+        os.close(fd)
+
+
+async def _readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(fd, readable.set)
@@ -469,7 +517,6 @@ async def _read_all(fd: int) -> None:
         await readable.wait()
     finally:
         loop.remove_reader(fd)
-        os.close(fd)
 
 
 def _last_line(path: Path) -> str:
@@ -487,4 +534,4 @@ def _modified(path: Path) -> float:
         return 0.0
 
 
-__all__ = ["CommandNotStarted", "Container", "ContainerState", "Execution", "Launch", "marked_processes"]
+__all__ = ["Attachment", "CommandNotStarted", "Container", "ContainerState", "Execution", "Launch", "marked_processes"]

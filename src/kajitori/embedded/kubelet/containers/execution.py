@@ -1,4 +1,4 @@
-"""A command in a container between its descriptors and a remote's streams, whatever protocol carries them."""
+"""A container's program, or a command beside it, between its descriptors and a remote's streams."""
 
 from __future__ import annotations
 
@@ -11,58 +11,50 @@ import pty
 import signal
 import struct
 import termios
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from kajitori.embedded.kubelet.containers.container import CommandNotStarted, Container, Execution
+from kajitori.embedded.kubelet.containers.container import Attachment, CommandNotStarted, Container, Execution
 from kajitori.errors import KajitoriError
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 """Channels of Kubernetes' remote command protocol."""
 READ_BYTES = 32 * 1024
+TERMINAL_SECONDS = 1.0
+"""What a program wrote to a terminal before it ended comes out of it by then."""
+ENDED_SECONDS = 5.0
+"""After its output has ended, a container is known to have ended by then."""
 
 Send = Callable[[int, bytes], Awaitable[None]]
 
 
-class RemoteCommand:
-    """One exec: `feed`, `close_stdin` and `resize` are called by the protocol, which gets output through `send`."""
+class Remote(ABC):
+    """A client at the other end of the streams.
 
-    def __init__(
-        self, container: Container, argv: Sequence[str], *, stdin: bool, stderr: bool, tty: bool, send: Send
-    ) -> None:
-        self._container = container
-        self._argv = argv
+    The protocol that carries them calls `feed`, `close_stdin` and `resize`, and gets output through `send`.
+    """
+
+    def __init__(self, *, stdin: bool, stderr: bool, tty: bool, send: Send) -> None:
         self._wants_stdin = stdin
         self._wants_stderr = stderr and not tty
         self._tty = tty
         self._send = send
         self._terminal = -1
         self._stdin: asyncio.Queue[bytes | None] = asyncio.Queue(64)
+        self._has_ended = asyncio.Event()
 
+    @abstractmethod
     async def run(self) -> dict[str, Any]:
-        """Runs the command to its end; answers the Status object for the error channel."""
-        try:
-            return status_of(await (self._run_terminal() if self._tty else self._run_pipes()))
-        except CommandNotStarted as error:
-            # kubectl shows the code alone: why it could not be started is said as a shell would say it.
-            await self._send(STDOUT if self._tty else STDERR, f"{error.message}\n".encode())
-            return status_of(error.program_exit_code, f"command terminated with non-zero exit code: {error.message}")
-        except KajitoriError as error:
-            return {
-                "metadata": {},
-                "status": "Failure",
-                "reason": "InternalError",
-                "message": error.message,
-                "code": 500,
-            }
+        """Serve until nothing more comes; return the Status object for the error channel."""
 
     async def feed(self, data: bytes) -> None:
-        """What the remote typed; waits while the command does not read."""
+        """What the remote typed; waits while the program does not read."""
         if self._wants_stdin:
             await self._stdin.put(data)
 
     async def close_stdin(self) -> None:
-        """The remote has nothing more to say: the command sees the end of its input."""
+        """The remote has nothing more to say."""
         await self._stdin.put(None)
 
     def resize(self, message: bytes) -> None:
@@ -73,6 +65,88 @@ class RemoteCommand:
             size = json.loads(message)
             packed = struct.pack("HHHH", int(size.get("Height", 0)), int(size.get("Width", 0)), 0, 0)
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, packed)
+
+    async def _feed(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        try:
+            while (data := await self._stdin.get()) is not None:
+                view = memoryview(data)
+                while view:
+                    try:
+                        view = view[os.write(fd, view) :]
+                    except BlockingIOError:
+                        await _ready(fd, write=True)
+            self._end_input(fd)
+        except OSError:
+            while await self._stdin.get() is not None:
+                pass  # nobody reads any more; the remote must not wait for that
+        finally:
+            os.close(fd)
+
+    @abstractmethod
+    def _end_input(self, fd: int) -> None:
+        """The remote's input has ended; the descriptor is closed next."""
+
+    async def _pump(self, fd: int, channel: int) -> None:
+        """Sends what comes out of a pipe or a terminal, to its end or to the last that an ended program left there."""
+        os.set_blocking(fd, False)
+        left, is_last = READ_BYTES, False
+        try:
+            while left > 0:
+                if self._has_ended.is_set() and not self._tty and not is_last:
+                    is_last, left = True, _waiting_bytes(fd)
+                    continue
+                try:
+                    data = os.read(fd, min(left, READ_BYTES))
+                except BlockingIOError:
+                    if not await self._more(fd):
+                        return
+                    continue
+                except OSError:
+                    return  # a terminal whose last user is gone answers EIO
+                if not data:
+                    return
+                if is_last:
+                    left -= len(data)
+                if channel >= 0:
+                    await self._send(channel, data)
+        finally:
+            os.close(fd)
+
+    async def _more(self, fd: int) -> bool:
+        """Waits for output. False: the program has ended, and nothing of it is left."""
+        if not self._has_ended.is_set():
+            await _ready(fd, write=False, or_else=self._has_ended)
+            return True
+        if not self._tty:
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TERMINAL_SECONDS):
+                await _ready(fd, write=False)
+                return True
+        return False
+
+
+class RemoteCommand(Remote):
+    """One exec."""
+
+    def __init__(
+        self, container: Container, argv: Sequence[str], *, stdin: bool, stderr: bool, tty: bool, send: Send
+    ) -> None:
+        super().__init__(stdin=stdin, stderr=stderr, tty=tty, send=send)
+        self._container = container
+        self._argv = argv
+
+    async def run(self) -> dict[str, Any]:
+        """Runs the command to its end; answers the Status object for the error channel."""
+        try:
+            return status_of(await (self._run_terminal() if self._tty else self._run_pipes()))
+        except CommandNotStarted as error:
+            # kubectl shows the code alone: why it could not be started is said as a shell would say it.
+            await self._send(STDOUT if self._tty else STDERR, f"{error.message}\n".encode())
+            return status_of(error.program_exit_code, f"command terminated with non-zero exit code: {error.message}")
+        except KajitoriError as error:
+            return _failure(error.message)
 
     async def _run_pipes(self) -> int:
         stdin_read, stdin_write = os.pipe2(os.O_CLOEXEC)
@@ -116,8 +190,9 @@ class RemoteCommand:
         pumps = [asyncio.ensure_future(output) for output in outputs]
         try:
             code = await execution.wait()
-            # What it wrote is all in the pipes; a child that it left behind does not keep them open for us.
-            await asyncio.wait(pumps, timeout=1.0)
+            # A child that it left behind may keep the pipes open; what the command wrote is all in them.
+            self._has_ended.set()
+            await asyncio.gather(*pumps)
             return code
         except asyncio.CancelledError:
             with contextlib.suppress(OSError):
@@ -130,51 +205,103 @@ class RemoteCommand:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _feed(self, fd: int) -> None:
-        os.set_blocking(fd, False)
+    def _end_input(self, fd: int) -> None:
+        if self._tty:
+            os.write(fd, b"\x04")
+
+
+class RemoteAttachment(Remote):
+    """One attach. `once`: the program's input ends with it."""
+
+    def __init__(self, container: Container, *, once: bool, stdin: bool, stderr: bool, tty: bool, send: Send) -> None:
+        super().__init__(stdin=stdin, stderr=stderr, tty=tty, send=send)
+        self._container = container
+        self._once = once and stdin
+
+    async def run(self) -> dict[str, Any]:
+        """Serve until the program ends; it goes on if the remote hangs up before."""
+        reading, writing = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(1 if self._tty else 2)), strict=True)
         try:
-            while (data := await self._stdin.get()) is not None:
-                view = memoryview(data)
-                while view:
-                    try:
-                        view = view[os.write(fd, view) :]
-                    except BlockingIOError:
-                        await _ready(fd, write=True)
-            if self._tty:
-                os.write(fd, b"\x04")
-        except OSError:
-            while await self._stdin.get() is not None:
-                pass  # nobody reads any more; the remote must not wait for that
+            attachment = await self._container.attach(writing)
+        except BaseException as error:
+            for fd in reading:
+                os.close(fd)
+            if isinstance(error, KajitoriError):
+                return _failure(error.message)
+            raise
         finally:
-            os.close(fd)
-
-    async def _pump(self, fd: int, channel: int) -> None:
-        os.set_blocking(fd, False)
+            for fd in writing:
+                os.close(fd)
         try:
-            while True:
-                try:
-                    data = os.read(fd, READ_BYTES)
-                except BlockingIOError:
-                    await _ready(fd, write=False)
-                    continue
-                except OSError:
-                    return  # a terminal whose last user is gone answers EIO
-                if not data:
-                    return
-                if channel >= 0:
-                    await self._send(channel, data)
+            await self._attend(attachment, reading)
         finally:
-            os.close(fd)
+            attachment.close()
+            if self._once:
+                await self._container.close_stdin()
+        if not self._container.ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ENDED_SECONDS):
+                    await self._container.ended.wait()
+                    return status_of(0)
+            return _failure("detached: the output was not read for a while. The program goes on; see its log")
+        return status_of(0)
+
+    async def _attend(self, attachment: Attachment, reading: Sequence[int]) -> None:
+        channels = (STDOUT, STDERR if self._wants_stderr else -1)
+        pumps = [asyncio.ensure_future(self._pump(fd, channel)) for fd, channel in zip(reading, channels, strict=False)]
+        feeding = self._start_feeding(attachment.stdin)
+        try:
+            await asyncio.gather(*pumps)
+        finally:
+            tasks = [*pumps, *([feeding] if feeding else [])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._terminal >= 0:
+                os.close(self._terminal)
+                self._terminal = -1
+
+    def _start_feeding(self, stdin: int) -> asyncio.Task[None] | None:
+        """Takes over the program's input, or its terminal, which can be resized whoever types."""
+        if self._tty and stdin >= 0:
+            self._terminal = stdin
+            stdin = os.dup(stdin) if self._wants_stdin else -1
+        elif stdin >= 0 and not self._wants_stdin:
+            os.close(stdin)
+            stdin = -1
+        return asyncio.create_task(self._feed_program(stdin)) if stdin >= 0 else None
+
+    def _end_input(self, fd: int) -> None:
+        """Nothing: a terminal may get input again from the next who attaches."""
+
+    async def _feed_program(self, stdin: int) -> None:
+        await self._feed(stdin)
+        if self._once:
+            await self._container.close_stdin()
 
 
-async def _ready(fd: int, *, write: bool) -> None:
+async def _ready(fd: int, *, write: bool, or_else: asyncio.Event | None = None) -> None:
+    """Waits until the descriptor is ready, or the event is set."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     (loop.add_writer if write else loop.add_reader)(fd, ready.set)
+    ending = asyncio.create_task(_set_after(or_else, ready)) if or_else is not None else None
     try:
         await ready.wait()
     finally:
         (loop.remove_writer if write else loop.remove_reader)(fd)
+        if ending is not None:
+            ending.cancel()
+
+
+async def _set_after(first: asyncio.Event, then: asyncio.Event) -> None:
+    await first.wait()
+    then.set()
+
+
+def _waiting_bytes(fd: int) -> int:
+    """Number of bytes that can be read from a pipe."""
+    return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
 
 
 def status_of(exit_code: int, message: str = "") -> dict[str, Any]:
@@ -188,6 +315,10 @@ def status_of(exit_code: int, message: str = "") -> dict[str, Any]:
         "message": message or f"command terminated with non-zero exit code: exit status {exit_code}",
         "details": {"causes": [{"reason": "ExitCode", "message": str(exit_code)}]},
     }
+
+
+def _failure(message: str) -> dict[str, Any]:
+    return {"metadata": {}, "status": "Failure", "reason": "InternalError", "message": message, "code": 500}
 
 
 def flag(query: Mapping[str, str], *names: str) -> bool:

@@ -1,16 +1,16 @@
-"""Exec over the wire: WebSocket as newer API servers and the embedded one speak it, SPDY as older ones do."""
+"""Exec and attach over the wire, as WebSocket or as SPDY/3.1."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
-from aiohttp.abc import AbstractStreamWriter
 
-from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.embedded.kubelet.containers.execution import (
     CLOSE,
     ERROR,
@@ -18,63 +18,122 @@ from kajitori.embedded.kubelet.containers.execution import (
     STDERR,
     STDIN,
     STDOUT,
-    RemoteCommand,
+    Remote,
+    Send,
     flag,
 )
-from kajitori.embedded.kubelet.http.spdy import Session, Stream
+from kajitori.embedded.kubelet.http.spdy_session import PING_SECONDS, Session, Stream, TransportWire
+from kajitori.embedded.upgrades import TakenOver, taken_over
 from kajitori.errors import InvalidInput
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-PING_SECONDS = 10.0
 STREAMS_SECONDS = 30.0
 """How long the client may take to open the streams that it asked for."""
+LEAVE_SECONDS = 2.0
+"""How long a client may take to read the status and hang up."""
+MESSAGE_BYTES = 64 << 20
+"""The longest WebSocket message that is taken."""
+SPDY = "SPDY/3.1"
+PROTOCOL_HEADER = "X-Stream-Protocol-Version"
 _CHANNELS = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 
 
-async def serve_exec(request: web.Request, container: Container, argv: Sequence[str]) -> web.StreamResponse:
-    """Runs the command with the streams that the request asks for, until it ends or the remote hangs up."""
-    if request.headers.get("Upgrade", "").lower().startswith("spdy/"):
-        return await _serve_spdy(request, container, argv)
-    return await _serve_websocket(request, container, argv)
+@dataclass(frozen=True)
+class Wanted:
+    """The streams that a request asks for."""
+
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
+
+    @classmethod
+    def of(cls, request: web.Request) -> Wanted:
+        """Raises InvalidInput if the request asks for none."""
+        query = request.query
+        stdin, stdout, stderr = (
+            flag(query, *names) for names in (("input", "stdin"), ("output", "stdout"), ("error", "stderr"))
+        )
+        tty = flag(query, "tty")
+        if not (stdin or stdout or stderr):
+            raise InvalidInput.one("", "you must specify at least 1 of stdin, stdout, stderr")
+        return cls(stdin, stdout, stderr and not tty, tty)
 
 
-async def _serve_websocket(request: web.Request, container: Container, argv: Sequence[str]) -> web.StreamResponse:
-    query = request.query
-    tty = flag(query, "tty")
-    socket = web.WebSocketResponse(protocols=(V5, V4), heartbeat=PING_SECONDS, max_msg_size=0)
-    if not socket.can_prepare(request).ok:
-        raise InvalidInput.one("Upgrade", "this kubelet speaks WebSocket (v5.channel.k8s.io) and SPDY/3.1")
+Make = Callable[[Wanted, Send], Remote]
+
+
+async def serve_remote(request: web.Request, make: Make) -> web.StreamResponse:
+    """Joins what `make` returns to the streams that the request asks for, until it ends or the client hangs up."""
+    if is_spdy(request):
+        return await _serve_spdy(request, Wanted.of(request), make)
+    return await _serve_websocket(request, Wanted.of(request), make)
+
+
+def is_spdy(request: web.Request) -> bool:
+    """Whether the client asks for an upgrade to SPDY."""
+    return request.headers.get("Upgrade", "").lower().startswith("spdy/")
+
+
+def check_protocol(request: web.Request, protocol: str) -> None:
+    """Raises InvalidInput if a client that upgrades to SPDY does not offer this protocol."""
+    values = request.headers.getall(PROTOCOL_HEADER, [])
+    if protocol not in [part.strip() for value in values for part in value.split(",")]:
+        raise InvalidInput.one(PROTOCOL_HEADER, f"this kubelet speaks {protocol}", value=", ".join(values))
+
+
+async def open_websocket(request: web.Request, *protocols: str) -> web.WebSocketResponse:
+    """Upgrades to a WebSocket. Raises InvalidInput unless the client asks for one with one of these protocols."""
+    # Without aiohttp's heartbeat: it drops a client that does not answer at once, as one that is busy elsewhere.
+    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=MESSAGE_BYTES, compress=False)
+    if not (ready := socket.can_prepare(request)).ok or ready.protocol is None:
+        speaks = f"this kubelet speaks {SPDY} and WebSocket with {' or '.join(protocols)}"
+        raise InvalidInput.one("Upgrade", speaks, value=request.headers.get("Sec-WebSocket-Protocol", ""))
     await socket.prepare(request)
+    return socket
+
+
+async def keep_awake(socket: web.WebSocketResponse) -> None:
+    """Pings the client until the connection is gone: proxies drop connections on which nothing happens."""
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            await socket.ping()
+
+
+async def ended(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels tasks and waits for their ends."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _serve_websocket(request: web.Request, wanted: Wanted, make: Make) -> web.StreamResponse:
+    socket = await open_websocket(request, V5, V4)
 
     async def send(channel: int, data: bytes) -> None:
         await socket.send_bytes(bytes([channel]) + data)
 
-    command = RemoteCommand(
-        container,
-        argv,
-        stdin=flag(query, "input", "stdin"),
-        stderr=flag(query, "error", "stderr"),
-        tty=tty,
-        send=send,
-    )
-    # Clients wait for these before they show anything.
+    remote = make(wanted, send)
+    # Clients wait for this before they show anything.
     await send(STDOUT, b"")
-    running = asyncio.create_task(command.run())
-    hearing = asyncio.create_task(_hear(socket, command))
-    await asyncio.wait({running, hearing}, return_when=asyncio.FIRST_COMPLETED)
-    if running.done():
-        with_status = json.dumps(running.result()).encode()
-        if not socket.closed:
-            await send(ERROR, with_status)
-            await socket.close(code=WSCloseCode.OK)
-    running.cancel()
-    hearing.cancel()
-    await asyncio.gather(running, hearing, return_exceptions=True)
+    running = asyncio.create_task(remote.run())
+    hearing = asyncio.create_task(_hear(socket, remote))
+    # Notices a client that is gone even while nobody hears it because its input waits for the program.
+    pinging = asyncio.create_task(keep_awake(socket))
+    try:
+        await asyncio.wait({running, hearing, pinging}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            with contextlib.suppress(ConnectionError):
+                await send(ERROR, json.dumps(running.result()).encode())
+                await socket.close(code=WSCloseCode.OK)
+    finally:
+        await ended(running, hearing, pinging)
     return socket
 
 
-async def _hear(socket: web.WebSocketResponse, command: RemoteCommand) -> None:
-    """Takes the remote's messages until it hangs up."""
+async def _hear(socket: web.WebSocketResponse, remote: Remote) -> None:
+    """Takes the client's messages until it hangs up."""
     async for message in socket:
         if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT) or not message.data:
             continue
@@ -82,99 +141,87 @@ async def _hear(socket: web.WebSocketResponse, command: RemoteCommand) -> None:
         received = message.data.encode() if message.type is WSMsgType.TEXT else message.data
         channel, data = received[0], received[1:]
         if channel == STDIN:
-            await command.feed(data)
+            await remote.feed(data)
         elif channel == RESIZE:
-            command.resize(data)
+            remote.resize(data)
         elif channel == CLOSE and data[:1] == bytes([STDIN]):
-            await command.close_stdin()
+            await remote.close_stdin()
 
 
-class _TakenOver(web.StreamResponse):
-    """Stands for an answer that was written past aiohttp."""
-
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        return None
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        return None
-
-
-async def _serve_spdy(request: web.Request, container: Container, argv: Sequence[str]) -> web.StreamResponse:
-    query = request.query
-    offered = [
-        part.strip() for value in request.headers.getall("X-Stream-Protocol-Version", []) for part in value.split(",")
-    ]
-    if V4 not in offered:
-        raise InvalidInput.one("X-Stream-Protocol-Version", f"this kubelet speaks {V4}", value=", ".join(offered))
-    tty = flag(query, "tty")
-    wanted = {ERROR}
-    wanted |= {STDIN} if flag(query, "input", "stdin") else set()
-    wanted |= {STDOUT} if flag(query, "output", "stdout") else set()
-    wanted |= {STDERR} if flag(query, "error", "stderr") and not tty else set()
-    wanted |= {RESIZE} if tty else set()
+async def _serve_spdy(request: web.Request, wanted: Wanted, make: Make) -> web.StreamResponse:
+    check_protocol(request, V4)
+    channels = {ERROR}
+    channels |= {STDIN} if wanted.stdin else set()
+    channels |= {STDOUT} if wanted.stdout else set()
+    channels |= {STDERR} if wanted.stderr else set()
+    channels |= {RESIZE} if wanted.tty else set()
     streams: dict[int, Stream] = {}
     complete = asyncio.Event()
 
-    def opened(stream: Stream) -> None:
-        channel = _CHANNELS.get(stream.headers.get("streamtype", ""))
-        if channel is not None:
-            streams[channel] = stream
-        if wanted <= set(streams):
+    def opened(stream: Stream) -> bool:
+        channel = _CHANNELS.get(stream.headers.get("streamtype", ""), -1)
+        if channel not in channels or channel in streams:
+            return False
+        streams[channel] = stream
+        if channels == set(streams):
             complete.set()
+        return True
 
-    transport, http = request.transport, request.protocol
-    if not isinstance(transport, asyncio.Transport):
-        return _TakenOver()
-    session = Session(opened, http.connection_lost)
-    lines = ("HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", "Upgrade: SPDY/3.1")
-    transport.write("\r\n".join((*lines, f"X-Stream-Protocol-Version: {V4}", "", "")).encode())
-    session.take_over(transport)
+    wire = TransportWire()
+    session = Session(wire, opened)
+    headers = {"Connection": "Upgrade", "Upgrade": SPDY, PROTOCOL_HEADER: V4}
+    async with taken_over(request, headers, wire):
+        connected = asyncio.create_task(session.run())
+        conversing = asyncio.create_task(_converse(complete, streams, wanted, make))
+        try:
+            await asyncio.wait({connected, conversing}, return_when=asyncio.FIRST_COMPLETED)
+            if conversing.done():
+                conversing.result()
+                # The client ends the connection once it has read the status.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LEAVE_SECONDS):
+                        await asyncio.shield(connected)
+            await session.close()
+        finally:
+            await ended(connected, conversing)
+    return TakenOver()
+
+
+async def _converse(complete: asyncio.Event, streams: dict[int, Stream], wanted: Wanted, make: Make) -> None:
+    """Serves a client once it has opened all streams. Ends early if it goes away or opens too few."""
     try:
         async with asyncio.timeout(STREAMS_SECONDS):
             await complete.wait()
-        await _converse(session, streams, container, argv, stderr=STDERR in wanted, tty=tty)
-    except (TimeoutError, ConnectionError):
-        pass  # the remote went away
-    finally:
-        session.close()
-    return _TakenOver()
+    except TimeoutError:
+        return
 
-
-async def _converse(
-    session: Session, streams: dict[int, Stream], container: Container, argv: Sequence[str], *, stderr: bool, tty: bool
-) -> None:
     async def send(channel: int, data: bytes) -> None:
         if channel in streams:
             await streams[channel].write(data)
 
-    command = RemoteCommand(container, argv, stdin=STDIN in streams, stderr=stderr, tty=tty, send=send)
+    remote = make(wanted, send)
 
     async def hear_stdin(stream: Stream) -> None:
-        while (data := await stream.read()) is not None:
-            await command.feed(data)
-        await command.close_stdin()
+        with contextlib.suppress(ConnectionError):
+            while data := await stream.read():
+                await remote.feed(data)
+        await remote.close_stdin()
 
     async def hear_resize(stream: Stream) -> None:
-        while (data := await stream.read()) is not None:
-            command.resize(data)
+        with contextlib.suppress(ConnectionError):
+            while data := await stream.read():
+                remote.resize(data)
 
     hearing = [asyncio.create_task(hear_stdin(streams[STDIN]))] if STDIN in streams else []
     hearing += [asyncio.create_task(hear_resize(streams[RESIZE]))] if RESIZE in streams else []
-    running = asyncio.create_task(command.run())
-    ended = asyncio.create_task(session.ended.wait())
     try:
-        await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            for channel in (STDOUT, STDERR):
-                if channel in streams:
-                    await streams[channel].close()
-            await streams[ERROR].write(json.dumps(running.result()).encode())
-            await streams[ERROR].close()
-            # The client ends the connection once it has read the status.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(2.0):
-                    await session.ended.wait()
+        status = await remote.run()
+        for channel in (STDOUT, STDERR):
+            if channel in streams:
+                await streams[channel].close()
+        await streams[ERROR].write(json.dumps(status).encode())
+        await streams[ERROR].close()
+    except ConnectionError:
+        pass  # the client went away
     finally:
-        for task in (running, ended, *hearing):
-            task.cancel()
-        await asyncio.gather(running, ended, *hearing, return_exceptions=True)
+        await ended(*hearing)

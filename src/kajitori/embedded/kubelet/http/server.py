@@ -1,23 +1,25 @@
-"""The kubelet's own HTTPS API: logs, exec, statistics. The API server is its client."""
+"""The kubelet's own HTTPS API: logs, exec, attach, port-forward, statistics. The API server is its client."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kajitori.embedded.kubelet.containers.execution import flag
+from kajitori.embedded.kubelet.containers.container import Container
+from kajitori.embedded.kubelet.containers.execution import Remote, RemoteAttachment, RemoteCommand, Send, flag
 from kajitori.embedded.kubelet.containers.logs import LogOptions, read_log
 from kajitori.embedded.kubelet.containers.slot import Slot
 from kajitori.embedded.kubelet.http import resource_metrics
 from kajitori.embedded.kubelet.http.authentication import Gate
-from kajitori.embedded.kubelet.http.remote import serve_exec
+from kajitori.embedded.kubelet.http.port_forward import PodPorts, serve_port_forward
+from kajitori.embedded.kubelet.http.remote import Wanted, serve_remote
 from kajitori.embedded.kubelet.http.tls import server_context, trust_clients
 from kajitori.embedded.kubelet.pods.worker import PodWorker
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
@@ -57,10 +59,15 @@ class KubeletServer:
         app.router.add_get("/metrics/resource", self._guarded(self._resources, "get", "metrics"))
         log = self._guarded(self._log, "get", "proxy")
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", log)
-        execute = self._guarded(self._exec, "create", "proxy")
-        for path in ("/exec/{namespace}/{pod}/{container}", "/exec/{namespace}/{pod}/{uid}/{container}"):
-            app.router.add_route("GET", path, execute)
-            app.router.add_route("POST", path, execute)
+        for name, of, handler in (
+            ("exec", "/{container}", self._exec),
+            ("attach", "/{container}", self._attach),
+            ("portForward", "", self._port_forward),
+        ):
+            guarded = self._guarded(handler, "create", "proxy")
+            for path in (f"/{name}/{{namespace}}/{{pod}}{of}", f"/{name}/{{namespace}}/{{pod}}/{{uid}}{of}"):
+                app.router.add_route("GET", path, guarded)
+                app.router.add_route("POST", path, guarded)
         # Streams end when their containers do, not when the kubelet is asked to stop.
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -136,20 +143,57 @@ class KubeletServer:
         return response
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
-        _, slot = self._find(request)
-        container = slot.container
-        if container is None or not slot.running:
-            raise NotFound(f"container {slot.name!r} is not running")
+        container, _ = self._running(request)
         argv = request.query.getall("command", [])
         if not argv:
             raise InvalidInput.one("command", "you must specify at least 1 command")
-        return await serve_exec(request, container, argv)
 
-    def _find(self, request: web.Request) -> tuple[PodWorker, Slot]:
+        def make(wanted: Wanted, send: Send) -> Remote:
+            return RemoteCommand(container, argv, stdin=wanted.stdin, stderr=wanted.stderr, tty=wanted.tty, send=send)
+
+        return await serve_remote(request, make)
+
+    async def _attach(self, request: web.Request) -> web.StreamResponse:
+        container, spec = self._running(request)
+
+        def make(wanted: Wanted, send: Send) -> Remote:
+            return RemoteAttachment(
+                container,
+                once=bool(spec.get("stdinOnce")),
+                stdin=wanted.stdin and bool(spec.get("stdin")),
+                stderr=wanted.stderr,
+                tty=bool(spec.get("tty")),
+                send=send,
+            )
+
+        return await serve_remote(request, make)
+
+    def _running(self, request: web.Request) -> tuple[Container, Mapping[str, Any]]:
+        """The container that is meant, and its spec. Raises NotFound unless it runs."""
+        _, slot = self._find(request)
+        if slot.container is None or not slot.running:
+            raise NotFound(f"container {slot.name!r} is not running")
+        return slot.container, slot.spec
+
+    async def _port_forward(self, request: web.Request) -> web.StreamResponse:
+        worker = self._find_pod(request)
+        if not any(slot.running for slot in worker.slots.values()):
+            raise NotFound(f'pod "{request.match_info["pod"]}" does not run: no container of it does')
+        namespace = ""
+        if not worker.pod["spec"].get("hostNetwork"):
+            namespace = self._kubelet.context.network.namespace(worker.uid)
+        return await serve_port_forward(request, PodPorts(request.match_info["pod"], worker.uid, namespace))
+
+    def _find_pod(self, request: web.Request) -> PodWorker:
         info = request.match_info
         worker = self._kubelet.find(info["namespace"], info["pod"])
         if worker is None or ("uid" in info and info["uid"] != worker.uid):
             raise NotFound(f'pod "{info["pod"]}" does not exist on this node')
+        return worker
+
+    def _find(self, request: web.Request) -> tuple[PodWorker, Slot]:
+        info = request.match_info
+        worker = self._find_pod(request)
         slot = worker.slots.get(info["container"])
         if slot is None:
             raise NotFound(f'container "{info["container"]}" not found in pod "{info["pod"]}"')

@@ -1,83 +1,42 @@
-"""The part of SPDY/3.1 that kube-apiservers before 1.36 need for exec: the server's side of a few streams.
+"""SPDY/3.1 as Kubernetes uses it for exec, attach and port-forward: bytes come in, events go out. No I/O.
 
-Newer ones speak WebSocket to a kubelet that declares ExtendWebSocketsToKubelet. The framing is that of the SPDY/3 draft
-(https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/); neither side uses its flow control here.
+The framing is that of https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/.
+Kubernetes' peers (moby/spdystream) use none of its flow control and take a WINDOW_UPDATE for an error: none is sent.
 """
 
 from __future__ import annotations
 
-import asyncio
+import enum
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-SYN_STREAM, SYN_REPLY, RST_STREAM, PING, GO_AWAY = 1, 2, 3, 6, 7
+SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GO_AWAY, HEADERS, WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
 FIN = 0x01
 _VERSION = 3
-_MAX_FRAME_BYTES = 1 << 24
-_CHUNK_BYTES = 32 * 1024
-_WAITING_BYTES = 1 << 20
-"""What may wait to be read before the client is held up."""
+_HEAD_BYTES = 8
+_STREAM_MASK = 0x7FFF_FFFF
 
-_WORDS = [
-    "options",
-    "head",
-    "post",
-    "put",
-    "delete",
-    "trace",
-    "accept",
-    "accept-charset",
-    "accept-encoding",
-    "accept-language",
-    "accept-ranges",
-    "age",
-    "allow",
-    "authorization",
-    "cache-control",
-    "connection",
-    "content-base",
-    "content-encoding",
-    "content-language",
-    "content-length",
-    "content-location",
-    "content-md5",
-    "content-range",
-    "content-type",
-    "date",
-    "etag",
-    "expect",
-    "expires",
-    "from",
-    "host",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
-    "last-modified",
-    "location",
-    "max-forwards",
-    "pragma",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "range",
-    "referer",
-    "retry-after",
-    "server",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-    "vary",
-    "via",
-    "warning",
-    "www-authenticate",
-    "method",
-    "get",
-    "status",
-]
+MAX_CONTROL_BYTES = 64 * 1024
+"""The longest control frame that is taken; Kubernetes' own have less than 300 bytes."""
+MAX_HEADER_BYTES = 64 * 1024
+"""The longest header block that is taken, decompressed."""
+MAX_HEADERS = 64
+MAX_STREAMS = 1024
+"""Streams open at a time. One forwarded connection uses two."""
+MAX_DATA_BYTES = (1 << 24) - 1
+"""The longest DATA frame that the format allows."""
+
+
+_WORDS = (
+    "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age "
+    "allow authorization cache-control connection content-base content-encoding content-language content-length "
+    "content-location content-md5 content-range content-type date etag expect expires from host if-match "
+    "if-modified-since if-none-match if-range if-unmodified-since last-modified location max-forwards pragma "
+    "proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade "
+    "user-agent vary via warning www-authenticate method get status"
+)
 _MORE_WORDS = ("200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin")
 _TAIL = (
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
@@ -87,163 +46,350 @@ _TAIL = (
     "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
     "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
-DICTIONARY = b"".join(struct.pack(">I", len(word)) + word.encode() for word in (*_WORDS, *_MORE_WORDS)) + _TAIL.encode()
+DICTIONARY = (
+    b"".join(struct.pack(">I", len(word)) + word.encode() for word in (*_WORDS.split(), *_MORE_WORDS)) + _TAIL.encode()
+)
 """What both sides' header compression begins with (section 2.6.10.1 of the draft); its Adler-32 is 0xe3c6a7c2."""
 
 
+class ResetCode(enum.IntEnum):
+    """Why a stream is reset (section 2.6.3)."""
+
+    PROTOCOL_ERROR = 1
+    INVALID_STREAM = 2
+    REFUSED_STREAM = 3
+    CANCEL = 5
+    STREAM_ALREADY_CLOSED = 9
+
+
 class ProtocolError(Exception):
-    """The other side does not speak SPDY/3.1 as it should."""
+    """The peer broke a rule of SPDY/3.1 or exceeded a limit. The connection can't go on."""
 
 
-class Stream:
-    """One stream that the client opened."""
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """The peer opened a stream. `ended`: it sends nothing on it."""
 
-    def __init__(self, session: Session, number: int, headers: dict[str, str]) -> None:
-        self.number = number
-        self.headers = headers
-        self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._session = session
-
-    async def read(self) -> bytes | None:
-        """What the client sent next; None once it has nothing more to say."""
-        data = await self.incoming.get()
-        self._session.taken(len(data or b""))
-        return data
-
-    async def write(self, data: bytes) -> None:
-        for start in range(0, len(data), _CHUNK_BYTES):
-            await self._session.send_data(self.number, data[start : start + _CHUNK_BYTES], 0)
-
-    async def close(self) -> None:
-        """Nothing more comes from our side."""
-        await self._session.send_data(self.number, b"", FIN)
+    stream: int
+    headers: Mapping[str, str]
+    ended: bool
 
 
-class Session(asyncio.Protocol):
-    """Takes over a connection after its upgrade. `opened(stream)` is called for each stream of the client."""
+@dataclass(frozen=True, slots=True)
+class StreamReplied:
+    """The peer accepted a stream that this side opened."""
 
-    def __init__(self, opened: Callable[[Stream], None], lost: Callable[[Exception | None], None]) -> None:
-        self._opened = opened
-        self._lost = lost
-        self._buffer = bytearray()
-        self._streams: dict[int, Stream] = {}
+    stream: int
+    headers: Mapping[str, str]
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DataReceived:
+    """A piece of a stream, as much of a frame as has come. `ended`: it was the peer's last one."""
+
+    stream: int
+    data: bytes
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReset:
+    """The peer gave a stream up, in both directions."""
+
+    stream: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ponged:
+    """The peer answered a ping of this side."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoneAway:
+    """The peer opens no more streams."""
+
+    last_stream: int
+
+
+Event = StreamOpened | StreamReplied | DataReceived | StreamReset | Ponged | GoneAway
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The directions of a stream that are still open."""
+
+    receives: bool = True
+    sends: bool = True
+
+
+class Connection:
+    """One side of a connection. The methods that send return the bytes to write, in the order of the calls.
+
+    Frames that `receive` itself owes to the peer (pongs, refusals) are in `take_owed`.
+    """
+
+    def __init__(self, *, is_client: bool = False) -> None:
+        self._is_client = is_client
+        self._streams: dict[int, _Stream] = {}
+        self._next_stream = 1 if is_client else 2
+        self._next_ping = 1 if is_client else 2
+        self._last_peer_stream = 0
+        self._partial = bytearray()
+        """The beginning of a frame whose rest has not come: its head, or a whole control frame but for its end."""
+        self._data_stream = 0
+        self._data_left = 0
+        """Bytes of the present DATA frame that have not come."""
+        self._data_ends = False
+        self._owed: list[bytes] = []
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
-        self._waiting_bytes = 0
-        self._may_write = asyncio.Event()
-        self._may_write.set()
-        self._transport: asyncio.Transport | None = None
-        self.ended = asyncio.Event()
 
-    def take_over(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        transport.set_protocol(self)
-        transport.resume_reading()
+    @property
+    def streams(self) -> int:
+        """Number of open streams."""
+        return len(self._streams)
 
-    def close(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._control(GO_AWAY, 0, struct.pack(">II", max(self._streams, default=0), 0))
-            self._transport.close()
+    # --- sending -----------------------------------------------------------------------------------------------------
 
-    async def send_data(self, number: int, data: bytes, flags: int) -> None:
-        """Waits while the connection is full. Raises ConnectionError where it is gone."""
-        await self._may_write.wait()
-        if self._transport is None or self._transport.is_closing():
-            raise ConnectionResetError("the SPDY connection is closed")
-        self._transport.write(struct.pack(">II", number, flags << 24 | len(data)) + data)
+    def open(self, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Open a stream; return its number and its SYN_STREAM frame."""
+        number, self._next_stream = self._next_stream, self._next_stream + 2
+        self._streams[number] = _Stream()
+        return number, _control(SYN_STREAM, 0, struct.pack(">IIH", number, 0, 0) + self._block(headers))
 
-    def taken(self, count: int) -> None:
-        """So much of what waited was read; the client may go on where it was held up."""
-        before, self._waiting_bytes = self._waiting_bytes, self._waiting_bytes - count
-        if before > _WAITING_BYTES >= self._waiting_bytes and self._transport is not None:
-            self._transport.resume_reading()
+    def reply(self, stream: int) -> bytes:
+        """Accept a stream that the peer opened."""
+        return _control(SYN_REPLY, 0, struct.pack(">I", stream) + self._block({}))
 
-    # asyncio's side
+    def data(self, stream: int, data: bytes, *, end: bool = False) -> bytes:
+        """Return a DATA frame; nothing if this direction of the stream is closed.
 
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        try:
-            while len(self._buffer) >= 8:
-                length = int.from_bytes(self._buffer[5:8], "big")
-                if len(self._buffer) < 8 + length:
-                    return
-                frame = bytes(self._buffer[: 8 + length])
-                del self._buffer[: 8 + length]
-                self._frame(frame)
-        except (ProtocolError, zlib.error, struct.error, UnicodeDecodeError, IndexError):
-            if self._transport is not None:
-                self._transport.abort()
+        Raises ValueError if there are more than MAX_DATA_BYTES.
+        """
+        if len(data) > MAX_DATA_BYTES:
+            raise ValueError(f"a DATA frame holds at most {MAX_DATA_BYTES} bytes, not {len(data)}")
+        found = self._streams.get(stream)
+        if found is None or not found.sends:
+            return b""
+        if end:
+            found.sends = False
+            self._forget_closed(stream, found)
+        return struct.pack(">II", stream, (FIN if end else 0) << 24 | len(data)) + data
 
-    def pause_writing(self) -> None:
-        self._may_write.clear()
+    def reset(self, stream: int, code: ResetCode = ResetCode.CANCEL) -> bytes:
+        """Give a stream up in both directions; nothing if it is closed already."""
+        if self._streams.pop(stream, None) is None:
+            return b""
+        return _reset(stream, code)
 
-    def resume_writing(self) -> None:
-        self._may_write.set()
+    def ping(self) -> tuple[int, bytes]:
+        """Return a ping's number and its frame. The peer's answer comes as `Ponged`."""
+        number, self._next_ping = self._next_ping, (self._next_ping + 2) & 0xFFFF_FFFF
+        return number, _control(PING, 0, struct.pack(">I", number))
 
-    def eof_received(self) -> bool:
-        return False
+    def go_away(self) -> bytes:
+        """Say that this side takes no more streams."""
+        return _control(GO_AWAY, 0, struct.pack(">II", self._last_peer_stream, 0))
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._may_write.set()
-        for stream in self._streams.values():
-            stream.incoming.put_nowait(None)
-        self.ended.set()
-        self._lost(error)
+    def is_open(self, stream: int) -> bool:
+        """Whether a direction of the stream is open."""
+        return stream in self._streams
 
-    # SPDY's side
+    def owe(self, frame: bytes) -> None:
+        """Add a frame to those that `take_owed` returns."""
+        self._owed.append(frame)
 
-    def _frame(self, frame: bytes) -> None:
-        first, second = struct.unpack_from(">II", frame)
-        flags, body = second >> 24, frame[8:]
+    def take_owed(self) -> bytes:
+        """Return the frames that answer what was received, once."""
+        owed, self._owed = b"".join(self._owed), []
+        return owed
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take what came from the peer, cut anywhere; return what it means.
+
+        Raises ProtocolError. At most MAX_CONTROL_BYTES are kept between two calls.
+        """
+        events: list[Event] = []
+        position = 0
+        while position < len(data):
+            if self._data_left:
+                piece = data[position : position + self._data_left]
+                position += len(piece)
+                self._data_left -= len(piece)
+                self._take_data(piece, events)
+                continue
+            wanted = self._missing()
+            piece = data[position : position + wanted]
+            position += len(piece)
+            self._partial += piece
+            if len(piece) == wanted:
+                self._take_partial(events)
+        return events
+
+    def _missing(self) -> int:
+        """Bytes that the head of a frame, or then the rest of a control frame, still lacks."""
+        if len(self._partial) < _HEAD_BYTES:
+            return _HEAD_BYTES - len(self._partial)
+        return _HEAD_BYTES + int.from_bytes(self._partial[5:8], "big") - len(self._partial)
+
+    def _take_partial(self, events: list[Event]) -> None:
+        """Go on after a head is complete, or a control frame."""
+        first, second = struct.unpack_from(">II", self._partial)
+        flags, length = second >> 24, second & 0xFF_FFFF
         if not first >> 31:
-            self._data(first, flags, body)
+            self._partial.clear()
+            self._data_stream, self._data_left, self._data_ends = first, length, bool(flags & FIN)
+            if not length:
+                self._take_data(b"", events)
             return
-        kind = first & 0xFFFF
-        if first >> 16 & 0x7FFF != _VERSION:
-            raise ProtocolError(f"version {first >> 16 & 0x7FFF}")
-        if kind == SYN_STREAM:
-            (number,) = struct.unpack_from(">I", body)
-            stream = Stream(self, number & 0x7FFFFFFF, self._headers(body[10:]))
-            self._streams[stream.number] = stream
-            reply = self._deflate.compress(struct.pack(">I", 0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
-            self._control(SYN_REPLY, 0, struct.pack(">I", stream.number) + reply)
-            if flags & FIN:
-                stream.incoming.put_nowait(None)
-            self._opened(stream)
-        elif kind == PING:
-            self._control(PING, 0, body)
-        elif kind == RST_STREAM:
-            (number,) = struct.unpack_from(">I", body)
-            if stream_reset := self._streams.get(number & 0x7FFFFFFF):
-                stream_reset.incoming.put_nowait(None)
-        # SETTINGS, HEADERS, WINDOW_UPDATE and GOAWAY ask nothing of a server that opens no streams of its own.
+        if length > MAX_CONTROL_BYTES:
+            raise ProtocolError(f"a control frame of {length} bytes; at most {MAX_CONTROL_BYTES} are taken")
+        if len(self._partial) < _HEAD_BYTES + length:
+            return
+        body = bytes(self._partial[_HEAD_BYTES:])
+        self._partial.clear()
+        version, kind = first >> 16 & 0x7FFF, first & 0xFFFF
+        if version != _VERSION:
+            raise ProtocolError(f"a frame of SPDY/{version}; this side speaks SPDY/{_VERSION}")
+        self._take_control(kind, flags, body, events)
 
-    def _data(self, number: int, flags: int, data: bytes) -> None:
-        stream = self._streams.get(number)
-        if stream is None:
-            raise ProtocolError(f"data for stream {number}, which was never opened")
-        if data:
-            stream.incoming.put_nowait(data)
-            before, self._waiting_bytes = self._waiting_bytes, self._waiting_bytes + len(data)
-            if before <= _WAITING_BYTES < self._waiting_bytes and self._transport is not None:
-                self._transport.pause_reading()
-        if flags & FIN:
-            stream.incoming.put_nowait(None)
+    def _take_data(self, piece: bytes, events: list[Event]) -> None:
+        number = self._data_stream
+        ends = self._data_ends and not self._data_left
+        found = self._streams.get(number)
+        if found is None:
+            if not self._was_opened(number):
+                raise ProtocolError(f"data for stream {number}, which was never opened")
+            return  # it was reset by this side while the peer was sending
+        if not found.receives:
+            self._owed.append(self.reset(number, ResetCode.STREAM_ALREADY_CLOSED))
+            events.append(StreamReset(number, ResetCode.STREAM_ALREADY_CLOSED))
+            return
+        if ends:
+            found.receives = False
+            self._forget_closed(number, found)
+        if piece or ends:
+            events.append(DataReceived(number, piece, ends))
+
+    def _take_control(self, kind: int, flags: int, body: bytes, events: list[Event]) -> None:
+        ends = bool(flags & FIN)
+        if kind == SYN_STREAM:
+            number = _number(body, 10)
+            headers = self._headers(body[10:])
+            self._take_opened(number, headers, ends, events)
+        elif kind == SYN_REPLY:
+            number = _number(body, 4)
+            headers = self._headers(body[4:])
+            self._take_reply(number, headers, ends, events)
+        elif kind == HEADERS:  # the compression goes on through them, whatever they say
+            _number(body, 4)
+            self._headers(body[4:])
+        elif kind == RST_STREAM:
+            number = _number(body, 8)
+            if self._streams.pop(number, None) is not None:
+                events.append(StreamReset(number, int.from_bytes(body[4:8], "big")))
+        elif kind == PING:
+            number = _number(body, 4, mask=0xFFFF_FFFF)
+            if number % 2 == self._next_ping % 2:
+                events.append(Ponged(number))
+            else:
+                self._owed.append(_control(PING, 0, body[:4]))
+        elif kind == GO_AWAY:
+            events.append(GoneAway(_number(body, 8)))
+        # SETTINGS and WINDOW_UPDATE are about flow control. The specification has unknown kinds ignored.
+
+    def _take_opened(self, number: int, headers: Mapping[str, str], ends: bool, events: list[Event]) -> None:
+        if number % 2 == self._next_stream % 2 or number <= self._last_peer_stream:
+            raise ProtocolError(f"a stream of number {number} after {self._last_peer_stream}")
+        self._last_peer_stream = number
+        if len(self._streams) >= MAX_STREAMS:
+            self._owed.append(_reset(number, ResetCode.REFUSED_STREAM))
+            return
+        self._streams[number] = _Stream(receives=not ends)
+        events.append(StreamOpened(number, headers, ends))
+
+    def _take_reply(self, number: int, headers: Mapping[str, str], ends: bool, events: list[Event]) -> None:
+        if number % 2 != self._next_stream % 2 or not self._was_opened(number):
+            raise ProtocolError(f"a reply to stream {number}, which this side never opened")
+        found = self._streams.get(number)
+        if found is None:
+            return
+        if ends:
+            found.receives = False
+            self._forget_closed(number, found)
+        events.append(StreamReplied(number, headers, ends))
+
+    def _was_opened(self, number: int) -> bool:
+        if number % 2 == self._next_stream % 2:
+            return 0 < number < self._next_stream
+        return 0 < number <= self._last_peer_stream
+
+    def _forget_closed(self, number: int, stream: _Stream) -> None:
+        if not stream.receives and not stream.sends:
+            self._streams.pop(number, None)
+
+    # --- headers -----------------------------------------------------------------------------------------------------
+
+    def _block(self, headers: Mapping[str, str]) -> bytes:
+        plain = [struct.pack(">I", len(headers))]
+        for name, value in headers.items():
+            for text in (name.lower().encode(), value.encode()):
+                plain += [struct.pack(">I", len(text)), text]
+        return self._deflate.compress(b"".join(plain)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 
     def _headers(self, block: bytes) -> dict[str, str]:
-        plain = self._inflate.decompress(block, _MAX_FRAME_BYTES)
-        (count,) = struct.unpack_from(">I", plain)
-        offset, found = 4, {}
-        for _ in range(min(count, 256)):
-            pair = []
-            for _ in range(2):
-                (length,) = struct.unpack_from(">I", plain, offset)
-                pair.append(plain[offset + 4 : offset + 4 + length].decode())
-                offset += 4 + length
-            found[pair[0].lower()] = pair[1]
-        return found
+        try:
+            plain = self._inflate.decompress(block, MAX_HEADER_BYTES + 1)
+        except zlib.error as error:
+            raise ProtocolError(f"headers that can't be decompressed: {error}") from error
+        if len(plain) > MAX_HEADER_BYTES or self._inflate.unconsumed_tail or self._inflate.eof:
+            raise ProtocolError(f"headers of more than {MAX_HEADER_BYTES} bytes, or after the end of their stream")
+        return _parse_headers(plain)
 
-    def _control(self, kind: int, flags: int, body: bytes) -> None:
-        if self._transport is not None:
-            head = struct.pack(">II", 1 << 31 | _VERSION << 16 | kind, flags << 24 | len(body))
-            self._transport.write(head + body)
+
+def _parse_headers(plain: bytes) -> dict[str, str]:
+    """The headers of a decompressed block. Raises ProtocolError."""
+    if len(plain) < 4:
+        raise ProtocolError("headers without their number")
+    (count,) = struct.unpack_from(">I", plain)
+    if count > MAX_HEADERS:
+        raise ProtocolError(f"{count} headers; at most {MAX_HEADERS} are taken")
+    texts: list[str] = []
+    offset = 4
+    for _ in range(2 * count):
+        length = int.from_bytes(plain[offset : offset + 4], "big")
+        offset += 4
+        if offset + length > len(plain):
+            raise ProtocolError("headers that are longer than their block")
+        try:
+            texts.append(plain[offset : offset + length].decode())
+        except UnicodeDecodeError as error:
+            raise ProtocolError("headers that are not UTF-8") from error
+        offset += length
+    if offset != len(plain):
+        raise ProtocolError("bytes after the last header")
+    found = dict(zip((name.lower() for name in texts[::2]), texts[1::2], strict=True))
+    if len(found) != count or "" in found:
+        raise ProtocolError("a header twice, or without a name")
+    return found
+
+
+def _number(body: bytes, at_least: int, *, mask: int = _STREAM_MASK) -> int:
+    """The number that a control frame begins with. Raises ProtocolError if the frame is shorter than its kind needs."""
+    if len(body) < at_least:
+        raise ProtocolError(f"a control frame of {len(body)} bytes; its kind has {at_least}")
+    return int.from_bytes(body[:4], "big") & mask
+
+
+def _control(kind: int, flags: int, body: bytes) -> bytes:
+    return struct.pack(">II", 1 << 31 | _VERSION << 16 | kind, flags << 24 | len(body)) + body
+
+
+def _reset(stream: int, code: ResetCode) -> bytes:
+    return _control(RST_STREAM, 0, struct.pack(">II", stream, code))

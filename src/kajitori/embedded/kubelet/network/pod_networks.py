@@ -65,6 +65,10 @@ class PodNetwork(Protocol):
     async def detach(self, uid: str) -> None:
         """Takes away what `attach` made."""
 
+    def namespace(self, uid: str) -> str:
+        """The file of a Pod's network namespace; empty if it has none of its own."""
+        ...
+
     def interface(self, uid: str) -> str:
         """The end of a Pod's network that is on the machine; empty where it has none of its own."""
         ...
@@ -92,6 +96,9 @@ class HostNetwork:
 
     async def detach(self, uid: str) -> None:
         return None
+
+    def namespace(self, uid: str) -> str:
+        return ""
 
     def interface(self, uid: str) -> str:
         return ""
@@ -276,6 +283,9 @@ class NamespaceNetwork:
 
     def _name(self, uid: str) -> str:
         return f"kaji-{self._id}-{hashlib.sha256(uid.encode()).hexdigest()[:12]}"
+
+    def namespace(self, uid: str) -> str:
+        return str(NAMESPACES / self._name(uid))
 
     def interface(self, uid: str) -> str:
         return _interface(self._name(uid))

@@ -14,6 +14,8 @@ import sys
 import time
 
 from . import process, syscalls, tree
+from .attachment import PENDING_BYTES
+from .connection import Connection
 from .logfile import PARTIAL_AFTER_SECONDS, LogWriter
 
 TYPE_CHECKING = False
@@ -27,7 +29,6 @@ LOCK_FILE = "lock"
 COMMAND_END = "from shim.main import main; main()"
 """What a shim's command line is known by; the descriptor of its lock and its container's folder follow."""
 CONTROL_SOCKET = "control"
-MESSAGE_BYTES = 256 * 1024
 READ_BYTES = 64 * 1024
 RUNNING, EXITED, FAILED = "running", "exited", "failed"
 
@@ -35,6 +36,8 @@ WATCH_SECONDS = 0.25
 MEASURE_SECONDS = 1.0
 """Between two looks at page tables, while a new peak is all that they could tell."""
 KILL_AGAIN_SECONDS = 0.02
+LAST_WORDS_SECONDS = 2.0
+"""How long an attached remote has to take the end of what an ended program printed."""
 
 
 def write_atomically(path: str, document: dict[str, Any]) -> None:
@@ -63,6 +66,10 @@ class Shim:
         self.poll = select.poll()
         self.streams: dict[int, str] = {}
         self.connections: dict[int, Connection] = {}
+        self.awaited: dict[int, Connection] = {}
+        """The connection of each pipe of an attached remote that has no room."""
+        self.is_held_up = False
+        """An attached remote is far behind: the program's output is left in its pipes meanwhile."""
         self.leader = 0
         self.exit_code: int | None = None
         self.killing = False
@@ -106,6 +113,9 @@ class Shim:
             self._turn()
         self._drain()
         self._finish(EXITED, "")
+        for connection in list(self.connections.values()):
+            if connection.attachment is not None:
+                connection.attachment.finish(LAST_WORDS_SECONDS)
 
     def _listen(self) -> None:
         # The address of a Unix socket holds 107 bytes; a folder's path may be longer.
@@ -125,7 +135,7 @@ class Shim:
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # A machine that shuts down tells everybody; the program hears it from us.
-        signal.signal(signal.SIGTERM, lambda *_: self._signal_leader(signal.SIGTERM))
+        signal.signal(signal.SIGTERM, lambda *_: self.signal_leader(signal.SIGTERM))
         for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(ignored, signal.SIG_IGN)
         self.poll.register(self.wakeup, select.POLLIN)
@@ -179,6 +189,7 @@ class Shim:
                 self._accept()
             elif fd in self.connections:
                 self.connections[fd].receive()
+        self._serve_attached()
         self._reap()
         now = time.monotonic()
         if self.kill_at is not None and now >= self.kill_at:
@@ -210,10 +221,41 @@ class Shim:
             data = b""  # a terminal whose last user is gone answers EIO
         if data:
             self.log.write(self.streams[fd], data)
+            for connection in list(self.connections.values()):
+                if connection.attachment is not None and not connection.attachment.write(self.streams[fd], data):
+                    connection.close()
         else:
-            self.poll.unregister(fd)
+            if not self.is_held_up:
+                self.poll.unregister(fd)
+            if fd == self.stdin:
+                self.stdin = -1
             del self.streams[fd]
             os.close(fd)
+
+    def _serve_attached(self) -> None:
+        """Pass on what waits for attached remotes; leave the program's output unread while one is far behind."""
+        for fd in self.awaited:
+            self.poll.unregister(fd)
+        self.awaited.clear()
+        most_pending = 0
+        for connection in list(self.connections.values()):
+            attachment = connection.attachment
+            if attachment is None:
+                continue
+            if not attachment.flush():
+                connection.close()
+                continue
+            most_pending = max(most_pending, attachment.pending_bytes)
+            for fd in attachment.waiting_for:
+                self.awaited[fd] = connection
+                self.poll.register(fd, select.POLLOUT)
+        if (most_pending > PENDING_BYTES) != self.is_held_up:
+            self.is_held_up = not self.is_held_up
+            for fd in self.streams:
+                if self.is_held_up:
+                    self.poll.unregister(fd)
+                else:
+                    self.poll.register(fd, select.POLLIN)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -283,7 +325,7 @@ class Shim:
 
     # Orders
 
-    def _signal_leader(self, number: int) -> None:
+    def signal_leader(self, number: int) -> None:
         if self.leader:
             with contextlib.suppress(OSError):
                 os.kill(self.leader, number)
@@ -291,9 +333,15 @@ class Shim:
     def stop(self, number: int, grace_seconds: float) -> None:
         """The signal now, SIGKILL for everything after the grace. A second order may only shorten it."""
         if self.kill_at is None:
-            self._signal_leader(number)
+            self.signal_leader(number)
         deadline = time.monotonic() + max(0.0, grace_seconds)
         self.kill_at = deadline if self.kill_at is None else min(self.kill_at, deadline)
+
+    def close_stdin(self) -> None:
+        """End the program's input, once nobody else has a descriptor of it. A terminal stays."""
+        if not self.tty and self.stdin >= 0:
+            os.close(self.stdin)
+            self.stdin = -1
 
     # End
 
@@ -345,81 +393,6 @@ class Shim:
         with contextlib.suppress(OSError):
             os.write(self.report, text.encode())
         os.close(self.report)
-
-
-class Connection:
-    """A kubelet's connection: orders to the container, or one command executed in it.
-
-    Messages are JSON: `{"do": "stop", "signal": 15, "grace_seconds": 30}`, `{"do": "signal", "signal": 1}`,
-    `{"do": "exec", "argv": [...], "tty": false}` with the descriptors for its standard streams. An exec is answered
-    by `{"pid": …}` and, when it ended, `{"exit_code": …}`; or by `{"error": …, "exit_code": …}`. Who hangs up ends
-    the command.
-    """
-
-    def __init__(self, shim: Shim, connected: socket.socket) -> None:
-        self.shim = shim
-        self.socket = connected
-        self.pid = 0
-
-    def receive(self) -> None:
-        try:
-            data, fds, _, _ = socket.recv_fds(self.socket, MESSAGE_BYTES, 3)
-        except OSError:
-            data, fds = b"", []
-        if not data:
-            self.close()
-            return
-        try:
-            self._obey(json.loads(data), fds)
-        finally:
-            for fd in fds:
-                os.close(fd)
-
-    def _obey(self, order: dict[str, Any], fds: list[int]) -> None:
-        shim = self.shim
-        if order["do"] == "stop":
-            shim.stop(int(order["signal"]), float(order["grace_seconds"]))
-            self._answer({"done": True})
-        elif order["do"] == "signal":
-            if self.pid:
-                with contextlib.suppress(OSError):
-                    os.killpg(self.pid, int(order["signal"]))
-            else:
-                shim._signal_leader(int(order["signal"]))
-            self._answer({"done": True})
-        elif order["do"] == "exec":
-            if not shim.leader or shim.killing:
-                self._answer({"error": "the container's program has ended", "exit_code": 126})
-                return
-            tty = bool(order["tty"])
-            stdio = (fds[0], fds[0], fds[0]) if tty else (fds[0], fds[1], fds[2])
-            try:
-                self.pid = process.start(
-                    shim.identity, order["argv"], stdio, tty=tty, beside=shim.leader, dies_with_us=False
-                )
-            except process.StartFailure as failure:
-                self._answer({"error": failure.message, "exit_code": failure.exit_code})
-                return
-            self._answer({"pid": self.pid})
-
-    def ended(self, exit_code: int) -> None:
-        self.pid = 0
-        self._answer({"exit_code": exit_code})
-        self.close()
-
-    def close(self) -> None:
-        if self.pid:
-            with contextlib.suppress(OSError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self.pid = 0
-        if self.socket.fileno() in self.shim.connections:
-            self.shim.poll.unregister(self.socket)
-            del self.shim.connections[self.socket.fileno()]
-        self.socket.close()
-
-    def _answer(self, document: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):
-            self.socket.send(json.dumps(document).encode())
 
 
 def boot_id() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Kubelet:
         self.asked: list[tuple[str, list[tuple[str, str]]]] = []
         self.peers: list[Any] = []
         self.forwarded = ""
+        self.headers: Mapping[str, str] = {}
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.path, list(request.query.items())))
@@ -58,6 +59,11 @@ class Kubelet:
         await socket.close()
         return socket
 
+    async def refuse(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.path, list(request.query.items())))
+        self.headers = request.headers.copy()
+        return web.Response(status=int(request.query.get("port", "500")), text="not here\n")
+
 
 @asynccontextmanager
 async def kubelet_of(api: EmbeddedApiServer, folder: Path, *, joined: bool = False) -> AsyncIterator[Kubelet]:
@@ -68,6 +74,7 @@ async def kubelet_of(api: EmbeddedApiServer, folder: Path, *, joined: bool = Fal
     application.router.add_get("/stats/summary", kubelet.stats)
     application.router.add_get("/containerLogs/{ns}/{pod}/{container}", kubelet.log)
     application.router.add_route("*", "/exec/{ns}/{pod}/{container}", kubelet.exec)
+    application.router.add_route("*", "/portForward/{ns}/{pod}", kubelet.refuse)
     if joined:
         context, _ = server_context(ServerSettings(client_ca=api.certificates.ca), folder, "n", "127.0.0.1")
     else:
@@ -169,14 +176,39 @@ async def test_exec_passes_frames_both_ways(api: EmbeddedApiServer, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("port", "code", "message"),
+    [
+        ("404", 404, "not here"),
+        ("400", 400, "not here"),
+        ("501", 501, "not here"),
+        ("403", 500, "Internal error occurred: the kubelet answered 403: not here"),
+    ],
+)
+async def test_a_kubelets_refusal_to_upgrade_is_a_status(
+    api: EmbeddedApiServer, tmp_path: Path, port: str, code: int, message: str
+) -> None:
+    """The kubelet sees the protocols that the client offers, and nothing by which the client was known."""
+    headers = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "portforward.k8s.io"}
+    async with kubelet_of(api, tmp_path) as kubelet:
+        answer = await api.call("POST", f"{POD}/portforward?ports={port}", headers=headers)
+        assert (answer.code, answer.body["kind"], answer.body["message"]) == (code, "Status", message)
+        assert kubelet.asked == [("/portForward/default/p", [("port", port)])]
+        assert kubelet.headers["X-Stream-Protocol-Version"] == "portforward.k8s.io"
+        assert "Authorization" not in kubelet.headers
+
+
+@pytest.mark.parametrize(
     ("path", "code", "message"),
     [
         ("/api/v1/namespaces/default/pods/nope/log", 404, 'pods "nope" not found'),
         (f"{POD}/log?container=x", 400, "container x is not valid for pod p"),
         (f"{POD}/log?tailLines=x", 400, "tailLines must be a number"),
         (f"{POD}/log", 500, "no kubelet endpoint"),
-        (f"{POD}/exec?command=ls", 400, "SPDY is not served"),
+        (f"{POD}/exec?command=ls", 400, "neither WebSocket nor SPDY/3.1"),
         (f"{POD}/exec", 400, "you must specify at least 1 command"),
+        (f"{POD}/attach?stdout=1&container=x", 400, "container x is not valid for pod p"),
+        (f"{POD}/portforward", 400, "neither WebSocket nor SPDY/3.1"),
+        (f"{POD}/portforward?ports=80,web", 400, "'web' is not a port"),
     ],
 )
 async def test_what_can_not_be_passed_on_is_refused(api: EmbeddedApiServer, path: str, code: int, message: str) -> None:

@@ -1,0 +1,180 @@
+"""Exec, attach and port-forward: a client's upgraded connection, joined to one of the kubelet's.
+
+The bytes are passed on as they are, so a client speaks with the kubelet in whatever protocol both know: WebSocket,
+SPDY/3.1, or SPDY/3.1 inside a WebSocket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import io
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+from urllib.parse import urlencode, urlsplit
+
+from aiohttp import web
+
+from kajitori.embedded.upgrades import TakenOver, taken_over
+
+HEAD_BYTES = 64 * 1024
+"""The longest head of an answer that is read."""
+REFUSAL_BYTES = 4096
+REFUSAL_SECONDS = 5.0
+"""How much of a refusal's text is read, and for how long."""
+_ASKED = (
+    "Upgrade",
+    "X-Stream-Protocol-Version",
+    "Sec-WebSocket-Key",
+    "Sec-WebSocket-Version",
+    "Sec-WebSocket-Protocol",
+)
+"""What of the client's request the kubelet sees. Neither credentials nor extensions: compression would only cost."""
+_ANSWERED = ("Upgrade", "X-Stream-Protocol-Version", "Sec-WebSocket-Accept", "Sec-WebSocket-Protocol")
+
+
+class Refused(Exception):
+    """The kubelet did not upgrade the connection."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class _Head(NamedTuple):
+    code: int
+    headers: http.client.HTTPMessage
+
+
+class _End(asyncio.Protocol):
+    """One end of the joined connection: passes on what comes once it is joined, as fast as the other end takes it."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self.ended = asyncio.Event()
+        self._other: _End | None = None
+        self._received = bytearray()
+        self._changed = asyncio.Event()
+
+    def join(self, other: _End) -> None:
+        """Pass everything on to the other end, beginning with what has come already."""
+        self._other = other
+        if self._received:
+            other.transport.write(bytes(self._received))
+            self._received.clear()
+
+    async def read_head(self) -> _Head:
+        """Take the head of an answer off what comes. Raises ConnectionError."""
+        while (end := self._received.find(b"\r\n\r\n")) < 0:
+            if self.ended.is_set() or len(self._received) > HEAD_BYTES:
+                raise ConnectionResetError("the kubelet hung up without an answer")
+            await self._wait()
+        head = bytes(self._received[: end + 4])
+        del self._received[: end + 4]
+        first, _, rest = head.partition(b"\r\n")
+        parts = first.split(b" ", 2)
+        if len(parts) < 2 or not parts[1].isdigit():
+            raise ConnectionResetError("the kubelet's answer is not HTTP")
+        try:
+            return _Head(int(parts[1]), http.client.parse_headers(io.BytesIO(rest)))
+        except http.client.HTTPException as error:
+            raise ConnectionResetError("the kubelet's answer is not HTTP") from error
+
+    async def read_text(self, length: int) -> str:
+        """Return the beginning of a body, as much as comes soon."""
+        wanted = min(length, REFUSAL_BYTES)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REFUSAL_SECONDS):
+                while len(self._received) < wanted and not self.ended.is_set():
+                    await self._wait()
+        return self._received[:wanted].decode(errors="replace").strip()
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not asyncio's by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        if self._other is not None:
+            if not self._other.transport.is_closing():
+                self._other.transport.write(data)
+            return
+        self._received += data
+        if len(self._received) > HEAD_BYTES:
+            self.transport.pause_reading()
+        self._changed.set()
+
+    def pause_writing(self) -> None:
+        if self._other is not None:
+            self._other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._other is not None:
+            self._other.transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set()
+        self._changed.set()
+
+
+async def pass_on(
+    request: web.BaseRequest, url: str, query: Sequence[tuple[str, str]], tls: ssl.SSLContext, connect_seconds: float
+) -> web.StreamResponse:
+    """Upgrade a connection to the kubelet as the client asks, then pass bytes both ways until either side ends.
+
+    Raises Refused if the kubelet does not upgrade, OSError or TimeoutError if it can't be reached.
+    """
+    upstream = await _connect(url, tls, connect_seconds)
+    try:
+        async with asyncio.timeout(connect_seconds):
+            upstream.transport.write(_request(request, url, query))
+            head = await upstream.read_head()
+        if head.code != 101:
+            length = head.headers.get("Content-Length", "")
+            raise Refused(head.code, await upstream.read_text(int(length) if length.isdecimal() else REFUSAL_BYTES))
+        downstream = _End()
+        async with taken_over(request, _answer(head.headers), downstream):
+            upstream.transport.resume_reading()
+            downstream.join(upstream)
+            upstream.join(downstream)
+            await _first(upstream.ended, downstream.ended)
+    finally:
+        upstream.transport.close()
+    return TakenOver()
+
+
+async def _connect(url: str, tls: ssl.SSLContext, seconds: float) -> _End:
+    parts = urlsplit(url)
+    assert parts.hostname and parts.port
+    async with asyncio.timeout(seconds):
+        _, upstream = await asyncio.get_running_loop().create_connection(_End, parts.hostname, parts.port, ssl=tls)
+    return upstream
+
+
+def _request(request: web.BaseRequest, url: str, query: Sequence[tuple[str, str]]) -> bytes:
+    parts = urlsplit(url)
+    lines = [f"{request.method} {parts.path}?{urlencode(query)} HTTP/1.1", f"Host: {parts.netloc}"]
+    lines += ["Connection: Upgrade", "Content-Length: 0"]
+    lines += [f"{name}: {value}" for name in _ASKED for value in request.headers.getall(name, [])]
+    return "\r\n".join((*lines, "", "")).encode(errors="replace")
+
+
+def _answer(headers: http.client.HTTPMessage) -> Mapping[str, str]:
+    found = {name: str(headers[name]) for name in _ANSWERED if headers[name]}
+    return {"Connection": "Upgrade", **found}
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Return when one of them is set."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)

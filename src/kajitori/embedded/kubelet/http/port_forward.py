@@ -1,0 +1,339 @@
+"""Port-forward over the wire: connections to a Pod's ports as streams of SPDY/3.1, or as channels of a WebSocket.
+
+SPDY: for each connection the client opens two streams with the headers `port` and `requestid`; their `streamtype` is
+`data` or `error`. SPDY may be tunnelled in a WebSocket (`SPDY/3.1+portforward.k8s.io`, kubectl since 1.31).
+
+WebSocket (`v4.channel.k8s.io`, the official Python client): the request names the ports. The n-th has channel 2n for
+data and 2n+1 for errors, and both begin with the port in two bytes. One connection to each port is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from kajitori.embedded.kubelet.http.remote import (
+    PROTOCOL_HEADER,
+    SPDY,
+    STREAMS_SECONDS,
+    V4,
+    check_protocol,
+    ended,
+    is_spdy,
+    keep_awake,
+    open_websocket,
+)
+from kajitori.embedded.kubelet.http.spdy_session import Session, Stream, TransportWire, WebSocketWire
+from kajitori.embedded.kubelet.shim import syscalls
+from kajitori.embedded.upgrades import TakenOver, taken_over
+from kajitori.errors import InvalidInput
+
+PROTOCOL = "portforward.k8s.io"
+TUNNEL = f"{SPDY}+{PROTOCOL}"
+READ_BYTES = 128 * 1024
+CONNECT_SECONDS = 10.0
+MOST_CHANNELS = 127
+"""Ports of a WebSocket with channels: a channel's number is one byte, and 255 means something else."""
+CHANNEL_PIECES = 32
+"""Messages that may wait for a port of a WebSocket with channels before the client is held up."""
+
+
+@dataclass(frozen=True)
+class PodPorts:
+    """The ports of one Pod, as its own programs reach them: at localhost, in its network."""
+
+    name: str
+    uid: str
+    namespace: str
+    """File of its network namespace; nothing for the machine's."""
+
+    async def connect(self, port: int) -> socket.socket:
+        """Return a connection to a port. Raises OSError or TimeoutError."""
+        refused: OSError | None = None
+        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            try:
+                connection = await self._socket(family)
+            except OSError as error:  # a machine without IPv6
+                refused = refused or error
+                continue
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await asyncio.get_running_loop().sock_connect(connection, (address, port))
+            except BaseException as error:
+                connection.close()
+                if not isinstance(error, OSError):
+                    raise
+                refused = refused or error
+                continue
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+        assert refused is not None
+        raise refused
+
+    def failure(self, port: int, error: OSError) -> str:
+        """Why a port could not be forwarded, as kubectl prints it."""
+        why = str(error) or type(error).__name__
+        if error.errno == errno.ECONNREFUSED:
+            why = f"nothing listens on port {port} of localhost in the Pod: connection refused"
+        return f"error forwarding port {port} to pod {self.name}, uid {self.uid}: {why}"
+
+    async def _socket(self, family: socket.AddressFamily) -> socket.socket:
+        if not self.namespace:
+            made = socket.socket(family, socket.SOCK_STREAM)
+        else:
+            made = await _socket_in(self.namespace, family)
+        made.setblocking(False)
+        return made
+
+
+async def _socket_in(namespace: str, family: socket.AddressFamily) -> socket.socket:
+    """Return a socket of a network namespace. It stays there wherever it is used."""
+    loop = asyncio.get_running_loop()
+    made: asyncio.Future[socket.socket] = loop.create_future()
+
+    def answer(result: socket.socket | OSError) -> None:
+        if made.cancelled():
+            if isinstance(result, socket.socket):
+                result.close()
+        elif isinstance(result, socket.socket):
+            made.set_result(result)
+        else:
+            made.set_exception(result)
+
+    def make() -> None:
+        try:
+            syscalls.enter(namespace, syscalls.CLONE_NEWNET)
+            result: socket.socket | OSError = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            result = error
+        loop.call_soon_threadsafe(answer, result)
+
+    # A thread of its own, which ends there: one of a pool would have to come back from the namespace.
+    threading.Thread(target=make, name="socket of a Pod").start()
+    return await made
+
+
+async def serve_port_forward(request: web.Request, ports: PodPorts) -> web.StreamResponse:
+    """Forwards connections to a Pod's ports until the client hangs up."""
+    if is_spdy(request):
+        check_protocol(request, PROTOCOL)
+        wire = TransportWire()
+        headers = {"Connection": "Upgrade", "Upgrade": SPDY, PROTOCOL_HEADER: PROTOCOL}
+        async with taken_over(request, headers, wire):
+            await _Forwarding(ports).serve(lambda opened: Session(wire, opened))
+        return TakenOver()
+    channels = _channels(request)
+    websocket = await open_websocket(request, TUNNEL, *([V4] if channels else []))
+    if websocket.ws_protocol == TUNNEL:
+        await _Forwarding(ports).serve(lambda opened: Session(WebSocketWire(websocket), opened))
+    else:
+        await _Channels(websocket, ports, channels).serve()
+    return websocket
+
+
+async def _join(
+    connection: socket.socket,
+    read: Callable[[], Awaitable[bytes]],
+    write: Callable[[bytes], Awaitable[None]],
+    *,
+    half_closes: bool,
+) -> None:
+    """Passes bytes both ways until both sides have ended. `read` and `write` are the client's; no bytes mean the end.
+
+    Without `half_closes` a client can't say that it has ended: the program's end is enough. Raises OSError if either
+    side breaks.
+    """
+    loop = asyncio.get_running_loop()
+
+    async def upload() -> None:
+        while data := await read():
+            await loop.sock_sendall(connection, data)
+        with contextlib.suppress(OSError):  # the program may have hung up already
+            connection.shutdown(socket.SHUT_WR)
+
+    async def download() -> None:
+        while data := await loop.sock_recv(connection, READ_BYTES):
+            await write(data)
+        await write(b"")
+
+    tasks = [asyncio.create_task(upload()), asyncio.create_task(download())]
+    try:
+        await (asyncio.gather(*tasks) if half_closes else _first(*tasks))
+    finally:
+        await ended(*tasks)
+
+
+async def _first(uploading: asyncio.Task[None], downloading: asyncio.Task[None]) -> None:
+    done, _ = await asyncio.wait({uploading, downloading}, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+@dataclass
+class _Pair:
+    """The two streams of one connection."""
+
+    port: int
+    streams: dict[str, Stream] = field(default_factory=dict)
+
+
+class _Forwarding:
+    """The connections of one SPDY session."""
+
+    def __init__(self, ports: PodPorts) -> None:
+        self._ports = ports
+        self._waiting: dict[str, _Pair] = {}
+        """Connections of which one stream is there, by their request's number."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, make: Callable[[Callable[[Stream], bool]], Session]) -> None:
+        """Runs the session to its end; none of its connections outlives it."""
+        session = make(self._opened)
+        try:
+            await session.run()
+            await session.close()
+        finally:
+            await ended(*self._tasks)
+
+    def _opened(self, stream: Stream) -> bool:
+        headers = stream.headers
+        kind, port, number = headers.get("streamtype", ""), headers.get("port", ""), headers.get("requestid", "")
+        if kind not in ("data", "error") or not port.isdecimal() or not 0 < int(port) < 65536:
+            return False
+        if not number:  # clients before 1.3 counted on the error stream's number being the one before
+            number = f"stream {stream.number if kind == 'error' else stream.number - 2}"
+        pair = self._waiting.setdefault(number, _Pair(int(port)))
+        if kind in pair.streams or pair.port != int(port):
+            return False
+        pair.streams[kind] = stream
+        if len(pair.streams) == 2:
+            del self._waiting[number]
+            self._start(self._forward(pair.port, pair.streams["data"], pair.streams["error"]))
+        else:
+            self._start(self._give_up_late(number, pair))
+        return True
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _give_up_late(self, number: str, pair: _Pair) -> None:
+        await asyncio.sleep(STREAMS_SECONDS)
+        if self._waiting.get(number) is pair:
+            del self._waiting[number]
+            with contextlib.suppress(ConnectionError):
+                for stream in pair.streams.values():
+                    await stream.reset()
+
+    async def _forward(self, port: int, data: Stream, errors: Stream) -> None:
+        forwarding = asyncio.create_task(self._connect_and_join(port, data))
+        broken = asyncio.create_task(data.broken.wait())
+        try:
+            await asyncio.wait({forwarding, broken}, return_when=asyncio.FIRST_COMPLETED)
+            with contextlib.suppress(ConnectionError):
+                if forwarding.done() and not data.broken.is_set() and (failure := forwarding.result()):
+                    await errors.write(failure.encode())
+                # kubectl waits for the end of this one, whatever became of the other.
+                await errors.close()
+                await data.reset()
+        finally:
+            await ended(forwarding, broken)
+            data.give_up()
+            errors.give_up()
+
+    async def _connect_and_join(self, port: int, data: Stream) -> str:
+        """Returns why there was no connection; nothing once it has ended."""
+
+        async def write(piece: bytes) -> None:
+            await (data.write(piece) if piece else data.close())
+
+        try:
+            connection = await self._ports.connect(port)
+        except OSError as error:
+            return self._ports.failure(port, error)
+        # A connection that breaks later only ends: kubectl gives up all of them if one has an error.
+        with connection, contextlib.suppress(OSError):
+            await _join(connection, data.read, write, half_closes=True)
+        return ""
+
+
+def _channels(request: web.Request) -> list[int]:
+    """The ports that the request names. Raises InvalidInput if one is none."""
+    given = [part for value in request.query.getall("port", []) for part in value.split(",")]
+    for one in given:
+        if not one.isdecimal() or not 0 < int(one) < 65536:
+            raise InvalidInput.one("port", "must be a port", value=one)
+    if len(given) > MOST_CHANNELS:
+        raise InvalidInput.one(
+            "port", f"must be at most {MOST_CHANNELS}: each takes two channels", value=str(len(given))
+        )
+    return [int(one) for one in given]
+
+
+class _Channels:
+    """One WebSocket with one connection to each of its ports."""
+
+    def __init__(self, websocket: web.WebSocketResponse, ports: PodPorts, channels: list[int]) -> None:
+        self._websocket = websocket
+        self._ports = ports
+        self._channels = channels
+        self._incoming: list[asyncio.Queue[bytes]] = [asyncio.Queue(CHANNEL_PIECES) for _ in channels]
+        self._open = set(range(len(channels)))
+
+    async def serve(self) -> None:
+        """Returns when all connections have ended, or the client hung up."""
+        for index, port in enumerate(self._channels):
+            for channel in (2 * index, 2 * index + 1):
+                await self._send(channel, port.to_bytes(2, "little"))
+        forwarding = asyncio.create_task(self._forward_all())
+        hearing = asyncio.create_task(self._hear())
+        pinging = asyncio.create_task(keep_awake(self._websocket))
+        try:
+            await asyncio.wait({forwarding, hearing, pinging}, return_when=asyncio.FIRST_COMPLETED)
+            if forwarding.done():
+                await self._websocket.close(code=WSCloseCode.OK)
+        finally:
+            await ended(forwarding, hearing, pinging)
+
+    async def _forward_all(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for index in range(len(self._channels)):
+                group.create_task(self._forward(index))
+
+    async def _hear(self) -> None:
+        async for message in self._websocket:
+            if message.type is not WSMsgType.BINARY or not message.data:
+                continue
+            index, is_error = divmod(message.data[0], 2)
+            if index in self._open and not is_error and len(message.data) > 1:
+                await self._incoming[index].put(message.data[1:])
+
+    async def _forward(self, index: int) -> None:
+        port = self._channels[index]
+
+        async def write(piece: bytes) -> None:
+            if piece:  # this protocol has no word for the end
+                await self._send(2 * index, piece)
+
+        incoming = self._incoming[index]
+        try:
+            with await self._ports.connect(port) as connection:
+                await _join(connection, incoming.get, write, half_closes=False)
+        except OSError as error:
+            with contextlib.suppress(ConnectionError):
+                await self._send(2 * index + 1, self._ports.failure(port, error).encode())
+        finally:
+            self._open.discard(index)
+            while not incoming.empty():  # else the other ports' data would wait behind this one's
+                incoming.get_nowait()
+
+    async def _send(self, channel: int, data: bytes) -> None:
+        await self._websocket.send_bytes(bytes([channel]) + data)
