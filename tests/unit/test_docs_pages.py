@@ -106,3 +106,10 @@ def test_the_readme_stays_a_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 120
     assert not re.findall(r"!\[[^\]]*\]\(https?:", text)
+
+
+def test_the_architecture_names_every_package() -> None:
+    """The table of rooms has a row for each package of the source, and no others."""
+    text = (DOCS / "architecture" / "index.md").read_text(encoding="utf-8").partition("## Rooms")[2]
+    rows = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
+    assert rows == {init.parent.name for init in (ROOT / "src" / "kajitori").glob("*/__init__.py")}
