@@ -30,7 +30,7 @@ from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Event, Pod, RunObject
+from kajitori.kube.objects import Claim, Event, Pod, RunObject
 from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.kube.resources import CLAIMS, EVENTS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
 
@@ -130,22 +130,43 @@ async def check_claims(client: KubeClient, run: RunObject, attempt: Attempt, now
     """Ask, after a start that failed, whether storage is known to be missing for the claims that members mount: then
     no Pod has to be made, and no node kept, to learn it again.
 
-    Raises StartRefused with the claim's name and the words of whoever would provide it.
+    Only an event of the last minute counts, and only while its claim is not bound: afterwards it is history, or it is
+    about something else (a volume that cannot be enlarged, say). Raises StartRefused with the claim's name and the
+    event's message.
     """
     volumes = attempt.pod_template.get("spec", {}).get("volumes") or ()
     wanted = {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
     if not wanted:
         return
+    namespace = run.metadata.namespace
     try:
-        found = await client.list(EVENTS, run.metadata.namespace, field_selector=_OF_CLAIMS, type=Event)
+        found = await client.list(EVENTS, namespace, field_selector=_OF_CLAIMS, type=Event)
     except Forbidden:
         return
-    for event in reversed(found.items):
-        said_at = parse_time(event.last_timestamp or event.event_time)
+    newest: dict[str, Event] = {}
+    for event in sorted(found.items, key=_time_of):
+        said_at = parse_time(_time_of(event))
         is_fresh = said_at is not None and now - said_at < CLAIM_FRESH
         if event.involved_object.name in wanted and event.type == "Warning" and is_fresh:
-            message = f"PersistentVolumeClaim {event.involved_object.name}: {event.message}"
-            raise StartRefused(Reason.STORAGE, message)
+            newest[event.involved_object.name] = event
+    for name, event in newest.items():
+        if not await _is_bound(client, name, namespace):
+            raise StartRefused(Reason.STORAGE, f"PersistentVolumeClaim {name}: {event.message}")
+
+
+def _time_of(event: Event) -> str:
+    """When the event happened last."""
+    return event.last_timestamp or event.event_time
+
+
+async def _is_bound(client: KubeClient, claim: str, namespace: str) -> bool:
+    """Whether the claim has its volume now. A controller without the right to look (of older manifests) believes the
+    event for its minute."""
+    try:
+        found = await client.get(CLAIMS, claim, namespace, type=Claim)
+    except (Forbidden, NotFound):
+        return False
+    return found.status.phase == "Bound"
 
 
 async def create_members(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from kajitori.controllers.runs.attempts import (
     DELETIONS_AT_A_TIME,
     StartRefused,
     Whose,
+    check_claims,
     delete_members,
     key_for,
 )
@@ -25,9 +27,10 @@ from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Attempt, template_text
 from kajitori.core.words import names
 from kajitori.core.words.selectors import parse_labels
+from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Pod
+from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.platform.ticket_key import SigningKey
 
 WHOSE = Whose("vision", "bert", "u1")
@@ -124,3 +127,82 @@ async def test_a_stranger_with_a_runs_label_is_not_deleted_with_it() -> None:
     await delete_members(cast(KubeClient, client), there, WHOSE)
     assert [name for name, _, _ in client.deleted[2:]] == ["bert-2-0", "bert-3-0", "bert-3-1", "bert-3-2"]
     assert not client.asked
+
+
+NOW = datetime(2026, 11, 23, 4, 44, tzinfo=UTC)
+ON_CLAIMS = Attempt(
+    number=2,
+    nodes="n",
+    template=template_text(
+        {"spec": {"volumes": [{"persistentVolumeClaim": {"claimName": name}} for name in ("data", "scratch")]}}
+    ),
+)
+
+
+class Storage:
+    """Serve Warning events of claims, by name with their age in seconds, and the claims' phases."""
+
+    def __init__(self, events: dict[str, int], phases: dict[str, str], refused: str = "") -> None:
+        self.events, self.phases, self.refused = events, phases, refused
+
+    def app(self) -> web.Application:
+        """What stands for the API server."""
+        app = web.Application()
+        app.router.add_get("/api/v1/namespaces/vision/events", self._list_events)
+        app.router.add_get("/api/v1/namespaces/vision/persistentvolumeclaims/{name}", self._get_claim)
+        return app
+
+    async def _list_events(self, request: web.Request) -> web.Response:
+        items = [
+            {
+                "metadata": {"name": f"{name}.1"},
+                "involvedObject": {"kind": "PersistentVolumeClaim", "name": name},
+                "type": "Warning",
+                "message": "no such class",
+                "lastTimestamp": format_time(NOW - timedelta(seconds=age)),
+            }
+            for name, age in self.events.items()
+        ]
+        return web.json_response({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items})
+
+    async def _get_claim(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if self.refused:
+            return web.json_response(status_of(403, "not for you", self.refused), status=403)
+        return web.json_response({"metadata": {"name": name}, "status": {"phase": self.phases[name]}})
+
+
+async def check(storage: Storage) -> str:
+    """The message of the refused start; empty if it goes on."""
+    run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"))
+    async with serving(storage.app()) as url, client_of(url) as client:
+        try:
+            await check_claims(client, run, ON_CLAIMS, NOW)
+        except StartRefused as refused:
+            assert refused.reason is Reason.STORAGE
+            return refused.message
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("events", "phases", "message"),
+    [
+        ({"data": 5}, {"data": "Pending"}, "PersistentVolumeClaim data: no such class"),
+        ({"data": 5}, {"data": "Lost"}, "PersistentVolumeClaim data: no such class"),
+        ({"data": 5}, {"data": "Bound"}, ""),
+        ({"data": 5, "scratch": 5}, {"data": "Bound", "scratch": "Pending"}, "PersistentVolumeClaim scratch: no such"),
+        ({"data": 61}, {"data": "Pending"}, ""),
+        ({"other": 5}, {}, ""),
+    ],
+)
+async def test_a_claims_event_ends_a_start_only_while_it_is_unbound(
+    events: dict[str, int], phases: dict[str, str], message: str
+) -> None:
+    """A claim that was bound after the event keeps nobody waiting, nor does an event of long ago."""
+    found = await check(Storage(events, phases))
+    assert found.startswith(message) and bool(found) == bool(message)
+
+
+async def test_without_the_right_to_read_claims_a_fresh_event_is_believed() -> None:
+    """Manifests of an earlier version do not grant it."""
+    assert await check(Storage({"data": 5}, {}, refused="Forbidden")) == "PersistentVolumeClaim data: no such class"
